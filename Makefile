@@ -1,0 +1,47 @@
+# Everything a new machine needs is made by these targets; nothing is installed by hand.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.ready
+EXTRAS := torch,data,examples,dev
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help setup quickstart test test-unit test-e2e test-chaos lint proto bench clean
+
+help:  ## show what can be made
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "setting up $(VENV) (first time: a minute or two)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	@touch $@
+
+setup: $(STAMP)  ## create .venv with everything the project needs
+
+quickstart: $(STAMP)  ## train on real digits with 4 workers, one of them killed half-way
+	@$(BIN)/python examples/quickstart.py
+
+test: lint test-unit test-e2e test-chaos  ## all checks and tests
+
+test-unit: $(STAMP)  ## fast tests, no processes of a job
+	$(PYTEST) -n 2 -m 'not e2e and not chaos'
+
+test-e2e: $(STAMP)  ## real processes, as a user runs them
+	$(PYTEST) -m e2e
+
+test-chaos: $(STAMP)  ## real processes under random faults (PLIANT_CHAOS_SEED repeats a run)
+	$(PYTEST) -m chaos -s
+
+lint: $(STAMP)  ## ruff, mypy --strict, import-linter
+	$(BIN)/ruff check src tests bench examples
+	$(BIN)/ruff format --check src tests bench examples
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+proto: $(STAMP)  ## generate the protobuf code from src/pliant/rpc/pliant.proto
+	$(BIN)/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src --grpc_python_out=src src/pliant/rpc/pliant.proto
+
+clean:  ## remove the environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,322 @@
+"""The agent of one node.
+
+It registers, starts the program, and reports its end; the master decides whether the program is started again here. While
+the master is away the program goes on; an agent that hears of no master for ``orphan_timeout`` ends its program and itself.
+
+SIGTERM to the agent is a preemption notice: it is passed on to the program, which has ``grace`` seconds. An order of the
+master to stop comes with a heartbeat (or as SIGTERM from the platform, where the master knows why it came).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pliant.agent.exits import ExitReport, classify, read_tail
+from pliant.agent.process import Program
+from pliant.agent.usage import MemoryWatchdog, UsageSampler
+from pliant.core.errors import NotAvailable, PliantError, RetryableError
+from pliant.core.relaunch import ExitReason
+from pliant.core.resources import Resources
+from pliant.platforms.cgroup import CgroupLimit, read_current
+from pliant.platforms.durable_files import read_json, write_json
+from pliant.platforms.local import cgroup_job
+from pliant.rpc import pliant_pb2 as pb
+from pliant.rpc.channel import Address, AsyncMasterClient
+
+log = logging.getLogger(__name__)
+
+RETRY_PAUSE = 0.1  # seconds between tries to reach the master
+NOT_WELCOME = 4  # exit code: the master has given this node up
+
+
+class Orphaned(Exception):
+    """No master for too long."""
+
+
+@dataclass(frozen=True)
+class AgentConfig:
+    job: str
+    node: str
+    command: tuple[str, ...]
+    log: Path
+    resources: Resources
+    grace: float
+    orphan_timeout: float
+    node_dir: Path | None
+    job_dir: Path | None
+    limits: bool
+
+    @classmethod
+    def from_env(cls, command: list[str], env: Mapping[str, str] = os.environ) -> AgentConfig:
+        folder, job_dir = env.get("PLIANT_NODE_DIR"), env.get("PLIANT_JOB_DIR")
+        return cls(
+            env["PLIANT_JOB"],
+            env["PLIANT_NODE"],
+            tuple(command),
+            Path(env["PLIANT_LOG_FILE"]),
+            Resources(float(env.get("PLIANT_CPU", 0)), int(env.get("PLIANT_MEMORY_MB", 0))),
+            float(env.get("PLIANT_GRACE", 10)),
+            float(env.get("PLIANT_ORPHAN_TIMEOUT", 600)),
+            Path(folder) if folder else None,
+            Path(job_dir) if job_dir else None,
+            env.get("PLIANT_LIMITS", "auto") == "auto",
+        )
+
+
+class Agent:
+    def __init__(self, config: AgentConfig, master: AsyncMasterClient) -> None:
+        self._config = config
+        self._master = master
+        self._program: Program | None = None
+        self._incarnation = 0
+        self._stopping: asyncio.Event = asyncio.Event()
+        self._stop_grace = config.grace
+        self._preempted = False
+        self._over_memory = ""
+        self._heard = time.monotonic()  # of the master
+        self._heartbeat_seconds = 1.0
+        self._cgroup: CgroupLimit | None = None
+        self._sampler: UsageSampler | None = None
+        self._watchdog: MemoryWatchdog | None = None
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._notice, number)
+        if self._config.node_dir is not None and read_json(self._config.node_dir / "agent.json") is None:
+            record = {"pid": os.getpid(), "resources": self._config.resources.to_json()}
+            write_json(self._config.node_dir / "agent.json", record)
+        try:
+            if not await self._register():
+                return NOT_WELCOME
+            self._limit()
+            beats = asyncio.create_task(self._beat())
+            try:
+                report = await self._run_program()
+            finally:
+                beats.cancel()
+                await asyncio.gather(beats, return_exceptions=True)
+        except Orphaned:
+            log.error("no master for %.0f s: %s ends", self._config.orphan_timeout, self._config.node)
+            report = ExitReport(ExitReason.UNKNOWN, "its agent heard of no master for too long", "")
+        finally:
+            if self._program is not None:
+                await self._program.kill()
+            if self._cgroup is not None:
+                self._cgroup.remove()
+        self._write_exit(report)
+        return 0
+
+    # --- the program
+
+    async def _run_program(self) -> ExitReport:
+        while True:
+            report = await self._one_run()
+            answer = await self._report_exit(report)
+            if not answer.restart or self._stopping.is_set():
+                return report
+            log.info("%s: run %d in %.1f s: %s", self._config.node, answer.incarnation, answer.delay, answer.reason)
+            self._incarnation = answer.incarnation
+            await self._pause(answer.delay)
+            if self._stopping.is_set():
+                return report
+
+    async def _one_run(self) -> ExitReport:
+        config = self._config
+        kills_before = self._cgroup.oom_kills() if self._cgroup else 0
+        self._over_memory = ""
+        if self._stopping.is_set():
+            return ExitReport(ExitReason.PREEMPTED, "stopped before its program was started", "")
+        try:
+            program = self._program = await Program.start(
+                config.command,
+                env=self._environment(),
+                log=config.log,
+                attach_to=self._cgroup.procs_files if self._cgroup else (),
+            )
+        except PliantError as error:
+            return ExitReport(ExitReason.ERROR, error.message, str(error))
+        self._sampler = UsageSampler(program.pid, self._cgroup.read if self._cgroup else None)
+        self._watchdog = None
+        if self._cgroup is None and config.resources.memory_mb:
+            self._watchdog = MemoryWatchdog(program.pid, config.resources.memory_mb)
+        started = pb.ProgramStartedRequest(node=config.node, incarnation=self._incarnation, pid=program.pid)
+        telling = asyncio.create_task(self._tell(self._master.stubs.nodes.ProgramStarted, started))
+        try:
+            await self._until_over(program)
+            code = await program.kill()  # what it started must not outlive it
+        finally:
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
+            self._sampler = self._watchdog = None
+        kills = self._cgroup.oom_kills() - kills_before if self._cgroup else 0
+        tail = read_tail(config.log, program.log_offset)
+        report = classify(
+            code, terminating=self._stopping.is_set(), oom_kills=kills or bool(self._over_memory), log_tail=tail
+        )
+        if report.exit_reason is ExitReason.COMPLETED and self._preempted:
+            return ExitReport(ExitReason.PREEMPTED, "preempted; the program ended in time", "")
+        if self._over_memory:
+            return ExitReport(ExitReason.OOM, self._over_memory, report.traceback)
+        return report
+
+    def _environment(self) -> dict[str, str]:
+        """``python`` means the Python that Pliant runs in, as in an activated environment."""
+        path = os.pathsep.join(filter(None, (str(Path(sys.executable).parent), os.environ.get("PATH"))))
+        return {**os.environ, "PATH": path, "PLIANT_INCARNATION": str(self._incarnation)}
+
+    async def _until_over(self, program: Program) -> None:
+        """Until the program ended, by itself or because the node shall stop."""
+        ended = asyncio.create_task(program.wait())
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait({ended, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not ended.done():
+                await program.stop(self._stop_grace)
+        finally:
+            for task in (ended, stopping):
+                task.cancel()
+            await asyncio.gather(ended, stopping, return_exceptions=True)
+
+    def _limit(self) -> None:
+        """Real limits where the system allows it; else the watchdog looks after memory."""
+        config = self._config
+        if not config.limits or config.job_dir is None or not (config.resources.memory_mb or config.resources.cpu):
+            return
+        try:
+            self._cgroup = CgroupLimit.create(
+                cgroup_job(config.job, config.job_dir),
+                config.node,
+                memory_mb=config.resources.memory_mb,
+                cpu=config.resources.cpu,
+            )
+        except NotAvailable as reason:
+            log.info("no cgroup for %s, memory is watched instead: %s", config.node, reason)
+
+    # --- the master
+
+    async def _register(self) -> bool:
+        request = pb.RegisterRequest(
+            node=self._config.node,
+            agent_pid=os.getpid(),
+            host=socket.gethostname(),
+            incarnation=self._incarnation,
+            pid=self._program.pid if self._program else 0,
+        )
+        reply = await self._tell(self._master.stubs.nodes.Register, request)
+        if not reply.welcome:
+            log.error("the master does not want %s: %s", self._config.node, reply.reason)
+            return False
+        self._heartbeat_seconds = reply.heartbeat_seconds or 1.0
+        self._incarnation = max(self._incarnation, reply.incarnation)
+        return True
+
+    async def _report_exit(self, report: ExitReport) -> Any:
+        return await self._tell(
+            self._master.stubs.nodes.ProgramExited,
+            pb.ProgramExitedRequest(
+                node=self._config.node,
+                incarnation=self._incarnation,
+                exit_reason=report.exit_reason.value,
+                message=report.message,
+                traceback=report.traceback,
+                log=str(self._config.log),
+            ),
+        )
+
+    async def _beat(self) -> None:
+        """Heartbeats with usage, for ever; also notices orders to stop, and that nobody is there any more."""
+        while True:
+            usage = self._sampler.sample() if self._sampler else None
+            self._check_memory()
+            limit = self._config.resources.memory_mb
+            if not limit and (group := read_current()) is not None and group.memory_limit_bytes:
+                limit = group.memory_limit_bytes >> 20
+            request = pb.HeartbeatRequest(
+                node=self._config.node,
+                incarnation=self._incarnation,
+                pid=self._program.pid if self._program else 0,
+                usage=pb.Usage(
+                    cpu=usage.cpu if usage else 0.0,
+                    memory_mb=usage.memory_mb if usage else 0.0,
+                    memory_limit_mb=limit,
+                ),
+            )
+            try:
+                reply = await self._master.call(self._master.stubs.nodes.Heartbeat, request, timeout=5)
+            except RetryableError:
+                self._check_orphaned()
+            except PliantError as error:
+                log.error("the master refuses this agent: %s", error)
+                self._stop(self._config.grace)
+            else:
+                self._heard = time.monotonic()
+                if reply.stop:
+                    log.info("%s: the master ends it: %s", self._config.node, reply.reason)
+                    self._stop(reply.grace)
+            await self._pause(self._heartbeat_seconds, wake_on_stop=False)
+
+    async def _tell(self, method: Callable[..., Any], request: Any) -> Any:
+        """A call that must arrive: tried until the master answers, however often it is restarted meanwhile."""
+        while True:
+            try:
+                reply = await self._master.call(method, request, timeout=10)
+            except RetryableError:
+                self._check_orphaned()
+                await asyncio.sleep(RETRY_PAUSE)
+            else:
+                self._heard = time.monotonic()
+                return reply
+
+    def _check_orphaned(self) -> None:
+        if time.monotonic() - self._heard > self._config.orphan_timeout:
+            self._stop(0.0)
+            raise Orphaned
+
+    def _check_memory(self) -> None:
+        if self._watchdog is not None and (problem := self._watchdog.check()) is not None and self._program:
+            self._over_memory = problem
+            self._program.signal_group(signal.SIGKILL)
+
+    # --- stopping
+
+    def _notice(self, number: int) -> None:
+        log.info("%s: got %s", self._config.node, signal.Signals(number).name)
+        self._preempted = True
+        self._stop(self._config.grace)
+
+    def _stop(self, grace: float) -> None:
+        self._stop_grace = grace
+        self._stopping.set()
+
+    async def _pause(self, seconds: float, *, wake_on_stop: bool = True) -> None:
+        if not wake_on_stop:
+            await asyncio.sleep(seconds)
+            return
+        try:
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        except TimeoutError:
+            return
+
+    def _write_exit(self, report: ExitReport) -> None:
+        if self._config.node_dir is not None:
+            value = {"exit_reason": report.exit_reason.value, "message": report.message}
+            write_json(self._config.node_dir / "exit.json", value)
+
+
+async def run_agent(command: list[str]) -> int:
+    master = AsyncMasterClient(Address.from_env())
+    try:
+        return await Agent(AgentConfig.from_env(command), master).run()
+    finally:
+        await master.close()

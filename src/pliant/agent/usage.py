@@ -1,0 +1,138 @@
+"""What a program takes of its machine: CPU and memory, of the whole tree of processes below one pid.
+
+A node with a cgroup of its own is measured by the kernel (exact, short-lived processes included); any other by
+``psutil``. Sampling is a call, made by the agent at its own pace; nothing here has a thread. Processes may vanish
+between listing and reading: what cannot be read is not counted.
+
+``MemoryWatchdog`` stands in for a memory limit where there is no cgroup to enforce one.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import psutil
+
+from pliant.platforms.cgroup import CgroupReading
+
+MB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    cpu: float  # cores, on average since the sample before
+    memory_mb: float
+    processes: int
+    gpu: float | None = None  # not measured yet
+
+
+class UsageSampler:
+    """Samples the tree below ``pid``, or its cgroup.
+
+    ``cgroup`` is ``CgroupLimit.read`` of the node's group, or ``read_current`` in a container; None: psutil.
+    """
+
+    def __init__(
+        self,
+        pid: int,
+        cgroup: Callable[[], CgroupReading | None] | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._pid = pid
+        self._cgroup = cgroup
+        self._clock = clock
+        self._at = -math.inf
+        self._group_seconds: float | None = None
+        self._seconds: dict[psutil.Process, float] = {}
+        self._last = Usage(0.0, 0.0, 0)
+        self.sample()  # the base for the first interval
+
+    def sample(self) -> Usage:
+        now = self._clock()
+        elapsed = now - self._at
+        if elapsed <= 0:
+            return self._last
+        reading = self._cgroup() if self._cgroup else None
+        memory, seconds = 0, dict[psutil.Process, float]()
+        for process in process_tree(self._pid):
+            try:
+                times = process.cpu_times()
+                memory += process.memory_info().rss
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue
+            seconds[process] = times.user + times.system
+        spent = sum(value - self._seconds.get(process, 0.0) for process, value in seconds.items())
+        self._seconds = seconds
+        if reading is not None:
+            memory = reading.memory_bytes
+            if reading.cpu_seconds is not None:
+                before = reading.cpu_seconds if self._group_seconds is None else self._group_seconds
+                spent = reading.cpu_seconds - before
+                self._group_seconds = reading.cpu_seconds
+        self._at = now
+        self._last = Usage(max(0.0, spent / elapsed), memory / MB, len(seconds))
+        return self._last
+
+
+class MemoryWatchdog:
+    """Tells when the tree below ``pid`` holds more than ``limit_mb``; 0: no limit.
+
+    The sum of resident sizes counts shared pages once for each process, so it is only the cheap first look. What
+    passes it is counted again by proportional sizes, where the system tells them.
+    """
+
+    def __init__(self, pid: int, limit_mb: int) -> None:
+        self._pid = pid
+        self._limit_mb = limit_mb
+
+    def check(self) -> str | None:
+        """None while all is well, else what happened, as text for people."""
+        if self._limit_mb <= 0 or _resident_mb(self._pid) <= self._limit_mb:
+            return None
+        held = _proportional_mb(self._pid)
+        if held <= self._limit_mb:
+            return None
+        return f"the program and its children hold {held:.0f} MB, the node's limit is {self._limit_mb} MB"
+
+
+def process_tree(pid: int) -> Iterator[psutil.Process]:
+    """The process and all its descendants that are there now."""
+    try:
+        top = psutil.Process(pid)
+        yield top
+        yield from top.children(recursive=True)
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return
+
+
+def _resident_mb(pid: int) -> float:
+    total = 0
+    for process in process_tree(pid):
+        try:
+            total += process.memory_info().rss
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return total / MB
+
+
+def _proportional_mb(pid: int) -> float:
+    total = 0
+    for process in process_tree(pid):
+        try:
+            total += process.memory_full_info().pss
+        except psutil.NoSuchProcess:
+            continue
+        except (psutil.AccessDenied, AttributeError):  # not ours, or no such figure on this system
+            total += _own_rss(process)
+    return total / MB
+
+
+def _own_rss(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_info().rss)
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return 0

@@ -1,0 +1,51 @@
+"""Where jobs live: ``~/.pliant/jobs/NAME`` (``PLIANT_HOME`` moves it), or any folder given by ``--job-dir``."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from difflib import get_close_matches
+from pathlib import Path
+
+from pliant.core.errors import NotFound
+from pliant.master.job_dir import JobDir
+
+_WORDS = "amber birch cedar delta ember fjord grove heron iris juniper kelp linden maple north opal pine quartz reed".split()
+
+
+def jobs_home() -> Path:
+    return Path(os.environ.get("PLIANT_HOME", Path.home() / ".pliant")) / "jobs"
+
+
+def fresh_name() -> str:
+    return f"{secrets.choice(_WORDS)}-{secrets.token_hex(3)}"
+
+
+def all_jobs() -> list[JobDir]:
+    """Oldest first."""
+    home = jobs_home()
+    found = [JobDir(path) for path in home.iterdir()] if home.is_dir() else []
+    return sorted((job for job in found if job.exists()), key=lambda job: job.spec.stat().st_mtime)
+
+
+def find_job(name: str | None, job_dir: Path | None = None) -> JobDir:
+    """By folder, by name, or the newest one."""
+    if job_dir is not None:
+        job = JobDir(job_dir.absolute())
+        if not job.exists():
+            raise NotFound(f"there is no job in {job_dir}", hint="give the folder that `pliant run --job-dir` was given")
+        return job
+    if name is not None and (os.sep in name or (Path(name) / "job.yaml").exists()):
+        return find_job(None, Path(name))
+    jobs = all_jobs()
+    if name is None:
+        if not jobs:
+            raise NotFound("there are no jobs yet", hint="start one with `pliant run -- python train.py`")
+        return jobs[-1]
+    for job in jobs:
+        if job.path.name == name:
+            return job
+    names = [job.path.name for job in jobs]
+    close = get_close_matches(name, names, 1)
+    hint = f"did you mean {close[0]}?" if close else "`pliant jobs` lists them; for a job elsewhere give --job-dir"
+    raise NotFound(f"there is no job {name!r}", hint=hint)

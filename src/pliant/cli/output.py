@@ -1,0 +1,68 @@
+"""The programs' output, as it is written: each line with its node's name before it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+NOT_PROGRAMS = {"master.log", "agents.log"}
+_COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
+_MOST_AT_ONCE = 1 << 20  # bytes of one file per look; a program that floods does not stall the display
+
+
+class OutputTail:
+    """Shows what was added to the log files since the last look."""
+
+    def __init__(self, logs: Path, console: Console, *, nodes: frozenset[str] | None = None) -> None:
+        self._logs = logs
+        self._console = console
+        self._nodes = nodes
+        self._read: dict[str, int] = {}
+        self._rest: dict[str, bytes] = {}  # an unfinished last line
+
+    def skip_to_last(self, lines: int) -> None:
+        """Begin with the last so many lines of each file."""
+        for path in self._files():
+            content = path.read_bytes()
+            kept = content.splitlines(keepends=True)[-lines:] if lines else []
+            self._read[path.name] = len(content) - sum(map(len, kept))
+
+    def show_new(self) -> bool:
+        """True if there was anything."""
+        shown = False
+        for path in self._files():
+            for line in self._new_lines(path):
+                self._print(path.stem, line)
+                shown = True
+        return shown
+
+    def finish(self) -> None:
+        """Show unfinished last lines too."""
+        for name, rest in self._rest.items():
+            if rest:
+                self._print(Path(name).stem, rest.decode(errors="replace"))
+        self._rest.clear()
+
+    def _files(self) -> list[Path]:
+        found = sorted(self._logs.glob("*.log"), key=lambda path: (len(path.name), path.name))
+        return [p for p in found if p.name not in NOT_PROGRAMS and (self._nodes is None or p.stem in self._nodes)]
+
+    def _new_lines(self, path: Path) -> list[str]:
+        at = self._read.get(path.name, 0)
+        with path.open("rb") as file:
+            file.seek(at)
+            content = file.read(_MOST_AT_ONCE)
+        if not content:
+            return []
+        self._read[path.name] = at + len(content)
+        *lines, rest = (self._rest.get(path.name, b"") + content).split(b"\n")
+        self._rest[path.name] = rest
+        return [line.decode(errors="replace").rstrip("\r") for line in lines]
+
+    def _print(self, node: str, line: str) -> None:
+        number = int(node.rpartition("-")[2]) if node.rpartition("-")[2].isdigit() else 0
+        text = Text(f"{node} | ", style=_COLOURS[number % len(_COLOURS)])
+        text.append(line, style="default")
+        self._console.print(text)

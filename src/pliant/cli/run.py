@@ -1,0 +1,195 @@
+"""Run a program as an elastic job on this machine, and follow it to its end.
+
+    pliant run --workers 1:4 -- python train.py --epochs 3
+    pliant run job.yaml
+
+The exit code is the job's: 0 done, 1 failed, 130 stopped, 2 a mistake in the command.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pliant.cli.follow import Follower
+from pliant.cli.homes import fresh_name, jobs_home
+from pliant.core.errors import Conflict, InvalidRequest, PliantError
+from pliant.master.job_dir import JobDir
+from pliant.master.supervisor import Supervisor
+from pliant.platforms.durable_files import FileLock
+from pliant.rpc.identity import create_token_file
+from pliant.spec import JobSpec, load_spec
+
+
+def run(
+    command: Annotated[
+        list[str], typer.Argument(metavar="job.yaml | -- PROGRAM [ARGS]...", help="A job's YAML file, or a program.")
+    ],
+    workers: Annotated[
+        str | None, typer.Option("--workers", "-n", metavar="N | MIN:MAX", help="How many workers. [default: 1]")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="The job's name. [default: one is made]")] = None,
+    job_dir: Annotated[
+        Path | None, typer.Option(help="Where the job keeps its files. [default: ~/.pliant/jobs/NAME]")
+    ] = None,
+    summary: Annotated[Path | None, typer.Option(help="Write the summary of the job to this file, as JSON.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the summary as JSON on standard output, and nothing else there.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no output of the workers.")] = False,
+    overwrite: Annotated[bool, typer.Option(help="Replace an ended job of the same name.")] = False,
+    resume: Annotated[bool, typer.Option(help="Go on with a job that was interrupted (power loss, reboot).")] = False,
+    platform: Annotated[str | None, typer.Option(help="Where nodes run. [default: local]")] = None,
+    strategy: Annotated[
+        str | None, typer.Option(help="none, local, allreduce, ps-sync or ps-async. [default: none]")
+    ] = None,
+    cpu: Annotated[float | None, typer.Option(help="CPUs per worker; limits it where the system allows.")] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="512Mi | 2Gi", help="Memory per worker; limits it where the system allows.")
+    ] = None,
+    env: Annotated[
+        list[str] | None, typer.Option("--env", "-e", metavar="NAME=VALUE", help="Environment of the program.")
+    ] = None,
+    tls: Annotated[bool, typer.Option(help="Encrypt the job's calls, with certificates on both sides.")] = False,
+    audit: Annotated[bool, typer.Option(help="Keep proof of every accepted record range, for `pliant audit`.")] = False,
+    metrics_port: Annotated[int | None, typer.Option(help="Serve Prometheus metrics on this port.")] = None,
+    max_restarts: Annotated[
+        int | None, typer.Option(help="Errors of the program that are forgiven per node. [default: 3]")
+    ] = None,
+    nnodes: Annotated[
+        str | None, typer.Option(metavar="N | MIN:MAX", help="As torchrun's; workers are nodes here.")
+    ] = None,
+    nproc_per_node: Annotated[int | None, typer.Option(help="As torchrun's: multiplies --nnodes.")] = None,
+    standalone: Annotated[bool, typer.Option(help="As torchrun's; always so here.")] = False,
+    log_dir: Annotated[Path | None, typer.Option(help="Keep the logs in this folder.")] = None,
+    tee: Annotated[
+        int | None, typer.Option(help="As torchrun's: 0 hides the output of workers, 1 to 3 show it. [default: 3]")
+    ] = None,
+) -> None:
+    changes = {
+        "workers": _workers(workers, nnodes, nproc_per_node),
+        "platform": platform,
+        "strategy": strategy,
+        "cpu": cpu,
+        "memory": memory,
+        "env": _environment(env or []),
+        "tls": tls,
+        "audit": audit,
+        "metrics_port": metrics_port,
+        "max_restarts": max_restarts,
+    }
+    spec = make_spec(command, name, {key: value for key, value in changes.items() if value})
+    home = prepare(spec, job_dir, overwrite=overwrite, resume=resume, log_dir=log_dir)
+    follower = Follower(home, show_output=not quiet and tee != 0, progress=not quiet, to_stderr=as_json)
+    result = launch(home, follower)
+    if summary is not None:
+        summary.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(home.summary_file, summary)
+    if as_json:
+        print(json.dumps(result, indent=1))
+    sys.exit(int(result["exit_code"]))
+
+
+def make_spec(command: list[str], name: str | None, changes: dict[str, Any]) -> JobSpec:
+    """The job's description, from a YAML file or from a command, with what the flags say on top."""
+    if len(command) == 1 and command[0].endswith((".yaml", ".yml")):
+        spec = load_spec(Path(command[0]))
+    else:
+        program = ["python", *command] if command[0].endswith(".py") else command
+        spec = JobSpec.from_dict({"roles": {"worker": {"command": program}}})
+    value = spec.entries()
+    value["name"] = name or spec.name or fresh_name()
+    worker = value["roles"].get("worker")
+    if worker is None and changes.keys() & {"workers", "cpu", "memory", "env"}:
+        raise InvalidRequest("the job has no role `worker` that these options could be for")
+    roles = {role: entry.entries() for role, entry in value["roles"].items()}
+    if "workers" in changes:
+        roles["worker"]["replicas"] = changes["workers"]
+    resources = {key: changes[key] for key in ("cpu", "memory") if key in changes}
+    if resources:
+        roles["worker"]["resources"] = {**roles["worker"]["resources"].entries(), **resources}
+    if "env" in changes:
+        roles["worker"]["env"] = {**roles["worker"]["env"], **changes["env"]}
+    value["roles"] = roles
+    for key in ("platform", "strategy", "audit", "metrics_port"):
+        if key in changes:
+            value[key] = changes[key]
+    if changes.get("tls"):
+        value["security"] = {"tls": True}
+    if "max_restarts" in changes:
+        fault = value["fault"].entries()
+        value["fault"] = {**fault, "error": {**fault["error"].entries(), "limit": changes["max_restarts"]}}
+    if not value.get("working_dir"):
+        value["working_dir"] = os.getcwd()
+    return JobSpec.from_dict(value, source=command[0])
+
+
+def prepare(
+    spec: JobSpec, job_dir: Path | None, *, overwrite: bool, resume: bool, log_dir: Path | None = None
+) -> JobDir:
+    """The job's folder, with everything in it that a master needs."""
+    home = JobDir((job_dir or jobs_home() / spec.name).absolute())
+    if home.exists():
+        over = home.summary_file.exists()
+        if FileLock(home.path / "launcher.lock").is_held() or FileLock(home.path / "master.lock").is_held():
+            raise Conflict(f"job {spec.name} is running in {home.path}", hint="choose another --name, or `pliant stop` it")
+        if resume and not over:
+            return home
+        if resume:
+            raise Conflict(f"job {spec.name} has ended; there is nothing to resume", hint=f"see `pliant status {spec.name}`")
+        if not overwrite:
+            how = "ended" if over else "was interrupted"
+            go_on = "--overwrite replaces it" if over else "--resume goes on with it, --overwrite replaces it"
+            raise Conflict(f"there is a job in {home.path}, which {how}", hint=f"choose another --name; {go_on}")
+        shutil.rmtree(home.path)
+    elif resume:
+        raise Conflict(f"there is no job in {home.path} to resume")
+    try:
+        home.create()
+        if log_dir is not None:
+            home.logs.rmdir()
+            log_dir.mkdir(parents=True, exist_ok=True)
+            home.logs.symlink_to(log_dir.absolute(), target_is_directory=True)
+        create_token_file(home.token)
+        home.spec.write_text(spec.to_yaml())
+    except OSError as error:
+        raise PliantError(f"cannot write the job's folder {home.path}: {error.strerror}") from error
+    return home
+
+
+def launch(home: JobDir, follower: Follower) -> dict[str, Any]:
+    """Start the master and keep it alive, and show the job until it is over; gives its summary."""
+    supervisor = Supervisor(home)
+    supervisor.acquire()
+    try:
+        supervisor.start_master()
+        return follower.follow(supervisor)
+    finally:
+        supervisor.release()
+
+
+def _workers(workers: str | None, nnodes: str | None, per_node: int | None) -> str | None:
+    if workers is not None and (nnodes is not None or per_node is not None):
+        raise InvalidRequest("--workers and --nnodes/--nproc-per-node say the same thing; give one")
+    if nnodes is None and per_node is None:
+        return workers
+    low, _, high = (nnodes or "1").partition(":")
+    try:
+        counts = [int(n) * (per_node or 1) for n in (low, high or low)]
+    except ValueError:
+        raise InvalidRequest(f"--nnodes {nnodes!r} is neither N nor MIN:MAX") from None
+    return f"{counts[0]}:{counts[1]}"
+
+
+def _environment(given: list[str]) -> dict[str, str]:
+    pairs = [entry.partition("=") for entry in given]
+    for name, equals, _ in pairs:
+        if not name or not equals:
+            raise InvalidRequest(f"--env {name!r} is not NAME=VALUE")
+    return {name: value for name, _, value in pairs}

@@ -1,0 +1,6 @@
+"""Pliant inside the user's program: ``connect()`` gives the job, the job gives shards. Works alone too."""
+
+from pliant.client.job import Job, connect
+from pliant.client.shards import Shard, ShardStream
+
+__all__ = ["Job", "Shard", "ShardStream", "connect"]

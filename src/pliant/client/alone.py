@@ -1,0 +1,92 @@
+"""No master: the same shards, in the same order, from a ``ShardBook`` in this process."""
+
+from __future__ import annotations
+
+import time
+
+from pliant.client.shards import Shard
+from pliant.core.datasets import DatasetSpec
+from pliant.core.errors import JobFailed
+from pliant.core.shards import ShardBook, Supply
+
+SESSION = "alone"
+
+
+class Alone:
+    """The shard book of a program that runs by itself."""
+
+    def __init__(self) -> None:
+        self.book = ShardBook()
+        self.book.open_session(time.time(), session=SESSION, node=SESSION, incarnation=0)
+        self.requests = 0
+
+    def create(self, spec: DatasetSpec) -> None:
+        self.book.create(time.time(), dataset=spec.to_json())
+
+    def grow(self, dataset: str, records: int, close: bool) -> int:
+        return self.book.grow(time.time(), dataset=dataset, records=records, close=close)
+
+    def source(self, spec: DatasetSpec) -> AloneSource:
+        return AloneSource(self, spec)
+
+
+class AloneSource:
+    def __init__(self, alone: Alone, spec: DatasetSpec) -> None:
+        self._alone = alone
+        self._spec = spec
+
+    def take(self) -> Shard | None:
+        answer = self._exchange(want=1)
+        if answer.leases:
+            lease = answer.leases[0]
+            return Shard(
+                self,
+                lease.number,
+                self._spec.name,
+                lease.extent.name,
+                lease.extent.start,
+                lease.extent.end,
+                epoch=lease.piece.epoch,
+                offset=lease.piece.offset,
+                indices=lease.indices,
+                shuffle_key=record_key(self._spec, lease.piece.epoch, lease.piece.ordinal),
+            )
+        if answer.supply is Supply.END:
+            parked = self._alone.book.queue(self._spec.name).parked
+            if parked and not self._spec.skip_parked:
+                raise JobFailed(f"shard {parked[0].extent} could not be done: {parked[0].message}")
+        return None  # what others would bring or finish, nobody will: this program is alone
+
+    def done(self, shard: Shard) -> None:
+        self._exchange(done=[shard.lease])
+
+    def progress(self, shard: Shard, records: int) -> None:
+        self._exchange(progress=[[shard.lease, records]])
+
+    def failed(self, shard: Shard, message: str) -> None:
+        self._exchange(failed=[[shard.lease, message]])
+
+    def released(self, shard: Shard) -> None:
+        self._exchange(released=[shard.lease])
+
+    def flush(self, shard: Shard | None = None) -> bool:
+        return True
+
+    def close(self) -> None:
+        return None
+
+    def _exchange(self, want: int = 0, **reports: list):  # type: ignore[no-untyped-def, type-arg]
+        self._alone.requests += 1
+        return self._alone.book.exchange(
+            time.time(),
+            session=SESSION,
+            request=self._alone.requests,
+            dataset=self._spec.name,
+            want=want,
+            **reports,
+        )
+
+
+def record_key(spec: DatasetSpec, epoch: int, ordinal: int) -> tuple[int | str, ...] | None:
+    """What the order of the records inside a shard depends on; None: they are in order."""
+    return (spec.seed, "records", epoch, ordinal) if spec.shuffle_records else None

@@ -1,0 +1,206 @@
+"""The job as the user's program sees it."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pliant.client.alone import Alone
+from pliant.client.remote import RemoteSource
+from pliant.client.session import Session
+from pliant.client.shards import ShardStream
+from pliant.core.datasets import DatasetSpec, FilePart, ShardType
+from pliant.core.errors import NotAvailable
+from pliant.rpc import pliant_pb2 as pb
+from pliant.rpc.channel import Address, MasterClient
+from pliant.rpc.datasets import from_message, to_message
+
+_connected: Job | None = None
+_connecting = threading.Lock()
+
+
+def connect() -> Job:
+    """The job that this program belongs to, as its agent told it; without one, a job of this process alone."""
+    global _connected
+    with _connecting:
+        if _connected is None or _connected.closed:
+            address = Address.from_env() if os.environ.get("PLIANT_MASTER_ADDR") else None
+            _connected = Job(address)
+        return _connected
+
+
+class Job:
+    def __init__(self, address: Address | None = None) -> None:
+        env = os.environ
+        self.name = env.get("PLIANT_JOB", "alone")
+        self.node = env.get("PLIANT_NODE", f"guest-{os.getpid()}" if address else "alone")
+        self.role = env.get("PLIANT_ROLE", "worker")
+        self.incarnation = int(env.get("PLIANT_INCARNATION", 0))  # this run of the program on this node: 0, 1, 2, …
+        self.closed = False
+        self._master = MasterClient(address) if address is not None else None
+        self._alone = Alone() if address is None else None
+        self._session: Session | None = None
+        self._streams: list[ShardStream] = []
+        self._lock = threading.Lock()
+        atexit.register(self.close)
+
+    @property
+    def elastic(self) -> bool:
+        """Whether there is a master, and perhaps other workers."""
+        return self._master is not None
+
+    # --- shards
+
+    def shards(
+        self,
+        dataset: str,
+        *,
+        size: int | None = None,
+        files: Iterable[tuple[str, int, int]] = (),
+        indices: Sequence[int] = (),
+        stream: bool = False,
+        shard_size: int = 1,
+        epochs: int = 1,
+        shuffle: bool = False,
+        shuffle_records: bool | None = None,
+        seed: int = 0,
+        type: str = "train",
+        epoch_barrier: bool = False,
+        max_failures: int = 3,
+        skip_parked: bool = False,
+        lease_floor: float = 300.0,
+        prefetch: int | None = None,
+    ) -> ShardStream:
+        """Iterate the shards of a dataset; all workers of the job share them, each shard goes to one.
+
+        Give one of ``size`` (record indices 0 to size - 1), ``files`` (name, start, end), ``indices`` or ``stream``; or
+        none of them, for a dataset that the job's description or another worker defined. ``shuffle`` shuffles the
+        order of shards, anew in each epoch, and unless ``shuffle_records`` says otherwise the records inside each.
+        A shard is acknowledged when the loop asks for the next one.
+        """
+        given = size is not None or bool(files) or bool(indices) or stream
+        spec = DatasetSpec(
+            dataset,
+            shard_size,
+            size=size,
+            files=tuple(FilePart(str(n), int(a), int(b)) for n, a, b in files),
+            indices=tuple(int(i) for i in indices),
+            stream=stream,
+            type=ShardType(type),
+            epochs=epochs,
+            shuffle=shuffle,
+            shuffle_records=shuffle if shuffle_records is None else shuffle_records,
+            seed=seed,
+            epoch_barrier=epoch_barrier,
+            max_failures=max_failures,
+            skip_parked=skip_parked,
+            lease_floor=lease_floor,
+        )
+        if given:
+            spec.check()
+            self.create_dataset(spec)
+        if self._alone is not None:
+            known = self._alone.book.queue(dataset).spec
+            return self._keep(ShardStream(self._alone.source(known)))
+        if not given:
+            spec = self._defined(dataset)
+        return self._keep(ShardStream(RemoteSource(self._open_session(), spec, ahead=prefetch)))
+
+    def create_dataset(self, spec: DatasetSpec) -> None:
+        """Define a dataset; every worker may, as long as all say the same."""
+        if self._alone is not None:
+            self._alone.create(spec)
+            return
+        session = self._open_session()
+        session.insist(session.master.stubs.shards.CreateDataset, to_message(spec))
+
+    def extend_stream(self, dataset: str, records: int, *, close: bool = False) -> int:
+        """Add records to a stream, or close it; gives its length."""
+        if self._alone is not None:
+            return self._alone.grow(dataset, records, close)
+        session = self._open_session()
+        now = session.insist(
+            session.master.stubs.shards.GrowStream, pb.GrowRequest(dataset=dataset, records=0, expected_length=-1)
+        )
+        request = pb.GrowRequest(dataset=dataset, records=records, close=close, expected_length=now.length)
+        return int(session.insist(session.master.stubs.shards.GrowStream, request).length)
+
+    def shard_checkpoint(self) -> dict[str, Any]:
+        """Where each dataset stands, small enough to keep beside a model; what is in work counts as not done."""
+        if self._alone is not None:
+            return self._alone.book.checkpoint()
+        session = self._open_session()
+        saved = session.insist(session.master.stubs.shards.Checkpoint, pb.Empty())
+        value: dict[str, Any] = json.loads(saved.json)
+        return value
+
+    def restore_shards(self, checkpoint: Mapping[str, Any]) -> None:
+        """Continue from a checkpoint; the datasets it names must be defined, and nobody at work on them."""
+        if self._alone is not None:
+            self._alone.book.restore_checkpoint(0.0, checkpoint=dict(checkpoint))
+            return
+        session = self._open_session()
+        message = pb.ShardCheckpoint(json=json.dumps(dict(checkpoint)))
+        session.insist(session.master.stubs.shards.RestoreCheckpoint, message)
+
+    # --- statistics
+
+    def report_step(self, step: int, *, records: int = 0, **metrics: float) -> None:
+        """Tell how far training is, for ``pliant status`` and ``top``. Lost, not waited for, if the master is away."""
+        if self._master is None:
+            return
+        request = pb.ReportStepRequest(node=self.node, step=step, records=records, metrics=metrics)
+        self._master.start(self._master.stubs.stats.ReportStep, request, timeout=5)
+
+    def status(self) -> pb.JobStatus:
+        if self._master is None:
+            raise NotAvailable("this program runs alone; there is no job to ask")
+        reply: pb.JobStatus = self._master.call(self._master.stubs.job.GetStatus, pb.Empty())
+        return reply
+
+    @property
+    def master(self) -> MasterClient:
+        if self._master is None:
+            raise NotAvailable("this program runs alone; there is no master")
+        return self._master
+
+    def close(self) -> None:
+        """Give back what is not done. Called at exit."""
+        if self.closed:
+            return
+        self.closed = True
+        atexit.unregister(self.close)
+        for shards in self._streams:
+            shards.close()
+        if self._session is not None:
+            self._session.close()
+        if self._master is not None:
+            self._master.close()
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- inside
+
+    def _open_session(self) -> Session:
+        with self._lock:
+            if self._session is None:
+                self._session = Session(self.master, self.node, self.incarnation)
+            return self._session
+
+    def _keep(self, shards: ShardStream) -> ShardStream:
+        self._streams = [kept for kept in self._streams if not kept.closed]
+        self._streams.append(shards)
+        return shards
+
+    def _defined(self, dataset: str) -> DatasetSpec:
+        session = self._open_session()
+        found = session.insist(session.master.stubs.shards.GetDataset, pb.DatasetName(name=dataset))
+        return from_message(found)

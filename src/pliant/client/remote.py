@@ -1,0 +1,277 @@
+"""Shards from a master: leased some ahead, acknowledged in batches, by a thread beside the user's loop.
+
+The *courier* thread carries everything: finished leases and wishes for new ones travel in the same call, and whatever
+gathers while a call is under way goes with the next. How many shards are held ahead follows the loop's speed (about
+``AHEAD_SECONDS`` of work), so that tiny shards travel by the hundred and long ones one by one, and nobody sits on work
+that others wait for.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any
+
+from pliant.client.alone import record_key
+from pliant.client.session import Session
+from pliant.client.shards import Shard
+from pliant.core.datasets import DatasetSpec
+from pliant.core.errors import PliantError
+from pliant.core.shards import Supply
+from pliant.rpc import pliant_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+AHEAD_SECONDS = 0.25
+MOST_AHEAD = 1024
+POLL_SECONDS = 20.0  # a wait for shards is renewed so often
+PROGRESS_SECONDS = 0.2  # reports of progress inside a shard are not sent more often
+
+
+class RemoteSource:
+    def __init__(self, session: Session, spec: DatasetSpec, *, ahead: int | None = None) -> None:
+        self._session = session
+        self._spec = spec
+        self._fixed_ahead = ahead
+        self._changed = threading.Condition()
+        self._generation = session.generation
+        self._ready: deque[Shard] = deque()
+        self._held: dict[int, Shard] = {}  # by lease, until the master has answered the last report on it
+        self._lost: set[int] = set()  # ids of shards whose report was refused
+        self.lost_shards = 0
+        self._reports = _Reports()
+        self._made = 0  # reports that must be answered, ever made
+        self._answered = 0
+        self._supply = Supply.MORE.value
+        self._poll: Any = None  # a call that waits for shards
+        self._progress_at = 0.0
+        self._pace = 0.0  # seconds per shard, smoothed
+        self._taken_at: float | None = None
+        self._error: PliantError | None = None
+        self._closing = False
+        self._thread = threading.Thread(target=self._carry, name=f"pliant-shards-{spec.name}", daemon=True)
+        self._thread.start()
+
+    # --- called by the user's loop
+
+    def take(self) -> Shard | None:
+        with self._changed:
+            self._note_pace()
+            while not self._ready:
+                if self._error is not None:
+                    raise self._error
+                if self._supply == Supply.END.value:
+                    return None
+                self._changed.wait()
+            shard = self._ready.popleft()
+            self._taken_at = time.monotonic()
+            self._changed.notify_all()
+            return shard
+
+    def done(self, shard: Shard) -> None:
+        self._report(shard, lambda reports: reports.done.append(shard.lease))
+
+    def failed(self, shard: Shard, message: str) -> None:
+        self._report(shard, lambda reports: reports.failed.append((shard.lease, message)))
+
+    def released(self, shard: Shard) -> None:
+        self._report(shard, lambda reports: reports.released.append(shard.lease))
+
+    def progress(self, shard: Shard, records: int) -> None:
+        with self._changed:
+            if self._held.get(shard.lease) is shard:
+                self._reports.progress[shard.lease] = records
+                self._changed.notify_all()
+
+    def flush(self, shard: Shard | None = None) -> bool:
+        with self._changed:
+            target = self._made
+            while self._answered < target:
+                if self._error is not None:
+                    raise self._error
+                self._changed.wait()
+            return shard is None or id(shard) not in self._lost
+
+    def close(self) -> None:
+        with self._changed:
+            if self._closing:
+                return
+            while self._ready:
+                self._ready.popleft().release()
+            self._closing = True
+            self._changed.notify_all()
+            if self._poll is not None:
+                self._poll.cancel()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(timeout=10)
+
+    def _report(self, shard: Shard, note: Callable[[_Reports], None]) -> None:
+        with self._changed:
+            if self._held.get(shard.lease) is not shard:  # of a session that is no more
+                self._lose(shard)
+                return
+            self._reports.progress.pop(shard.lease, None)
+            note(self._reports)
+            self._made += 1
+            self._changed.notify_all()
+
+    def _note_pace(self) -> None:
+        if self._taken_at is not None:
+            took = time.monotonic() - self._taken_at
+            self._pace = took if not self._pace else 0.8 * self._pace + 0.2 * took
+            self._taken_at = None
+
+    # --- the courier
+
+    def _carry(self) -> None:
+        try:
+            while self._wait_for_work():
+                self._one_exchange()
+        except PliantError as error:
+            with self._changed:
+                self._error = error
+                self._changed.notify_all()
+
+    def _wait_for_work(self) -> bool:
+        """Until there is something to send or to ask for; False when all is over."""
+        with self._changed:
+            while True:
+                if self._reports.must_go() or self._wish() > 0:
+                    return True
+                if self._closing:
+                    return False
+                wait = None
+                if self._reports.progress:
+                    wait = self._progress_at + PROGRESS_SECONDS - time.monotonic()
+                    if wait <= 0:
+                        return True
+                self._changed.wait(wait)
+
+    def _wish(self) -> int:
+        """How many more shards to ask for now."""
+        if self._closing or self._supply == Supply.END.value:
+            return 0
+        if self._supply == Supply.WAIT.value:
+            self._start_poll()
+            return 0
+        ahead = self._ahead()
+        missing = ahead - len(self._ready)
+        # Ask when half is gone, so that a call carries many; but never let the loop run dry.
+        return missing if missing * 2 >= ahead or not self._ready else 0
+
+    def _ahead(self) -> int:
+        if self._fixed_ahead is not None:
+            return max(1, self._fixed_ahead)
+        if not self._pace:
+            return 2
+        return max(1, min(MOST_AHEAD, ceil(AHEAD_SECONDS / self._pace)))
+
+    def _one_exchange(self) -> None:
+        with self._changed:
+            reports, self._reports = self._reports, _Reports()
+            self._progress_at = time.monotonic()
+            request = reports.message(self._spec.name, self._wish())
+            generation = self._generation
+        reply = self._session.exchange(request, generation)
+        with self._changed:
+            if reply is None:
+                self._start_over()
+            else:
+                self._take_reply(reply, reports)
+            self._answered += len(reports)
+            self._changed.notify_all()
+
+    def _take_reply(self, reply: pb.ExchangeReply, reports: _Reports) -> None:
+        for lease in reply.refused:
+            if (shard := self._held.pop(lease, None)) is not None:
+                self._lose(shard)
+        for lease in reports.finished():
+            self._held.pop(lease, None)
+        for message in reply.shards:
+            shard = self._shard(message)
+            self._held[shard.lease] = shard
+            self._ready.append(shard)
+        self._supply = reply.supply
+        if self._closing:  # the loop was left while these were on their way
+            while self._ready:
+                self._ready.popleft().release()
+
+    def _start_over(self) -> None:
+        """A new session: what was held is lost, what was ready belongs to others."""
+        for shard in self._held.values():
+            if shard not in self._ready:
+                self._lose(shard)
+        self._held.clear()
+        self._ready.clear()
+        self._answered += len(self._reports)
+        self._reports = _Reports()
+        self._generation = self._session.generation
+        self._supply = Supply.MORE.value
+
+    def _lose(self, shard: Shard) -> None:
+        self._lost.add(id(shard))
+        self.lost_shards += 1
+        log.warning("%r was given to another worker; what was done on it here does not count", shard)
+
+    def _shard(self, m: pb.Shard) -> Shard:
+        return Shard(
+            self,
+            m.lease,
+            self._spec.name,
+            m.name,
+            m.start,
+            m.end,
+            epoch=m.epoch,
+            offset=m.offset,
+            indices=m.indices,
+            shuffle_key=record_key(self._spec, m.epoch, m.ordinal),
+        )
+
+    def _start_poll(self) -> None:
+        """Wait at the master, beside everything else, until the dataset has something again or is at its end."""
+        if self._poll is not None:
+            return
+        request = pb.WaitForShardsRequest(dataset=self._spec.name, session=self._session.name)
+        self._poll = self._session.start(self._session.master.stubs.shards.WaitForShards, request, POLL_SECONDS)
+        self._poll.add_done_callback(self._polled)
+
+    def _polled(self, call: Any) -> None:
+        with self._changed:
+            self._poll = None
+            if self._supply == Supply.WAIT.value:
+                self._supply = Supply.MORE.value  # or so it seems; asking for shards tells
+            self._changed.notify_all()
+
+
+@dataclass(slots=True)
+class _Reports:
+    """What the loop said since the last call."""
+
+    done: list[int] = field(default_factory=list)
+    failed: list[tuple[int, str]] = field(default_factory=list)
+    released: list[int] = field(default_factory=list)
+    progress: dict[int, int] = field(default_factory=dict)
+
+    def must_go(self) -> bool:
+        return bool(self.done or self.failed or self.released)
+
+    def __len__(self) -> int:
+        return len(self.done) + len(self.failed) + len(self.released)
+
+    def finished(self) -> list[int]:
+        return [*self.done, *(lease for lease, _ in self.failed), *self.released]
+
+    def message(self, dataset: str, want: int) -> pb.ExchangeRequest:
+        return pb.ExchangeRequest(
+            dataset=dataset,
+            want=want,
+            done=self.done,
+            failed=[pb.LeaseFailure(lease=n, message=text) for n, text in self.failed],
+            released=self.released,
+            progress=[pb.LeaseProgress(lease=n, records=records) for n, records in self.progress.items()],
+        )

@@ -1,0 +1,167 @@
+"""What the user's loop holds: a ``Shard``, and the iterator that gives one after the other.
+
+A shard counts as done when the loop asks for the next one (or calls ``done``). A loop that is left early, by ``break`` or
+an error, gives back what it has not finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from pliant.core.errors import InvalidRequest
+from pliant.core.permutation import Permutation
+
+
+class Source(Protocol):
+    """Where shards come from and where reports go: a master, or this process itself."""
+
+    def take(self) -> Shard | None:
+        """The next shard, waiting for it if need be; None at the end."""
+
+    def done(self, shard: Shard) -> None: ...
+
+    def progress(self, shard: Shard, records: int) -> None: ...
+
+    def failed(self, shard: Shard, message: str) -> None: ...
+
+    def released(self, shard: Shard) -> None: ...
+
+    def flush(self, shard: Shard | None = None) -> bool:
+        """Wait until all reports are accepted; False if this shard was given to someone else."""
+
+    def close(self) -> None: ...
+
+
+class Shard(Sequence[int]):
+    """Record indices to work on: ``for index in shard``. Iterating or indexing gives what is left to do, in order."""
+
+    def __init__(
+        self,
+        source: Source,
+        lease: int,
+        dataset: str,
+        name: str,
+        start: int,
+        end: int,
+        *,
+        epoch: int = 0,
+        offset: int = 0,
+        indices: Sequence[int] = (),
+        shuffle_key: tuple[int | str, ...] | None = None,
+    ) -> None:
+        self._source = source
+        self.lease = lease
+        self.dataset = dataset
+        self.name = name  # of the file, or of the dataset
+        self.start = start
+        self.end = end
+        self.epoch = epoch
+        self.offset = offset  # records of it that another worker finished before
+        self._listed = indices
+        self._order = Permutation(end - start, *shuffle_key) if shuffle_key is not None else None
+        self.finished = False
+
+    def __len__(self) -> int:
+        return self.end - self.start - self.offset
+
+    def __getitem__(self, position):  # type: ignore[no-untyped-def]  # overloads of Sequence
+        if isinstance(position, slice):
+            return [self._at(i) for i in range(*position.indices(len(self)))]
+        if position < 0:
+            position += len(self)
+        if not 0 <= position < len(self):
+            raise IndexError(position)
+        return self._at(position)
+
+    def __iter__(self) -> Iterator[int]:
+        return (self._at(i) for i in range(len(self)))
+
+    def _at(self, position: int) -> int:
+        place = self.offset + position
+        if self._order is not None:
+            place = self._order[place]
+        return self._listed[place] if self._listed else self.start + place
+
+    def indices(self) -> list[int]:
+        return list(self)
+
+    def progress(self, records: int) -> None:
+        """The first ``records`` of this shard (as iterated) are done, and need not be done again whatever happens."""
+        if not 0 <= records <= len(self):
+            raise InvalidRequest(f"{records} records of a shard that has {len(self)}")
+        if not self.finished:
+            self._source.progress(self, self.offset + records)
+
+    def done(self) -> None:
+        """All of it is done. The loop does this by itself when it goes on to the next shard."""
+        if not self.finished:
+            self.finished = True
+            self._source.done(self)
+
+    def commit(self) -> bool:
+        """As ``done``, and wait for the master's word: False if the shard was given to someone else meanwhile."""
+        self.done()
+        return self._source.flush(self)
+
+    def fail(self, message: str) -> None:
+        """Could not be done; it is tried again, by whoever takes it, up to the dataset's limit."""
+        if not self.finished:
+            self.finished = True
+            self._source.failed(self, message)
+
+    def release(self) -> None:
+        """Not done; give it back without blame."""
+        if not self.finished:
+            self.finished = True
+            self._source.released(self)
+
+    def __repr__(self) -> str:
+        return f"Shard({self.name}[{self.start}:{self.end}], epoch {self.epoch})"
+
+
+class ShardStream(Iterator[Shard]):
+    """Iterates shards and acknowledges each when the next one is asked for."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._current: Shard | None = None
+        self._over = False
+
+    def __iter__(self) -> ShardStream:
+        return self
+
+    def __next__(self) -> Shard:
+        if self._current is not None:
+            self._current.done()
+            self._current = None
+        if self._over:
+            raise StopIteration
+        shard = self._source.take()
+        if shard is None:
+            self._source.flush()
+            self.close()
+            raise StopIteration
+        self._current = shard
+        return shard
+
+    @property
+    def closed(self) -> bool:
+        return self._over
+
+    def close(self) -> None:
+        """Give back what was not finished. Called at the end, and when the loop is left early."""
+        if not self._over:
+            self._over = True
+            if self._current is not None:
+                self._current.release()
+            self._source.close()
+
+    def __enter__(self) -> ShardStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()

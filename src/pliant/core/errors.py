@@ -1,0 +1,76 @@
+"""The one tree of errors.
+
+Whether an error is worth another try is its type, so no caller has to read a message to know:
+``RetryableError`` passes by itself (a master that is being restarted, a busy server), ``PermanentError``
+does not (a wrong token, an unknown dataset). Each says what happened; ``hint`` says what to do about it.
+"""
+
+from __future__ import annotations
+
+
+class PliantError(Exception):
+    """Base of everything that Pliant raises on purpose."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  what to do: {self.hint}" if self.hint else self.message
+
+
+class RetryableError(PliantError):
+    """The same call may succeed later."""
+
+
+class PermanentError(PliantError):
+    """The same call will fail again."""
+
+
+class InvalidRequest(PermanentError):
+    """A request whose content cannot be right: out of range, of the wrong form, absurd."""
+
+
+class NotAvailable(PermanentError):
+    """The master runs without the component that this call needs."""
+
+
+class Unauthenticated(PermanentError):
+    """The caller did not prove that it belongs to the job."""
+
+
+class Conflict(PermanentError):
+    """The request contradicts what is already decided, such as a dataset defined twice in two ways."""
+
+
+class NotFound(PermanentError):
+    """The thing named does not exist."""
+
+
+class SpecError(PermanentError):
+    """A job description that cannot be used; names the field, the value and what is allowed."""
+
+
+class MasterUnavailable(RetryableError):
+    """The master does not answer; it is being restarted or unreachable."""
+
+
+class SessionExpired(RetryableError):
+    """The master gave this program up (it was silent too long); open a new session and go on."""
+
+
+class LeaseLost(RetryableError):
+    """The shard was given to someone else; what was done on it since does not count."""
+
+
+class Unschedulable(RetryableError):
+    """The platform has no room for a node now."""
+
+
+class CorruptData(PermanentError):
+    """A file is damaged; names the file and the place."""
+
+
+class JobFailed(PermanentError):
+    """The job ended in failure."""

@@ -1,0 +1,79 @@
+"""The job as a whole: which phase it is in, why, and what failed first."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from pliant.core.errors import InvalidRequest
+
+
+class Phase(StrEnum):
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    STOPPED = "Stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    node: str
+    kind: str
+    message: str
+    traceback: str
+    time: float
+    log: str  # where the node's whole output is
+
+
+class JobBook:
+    """A job ends once; what ended it stays."""
+
+    def __init__(self) -> None:
+        self.phase = Phase.RUNNING
+        self.reason = ""
+        self.started_at = 0.0
+        self.ended_at = 0.0
+        self.master_starts = 0
+        self.first_failure: Failure | None = None
+
+    def master_started(self, now: float) -> int:
+        if self.master_starts == 0:
+            self.started_at = now
+        self.master_starts += 1
+        return self.master_starts
+
+    def failed(self, now: float, *, node: str, kind: str, message: str, traceback: str, log: str) -> bool:
+        """Note the failure of a program; True if it is the job's first."""
+        if self.first_failure is not None:
+            return False
+        self.first_failure = Failure(node, kind, message, traceback, now, log)
+        return True
+
+    def end(self, now: float, *, phase: str, reason: str) -> bool:
+        if phase == Phase.RUNNING:
+            raise InvalidRequest("a job does not end by running")
+        if self.phase is not Phase.RUNNING:
+            return False
+        self.phase, self.reason, self.ended_at = Phase(phase), reason, now
+        return True
+
+    @property
+    def over(self) -> bool:
+        return self.phase is not Phase.RUNNING
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "phase": self.phase.value,
+            "reason": self.reason,
+            "started_at": self.started_at,
+            "ended_at": self.ended_at,
+            "master_starts": self.master_starts,
+            "first_failure": asdict(self.first_failure) if self.first_failure else None,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.phase, self.reason = Phase(state["phase"]), state["reason"]
+        self.started_at, self.ended_at = state["started_at"], state["ended_at"]
+        self.master_starts = state["master_starts"]
+        self.first_failure = Failure(**state["first_failure"]) if state["first_failure"] else None

@@ -1,0 +1,167 @@
+"""The records behind ``NodeBook``: who is in the job, under which name, in which state; kept, read, saved, restored.
+
+Nothing is decided here (``core/nodes.py`` does), but three promises are kept here: names are never given twice, a
+replacement inherits its line's counts and memory, and old ended nodes are forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace as changed
+from typing import Any
+
+from pliant.core.errors import NotFound
+from pliant.core.node_states import FailJob, Launch, Node, NodeState, RoleSpec, RoleState
+from pliant.core.relaunch import ExitReason
+
+KEPT_ENDED = 200  # ended nodes that are remembered
+
+
+class Roster:
+    def __init__(self, roles: Mapping[str, RoleSpec], *, keep_ended: int = KEPT_ENDED) -> None:
+        for spec in roles.values():
+            spec.check()
+        self._keep_ended = max(1, keep_ended)
+        self._roles = {spec.name: RoleState(spec) for spec in roles.values()}
+        self._nodes: dict[str, Node] = {}  # in the order of their creation
+        self._ended: list[str] = []  # in the order of their end
+        self._started = False
+        self._stopped: str | None = None
+        self._failure: FailJob | None = None
+
+    @property
+    def started(self) -> bool:
+        return self._started
+
+    @property
+    def stopped(self) -> str | None:
+        """Why the job is being stopped; None: it is not."""
+        return self._stopped
+
+    @property
+    def failure(self) -> FailJob | None:
+        return self._failure
+
+    @property
+    def closed(self) -> bool:
+        """Nothing is launched any more."""
+        return self._stopped is not None or self._failure is not None
+
+    def roles(self) -> list[str]:
+        return list(self._roles)
+
+    def role(self, name: str) -> RoleState:
+        if name not in self._roles:
+            raise NotFound(f"no role {name!r}; there are {', '.join(self._roles) or 'none'}")
+        return self._roles[name]
+
+    def nodes(self) -> list[Node]:
+        """All that are remembered, in the order of their creation."""
+        return list(self._nodes.values())
+
+    def get(self, name: str) -> Node:
+        node = self._find(name)
+        if node is None:
+            raise NotFound(f"node {name!r} ended long ago and is no longer remembered")
+        return node
+
+    def live(self, role: str | None = None) -> list[Node]:
+        """Not ended, those on their way out included."""
+        return [n for n in self._nodes.values() if not n.ended and role in (None, n.role)]
+
+    def seated(self, role: str) -> list[Node]:
+        """Not ended, and not on their way out."""
+        return [n for n in self._nodes.values() if n.seated and n.role == role]
+
+    def all_done(self, role: str) -> bool:
+        """Each line of the role finished or is gone; none runs or waits."""
+        self.role(role)
+        return self._started and not self.live(role)
+
+    def counts(self, role: str) -> dict[NodeState, int]:
+        """Remembered nodes by state. What counts for ever (lines finished, given up) is in ``role(name)``."""
+        self.role(role)
+        counts = dict.fromkeys(NodeState, 0)
+        for node in self._nodes.values():
+            counts[node.state] += node.role == role
+        return counts
+
+    def due(self, now: float) -> list[Launch]:
+        """Launches whose time has come and that the platform has not answered yet."""
+        return [node.launch() for node in self._waiting() if node.relaunch_at <= now]
+
+    def next_due(self) -> float | None:
+        """When ``due`` will have something to say."""
+        return min((node.relaunch_at for node in self._waiting()), default=None)
+
+    def _waiting(self) -> list[Node]:
+        if self.closed:
+            return []
+        return [node for node in self._nodes.values() if node.state is NodeState.PENDING]
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "roles": {name: state.to_json() for name, state in self._roles.items()},
+            "nodes": [node.to_json() for node in self._nodes.values()],
+            "ended": list(self._ended),
+            "started": self._started,
+            "stopped": self._stopped,
+            "failure": self._failure.to_json() if self._failure else None,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._roles = {name: RoleState.from_json(value) for name, value in state["roles"].items()}
+        self._nodes = {value["name"]: Node.from_json(value) for value in state["nodes"]}
+        self._ended = list(state["ended"])
+        self._started, self._stopped = state["started"], state["stopped"]
+        self._failure = FailJob.from_json(state["failure"]) if state["failure"] else None
+
+    # --- for the book ---
+
+    def _find(self, name: str) -> Node | None:
+        """None: it is no longer remembered, so whatever is said of it comes late."""
+        node = self._nodes.get(name)
+        if node is None and not self._existed(name):
+            raise NotFound(f"no node {name!r}")
+        return node
+
+    def _existed(self, name: str) -> bool:
+        role, _, digits = name.rpartition("-")
+        if role not in self._roles or not (digits.isascii() and digits.isdecimal() and len(digits) < 19):
+            return False
+        number = int(digits)
+        return name == f"{role}-{number}" and number < self._roles[role].next_number
+
+    def _put(self, node: Node) -> Node:
+        self._nodes[node.name] = node
+        return node
+
+    def _add(self, now: float, role: str, reason: str, *, after: Node | None = None, delay: float = 0.0) -> Launch:
+        """A new node, as the first of its line or after another, whose record it inherits."""
+        state = self._roles[role]
+        self._roles[role] = changed(state, next_number=state.next_number + 1)
+        name = f"{role}-{state.next_number}"
+        resources, floor = state.spec.resources, after.memory_floor_mb if after else 0
+        if 0 < resources.memory_mb < floor:
+            resources = changed(resources, memory_mb=floor)
+        node = Node(
+            name=name,
+            role=role,
+            number=state.next_number,
+            lineage=after.lineage if after else name,
+            replaces=after.name if after else None,
+            failures=after.failures if after else {},
+            resources=resources,
+            memory_floor_mb=floor,
+            reason=reason,
+            created_at=now,
+            relaunch_at=now + delay,
+        )
+        return self._put(node).launch()
+
+    def _end(self, now: float, node: Node, state: NodeState, kind: ExitReason | None, message: str) -> None:
+        self._put(changed(node, state=state, exit_reason=kind, message=message, ended_at=now, pid=None))
+        self._ended.append(node.name)
+        for name in self._ended[: -self._keep_ended]:
+            del self._nodes[name]
+        del self._ended[: -self._keep_ended]

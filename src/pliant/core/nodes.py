@@ -1,0 +1,353 @@
+"""The book of a job's nodes: which there are, which there should be, and what follows from each thing that happens.
+
+``NodeBook`` is the pure machine behind the master's node manager (``master/nodes.py``). Calls of agents, events of
+the platform and wishes of people go in; decisions come out (``core/node_states.py``: launch, remove, restart the
+program in place, fail the job). ``core/relaunch.py`` says what one failure leads to; this module knows the rest.
+
+How a shell drives it: ``due(now)`` is what to hand to the platform now, until it is answered by ``accepted``,
+``refused`` or ``launch_failed``; ``removals(now)`` is what to have ended, until the platform's ``node_ended``
+(also when it knows no such node). Both only read, so a master that died between a decision and its deed finds the
+deed again; both may therefore name a node twice, and a platform creates and removes by name, idempotently.
+
+What always holds:
+
+- A name is ``role-number`` and is never given twice in a job; a replacement has a new number.
+- States change along ``TRANSITIONS`` only. What comes late or contradicts is ignored; only a name that never
+  existed is an error.
+- Each role has ``max(0, target - succeeded)`` seated nodes (waiting, being created or running, and not on their way
+  out), until the job is stopped or has failed. A finished node keeps its place and is not replaced.
+- A replacement inherits its line's counts of failures, so no line is relaunched more often for a kind than its
+  budget; one kind never uses up another's. What is not a failure (``scale``, ``replace``, ``stop``) counts nowhere.
+- A node that we remove ends as Deleted, whatever its program did, and nothing follows from its end.
+- The memory of a line grows with each out-of-memory and is never shrunk again.
+- After ``stop`` or ``FailJob`` nothing is launched and no program is restarted.
+- The state is bounded: of the ended nodes only the last ``keep_ended`` are remembered; what is said of others comes
+  too late and is ignored. The counts of a line live in the record of its living node, so they are never forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace as changed
+from typing import Any
+
+from pliant.core.errors import Conflict
+from pliant.core.node_pulse import Pulse
+from pliant.core.node_roster import KEPT_ENDED, Roster
+from pliant.core.node_states import (
+    Decision,
+    FailJob,
+    Node,
+    NodeState,
+    Overdue,
+    Remove,
+    RoleSpec,
+    in_words,
+    parse_exit_reason,
+    parse_resources,
+)
+from pliant.core.relaunch import ExitReason, FaultPolicy, Step, less
+
+
+class NodeBook(Roster):
+    def __init__(self, roles: Mapping[str, RoleSpec], policy: FaultPolicy, *, keep_ended: int = KEPT_ENDED) -> None:
+        super().__init__(roles, keep_ended=keep_ended)
+        self._policy = policy
+        self._pulse = Pulse(policy)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take a snapshot's place. Heartbeats are not in it: call ``touch_all`` next."""
+        super().restore(state)
+        self._pulse = Pulse(self._policy)
+
+    # --- what people and plans want ---
+
+    def start(self, now: float) -> list[Decision]:
+        """Launch what the job was described with. A second call does nothing."""
+        if self._started or self.closed:
+            return []
+        self._started = True
+        decisions: list[Decision] = []
+        for role in self._roles:
+            decisions += self._fill(now, role, "the job starts")
+        return decisions
+
+    def scale(self, now: float, *, role: str, replicas: int, reason: str) -> list[Decision]:
+        """Have so many nodes of a role (finished ones count); what is too many goes, the youngest first."""
+        self._check_open("scaled")
+        changed(self.role(role).spec, replicas=replicas).check()
+        return self._aim(now, role, replicas, reason)
+
+    def set_limits(self, now: float, *, role: str, min_replicas: int, max_replicas: int) -> list[Decision]:
+        """Change the limits; a target outside of them moves to the nearest one."""
+        state = self.role(role)
+        target = min(max(state.spec.replicas, min_replicas), max_replicas)
+        spec = changed(state.spec, min_replicas=min_replicas, max_replicas=max_replicas)
+        changed(spec, replicas=target).check()
+        self._roles[role] = changed(state, spec=spec)
+        if target == spec.replicas or self.closed:
+            return []
+        return self._aim(now, role, target, f"the limits are now {min_replicas} to {max_replicas}")
+
+    def set_resources(self, now: float, *, role: str, resources: dict[str, Any]) -> list[Decision]:
+        """What later launches of a role ask for. Nodes that exist keep what they have; see ``replace``."""
+        state = self.role(role)
+        self._roles[role] = changed(state, spec=changed(state.spec, resources=parse_resources(resources)))
+        return []
+
+    def replace(self, now: float, *, node: str, reason: str) -> list[Decision]:
+        """Remove a node and launch another of its line. Nothing is counted."""
+        self._check_open("changed")
+        old = self._find(node)
+        if old is None or not old.seated:
+            return []
+        removal = self._remove(now, old, self._policy.grace, reason)
+        return [removal, self._add(now, old.role, f"in place of {node}: {reason}", after=old)]
+
+    def stop(self, now: float, *, reason: str, grace: float | None = None) -> list[Decision]:
+        """Remove everything. A second call, with less grace, hurries those that are still there."""
+        self._stopped = self._stopped or reason
+        seconds = self._policy.grace if grace is None else grace
+        return [self._remove(now, node, seconds, reason) for node in self.live()]
+
+    # --- what the platform says ---
+
+    def accepted(self, now: float, *, node: str) -> list[Decision]:
+        """The platform took the launch. One that was called off meanwhile is removed at once."""
+        found = self._find(node)
+        if found is None or found.accepted_at is not None:
+            return []
+        if found.state is NodeState.DELETED and found.started_at is None:
+            called_off = self._put(changed(found, accepted_at=now, gone=False))
+            return [Remove(node, 0.0, f"called off while it was created: {called_off.removal}")]
+        if not found.may_become(NodeState.CREATING):
+            return []
+        self._put(changed(found, state=NodeState.CREATING, accepted_at=now, waiting_since=None))
+        self._pulse.began(found, now)
+        return []
+
+    def refused(self, now: float, *, node: str, message: str) -> list[Decision]:
+        """The platform has no room: the same node is tried again later, and after a while with less."""
+        found = self._find(node)
+        if found is None or found.state is not NodeState.PENDING or self.closed:
+            return []
+        since = now if found.waiting_since is None else found.waiting_since
+        delay = self._policy.unschedulable_backoff.delay(found.refusals)
+        reason = f"there was no room for {node} ({message}): try {found.refusals + 2}"
+        asked, shrunk_at = found.resources, found.shrunk_at
+        if now - (since if shrunk_at is None else shrunk_at) >= self._policy.unschedulable_shrink_after:
+            minimum = self._roles[found.role].spec.min_resources
+            asked = less(asked, minimum, keep_memory=found.memory_floor_mb > 0)
+        if asked != found.resources:
+            shrunk_at = now
+            reason += f", after {now - since:.0f} s with less: {in_words(asked)}"
+        waiting = changed(
+            found,
+            waiting_since=since,
+            refusals=found.refusals + 1,
+            resources=asked,
+            shrunk_at=shrunk_at,
+            relaunch_at=now + delay,
+            message=message,
+            reason=reason,
+        )
+        return [self._put(waiting).launch()]
+
+    def launch_failed(self, now: float, *, node: str, message: str) -> list[Decision]:
+        """The platform could not create it, for another reason than room."""
+        found = self._find(node)
+        if found is None or found.state is not NodeState.PENDING:
+            return []
+        return self._over(now, found, ExitReason.UNKNOWN, message, agent_alive=False)
+
+    def node_ended(self, now: float, *, node: str, exit_reason: str, message: str) -> list[Decision]:
+        """The platform sees that nothing of this node is left."""
+        kind = parse_exit_reason(exit_reason)
+        found = self._find(node)
+        if found is None:
+            return []
+        found = self._put(changed(found, gone=True))
+        return [] if found.ended else self._over(now, found, kind, message, agent_alive=False)
+
+    # --- what agents say ---
+
+    def registered(self, now: float, *, node: str, agent_pid: int, host: str) -> list[Decision]:
+        """An agent is there, for the first time or again (it met a new master)."""
+        found = self._find(node)
+        if found is None or found.ended:
+            return []
+        started_at = now if found.started_at is None else found.started_at
+        self._put(
+            changed(
+                found,
+                state=NodeState.RUNNING,
+                agent_pid=agent_pid,
+                host=host,
+                started_at=started_at,
+                waiting_since=None,
+            )
+        )
+        self._pulse.began(found, now)
+        return []
+
+    def program_started(self, now: float, *, node: str, incarnation: int, pid: int) -> list[Decision]:
+        found = self._find(node)
+        if found is None or found.state is not NodeState.RUNNING or incarnation != found.incarnation:
+            return []
+        self._put(changed(found, pid=pid))
+        self._pulse.began(found, now)
+        return []
+
+    def program_exited(
+        self, now: float, *, node: str, incarnation: int, exit_reason: str, message: str
+    ) -> list[Decision]:
+        """The agent asks what to do after this exit: start again as the ``RestartProgram`` says, or else leave.
+
+        Reported again, it is answered alike as long as the node lives; of an ended node nothing more follows.
+        """
+        kind = parse_exit_reason(exit_reason)
+        found = self._find(node)
+        if found is None or found.ended:
+            return []
+        if 0 <= incarnation == found.incarnation - 1 and found.seated and not self.closed:
+            return [found.restart()]
+        if incarnation != found.incarnation:
+            return []
+        return self._over(now, found, kind, message, agent_alive=found.state is NodeState.RUNNING)
+
+    # --- what is not journaled, and what is found in it ---
+
+    def heartbeat(self, node: str, now: float) -> None:
+        found = self._nodes.get(node)
+        if found is not None and not found.ended:
+            self._pulse.seen(found, now)
+
+    def progress(self, node: str, now: float) -> None:
+        """The program of this node got further (a record, a step). Also a sign of life."""
+        found = self._nodes.get(node)
+        if found is not None and not found.ended:
+            self._pulse.moved(found, now)
+
+    def touch_all(self, now: float) -> None:
+        """After a restart of the master: the time it was away is nobody's silence."""
+        for node in self.live():
+            self._pulse.began(node, now)
+
+    def overdue(self, now: float) -> list[Overdue]:
+        """Nodes that should have been heard of; act on each by ``lost``."""
+        missing = (
+            (n.name, self._pulse.missing(n, self._roles[n.role].spec, now)) for n in self._nodes.values() if n.seated
+        )
+        return [Overdue(name, ExitReason.HANG, message) for name, message in missing if message]
+
+    def lost(self, now: float, *, node: str, exit_reason: str, message: str) -> list[Decision]:
+        """Give a node up without having seen its end: it is removed at once, and replaced."""
+        kind = parse_exit_reason(exit_reason)
+        found = self._find(node)
+        if found is None or found.ended:
+            return []
+        follows = self._over(now, found, kind, message, agent_alive=False)
+        self._put(changed(self._nodes[node], removal=found.removal or message, removal_grace=0.0))
+        return [Remove(node, 0.0, message), *follows]
+
+    def removals(self, now: float) -> list[Remove]:
+        """What shall be gone and is not yet: removed nodes, and agents that outlive their node's end."""
+        found = []
+        for node in self._nodes.values():
+            if node.gone:
+                continue
+            if node.removal is not None:
+                found.append(Remove(node.name, node.removal_grace, node.removal))
+            elif node.ended_at is not None and now >= node.ended_at + self._policy.grace:
+                found.append(Remove(node.name, 0.0, "it ended, and its agent stayed"))
+        return found
+
+    # --- inside ---
+
+    def _over(self, now: float, node: Node, kind: ExitReason, message: str, *, agent_alive: bool) -> list[Decision]:
+        """A live node, or its program, came to an end: record it and decide what follows."""
+        if node.removal is not None:
+            self._end(now, node, NodeState.DELETED, kind, message)
+            return []
+        verdict = self._policy.next_step(
+            kind, node.failures, node.resources.memory_mb, agent_alive=agent_alive and not self.closed
+        )
+        if verdict.step is Step.NOTHING:
+            role = self._roles[node.role]
+            self._roles[node.role] = changed(role, succeeded=role.succeeded + 1)
+            self._end(now, node, NodeState.SUCCEEDED, kind, message)
+            return []
+        failures = {**node.failures, kind.value: node.failures.get(kind.value, 0) + 1}
+        node = changed(node, failures=failures, pid=None)
+        if verdict.step is Step.RESTART:
+            node = changed(
+                node,
+                incarnation=node.incarnation + 1,
+                restarts=node.restarts + 1,
+                restart_delay=verdict.delay,
+                restart_reason=verdict.reason,
+                exit_reason=kind,
+                message=message,
+            )
+            self._pulse.began(node, now)
+            return [self._put(node).restart()]
+        if verdict.memory_mb is not None:
+            node = changed(node, memory_floor_mb=verdict.memory_mb)
+        self._end(now, node, NodeState.FAILED, kind, message)
+        if self.closed:
+            return []
+        if verdict.step is Step.GIVE_UP:
+            return self._give_up(node, kind, verdict.reason)
+        reason = f"in place of {node.name}: {verdict.reason}"
+        return [self._add(now, node.role, reason, after=node, delay=verdict.delay)]
+
+    def _give_up(self, node: Node, kind: ExitReason, why: str) -> list[Decision]:
+        """The end of a line. Either the job fails, or it goes on with one node less."""
+        role = self._roles[node.role]
+        left = len(self.seated(node.role)) + role.succeeded
+        least = role.spec.min_replicas
+        if role.spec.critical or left < least:
+            because = "the role is critical" if role.spec.critical else f"{left} are left, {least} are needed"
+            self._failure = FailJob(f"{node.name} is given up: {why} ({because})", node.name, kind)
+            self._roles[node.role] = changed(role, given_up=role.given_up + 1)
+            return [self._failure]
+        target = role.spec.replicas - 1
+        note = f"{node.name} is given up: {why}; going on with {target}"
+        spec = changed(role.spec, replicas=target)
+        self._roles[node.role] = changed(role, spec=spec, given_up=role.given_up + 1, note=note)
+        return []
+
+    def _aim(self, now: float, role: str, target: int, reason: str) -> list[Decision]:
+        state = self._roles[role]
+        self._roles[role] = changed(state, spec=changed(state.spec, replicas=target), note=reason)
+        if not self._started:
+            return []
+        surplus = len(self.seated(role)) - max(0, target - state.succeeded)
+        if surplus <= 0:
+            return self._fill(now, role, reason)
+        youngest = sorted(self.seated(role), key=lambda node: node.number, reverse=True)[:surplus]
+        return [self._remove(now, node, self._policy.grace, reason) for node in youngest]
+
+    def _fill(self, now: float, role: str, reason: str) -> list[Decision]:
+        state = self._roles[role]
+        missing = state.spec.replicas - state.succeeded - len(self.seated(role))
+        return [self._add(now, role, reason) for _ in range(missing)]
+
+    def _remove(self, now: float, node: Node, grace: float, reason: str) -> Remove:
+        node = changed(node, removal=node.removal or reason, removal_grace=grace)
+        if node.state is NodeState.PENDING:
+            # It ends here, and is gone if its time had not come: then nobody was asked to create it.
+            node = changed(node, gone=node.relaunch_at > now)
+            self._end(now, node, NodeState.DELETED, None, reason)
+        else:
+            self._put(node)
+        return Remove(node.name, grace, reason)
+
+    def _end(self, now: float, node: Node, state: NodeState, kind: ExitReason | None, message: str) -> None:
+        super()._end(now, node, state, kind, message)
+        self._pulse.forget(node)
+
+    def _check_open(self, verb: str) -> None:
+        if self.closed:
+            why = self._failure.reason if self._failure else self._stopped
+            raise Conflict(f"the job is ending ({why}) and cannot be {verb}")

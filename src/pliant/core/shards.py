@@ -1,0 +1,520 @@
+"""Who holds which shard: sessions, leases and reports over the queues of all datasets.
+
+A *session* is one run of a program that talks to the master. It holds *leases*, numbered 1, 2, 3, … within the session;
+each is one piece of a dataset. A program sends numbered requests, one at a time.
+
+Invariants, checked by ``tests/core/test_shards_machine.py`` over random histories:
+
+- a piece is held by at most one session; what a session no longer holds it cannot report (it is refused);
+- the records that were ever accepted for an epoch are disjoint, and at completion they are all of them, less what
+  is parked;
+- a request that is sent again (same number) changes nothing and gets the same answer; a report of something
+  already finished is accepted in silence;
+- a closed session is forgotten whole, so state does not grow with the number of workers that ever lived.
+
+Which report is a duplicate and which comes from a stranger is told without a history: numbers up to ``granted`` were
+given to this session; of those, ``held`` are in work, ``revoked`` were taken away or given up, all others are finished.
+
+Time-outs concern the *head*, the lease that a program works on (leases are worked on in order; those behind it
+wait). Its clock starts when it becomes the head and restarts with every report of progress.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from pliant.core.datasets import DatasetSpec, Extent, ShardType
+from pliant.core.errors import Conflict, InvalidRequest, NotFound, SessionExpired
+from pliant.core.shard_queue import PATIENCE, Piece, ShardQueue, pack, unpack
+
+MOST_LEASES_PER_CALL = 4096
+
+
+class Supply(StrEnum):
+    """What a program that wants more shards of a dataset should do."""
+
+    MORE = "more"  # there is more
+    WAIT = "wait"  # nothing now, but something may come back or grow
+    END = "end"  # all done
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    number: int
+    dataset: str
+    piece: Piece
+    extent: Extent
+    indices: tuple[int, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return self.extent.end - self.extent.start
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Records ``[begin, end)`` of a shard, in its own order, that now count. For the audit."""
+
+    lease: Lease
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    leases: tuple[Lease, ...]
+    refused: tuple[int, ...]
+    supply: Supply
+    accepted: tuple[Accepted, ...] = ()
+    repeated: bool = False  # this request was answered before
+
+
+@dataclass(frozen=True, slots=True)
+class OverdueLease:
+    session: str
+    dataset: str
+    lease: int
+    silent: float
+    allowed: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Revoked:
+    """What is left of a lease that was taken away: enough to refuse it, and to learn from a report that comes late."""
+
+    dataset: str
+    since: float  # when it became the head
+    most: float = 0.0  # seconds that a late report may teach, fixed once so that many reports teach no more than one
+
+
+@dataclass(slots=True)
+class _Session:
+    node: str
+    incarnation: int
+    granted: int = 0
+    held: dict[int, Lease] = field(default_factory=dict)
+    revoked: dict[int, _Revoked] = field(default_factory=dict)
+    head_since: dict[str, float] = field(default_factory=dict)  # dataset -> seconds
+    request: int = 0
+    answer: tuple[tuple[int, ...], tuple[int, ...], str] = ((), (), Supply.WAIT.value)  # leases, refused, supply
+
+
+@dataclass(slots=True)
+class Pace:
+    """How steadily records are accepted. A gap far above the typical one is a stall; its excess is counted."""
+
+    last: float | None = None
+    typical: float = 0.0  # seconds between two accepted reports, smoothed
+    stalled: float = 0.0  # seconds
+
+    def note(self, now: float) -> None:
+        if self.last is not None:
+            gap = max(0.0, now - self.last)
+            if gap > max(0.5, 5 * self.typical):
+                self.stalled += gap - self.typical
+            else:
+                self.typical += 0.1 * (gap - self.typical)
+        self.last = now
+
+
+class ShardBook:
+    def __init__(self) -> None:
+        self._queues: dict[str, ShardQueue] = {}
+        self._sessions: dict[str, _Session] = {}
+        self.pace = Pace()
+
+    # --- datasets
+
+    def create(self, now: float, *, dataset: dict[str, Any]) -> bool:
+        """Define a dataset; False if it was there, defined the same."""
+        spec = DatasetSpec.from_json(dataset)
+        spec.check()
+        known = self._queues.get(spec.name)
+        if known is None:
+            self._queues[spec.name] = ShardQueue(spec)
+            return True
+        if known.spec != spec:
+            old, new = known.spec.to_json(), spec.to_json()
+            differs = [f for f in old if old[f] != new[f]]
+            shown = "; ".join(f"{f}: {_short(old[f])} before, {_short(new[f])} now" for f in differs)
+            raise Conflict(f"dataset {spec.name!r} is defined already, otherwise: {shown}")
+        return False
+
+    def grow(self, now: float, *, dataset: str, records: int, close: bool) -> int:
+        """Add records to a stream; gives its length."""
+        queue = self._queue(dataset)
+        queue.grow(records, close=close)
+        return queue.length
+
+    def drop(self, now: float, *, dataset: str) -> None:
+        """Forget a dataset that nobody works on any more."""
+        queue = self._queue(dataset)
+        if not queue.complete:
+            raise Conflict(f"dataset {dataset!r} still has shards to do")
+        waiting = [n for n, q in self._queues.items() if q.spec.type is ShardType.TRAIN_END and not q.complete]
+        if queue.is_training and waiting:
+            raise Conflict(f"dataset {waiting[0]!r} comes after training, which it tells by dataset {dataset!r}")
+        del self._queues[dataset]
+
+    # --- sessions
+
+    def open_session(self, now: float, *, session: str, node: str, incarnation: int) -> None:
+        if not session or not node:
+            raise InvalidRequest("a session needs a name and a node")
+        known = self._sessions.get(session)
+        if known is not None and known.node != node:
+            raise Conflict(f"session {session!r} belongs to {known.node}")
+        if known is None:
+            self._sessions[session] = _Session(node, incarnation)
+
+    def exchange(
+        self,
+        now: float,
+        *,
+        session: str,
+        request: int,
+        dataset: str | None,
+        want: int,
+        done: Sequence[int] = (),
+        progress: Sequence[Sequence[int]] = (),
+        failed: Sequence[Sequence[Any]] = (),
+        released: Sequence[int] = (),
+    ) -> Answer:
+        """Take reports and give leases.
+
+        Reports are leases ``done``, ``[lease, records]`` done so far, ``[lease, message]`` failed, and leases ``released``,
+        which are given back without blame.
+        """
+        holder = self._session(session)
+        if request == holder.request > 0:
+            return self._repeat(holder)
+        self._check_request(holder, request, dataset, want, done, progress, failed, released)
+        accepted: list[Accepted] = []
+        refused = [n for n in done if not self._finish(now, holder, n, accepted)]
+        refused += [n for n, records in progress if not self._advance(now, holder, n, records, accepted)]
+        refused += [n for n, message in failed if not self._fail(now, holder, n, str(message))]
+        refused += [n for n in reversed(released) if not self._give_back(now, holder, n)]
+        if accepted:
+            self.pace.note(now)
+        leases, supply = self._grant(now, holder, dataset, want) if dataset is not None else ((), Supply.WAIT)
+        holder.request = request
+        holder.answer = (tuple(lease.number for lease in leases), tuple(refused), supply.value)
+        return Answer(leases, tuple(refused), supply, tuple(accepted))
+
+    def close_session(self, now: float, *, session: str, blame: str = "") -> int:
+        """End a session; what it holds is queued again. ``blame`` is the program's failure on its heads, if any."""
+        holder = self._sessions.pop(session, None)
+        if holder is None:
+            return 0
+        blamed: set[str] = set()
+        heads: list[Lease] = []
+        rest: list[Lease] = []
+        for lease in holder.held.values():
+            is_head = lease.dataset not in blamed
+            blamed.add(lease.dataset)
+            (heads if is_head and blame else rest).append(lease)
+        for lease in reversed(rest):
+            self._queues[lease.dataset].give_back(lease.piece)
+        for lease in heads:
+            self._queues[lease.dataset].fail(lease.piece, blame)
+        return len(holder.held)
+
+    def close_node(self, now: float, *, node: str, incarnation: int | None, blame: str = "") -> list[str]:
+        """End every session of a node, or of one run of its program; gives their names."""
+        gone = [
+            name
+            for name, s in self._sessions.items()
+            if s.node == node and (incarnation is None or s.incarnation <= incarnation)
+        ]
+        for name in gone:
+            self.close_session(now, session=name, blame=blame)
+        return gone
+
+    def expire(self, now: float, *, session: str, dataset: str) -> int:
+        """Take back all leases of a dataset from a session that is stuck; it may go on with new ones."""
+        holder = self._session(session)
+        queue = self._queue(dataset)
+        stuck = [lease for lease in holder.held.values() if lease.dataset == dataset]
+        since = holder.head_since.pop(dataset, now)
+        most = 2 * queue.lease_timeout() / PATIENCE  # the time-out may double, no more: the program may have slept
+        for lease in reversed(stuck[1:]):
+            queue.give_back(lease.piece)
+        if stuck:
+            queue.time_out(stuck[0].piece, f"no report from {holder.node} for {now - since:.0f} s")
+        for lease in stuck:
+            del holder.held[lease.number]
+            holder.revoked[lease.number] = _Revoked(dataset, since, most)
+        return len(stuck)
+
+    # --- reading
+
+    def queues(self) -> list[ShardQueue]:
+        return list(self._queues.values())
+
+    def queue(self, dataset: str) -> ShardQueue:
+        return self._queue(dataset)
+
+    def sessions(self) -> list[str]:
+        return list(self._sessions)
+
+    def node_of(self, session: str) -> str:
+        return self._session(session).node
+
+    def has_session(self, session: str) -> bool:
+        return session in self._sessions
+
+    def supply(self, dataset: str) -> Supply:
+        queue = self._queue(dataset)
+        if queue.complete:
+            return Supply.END
+        if not self._gate_open(queue):
+            return Supply.WAIT
+        empty = not queue.returned and queue.cursor >= queue.shards_per_epoch
+        can_open = queue.epoch + 1 < queue.spec.epochs and not (queue.spec.epoch_barrier and queue.out)
+        return Supply.WAIT if empty and not can_open else Supply.MORE
+
+    def complete(self) -> bool:
+        return all(q.complete for q in self._queues.values())
+
+    def overdue(self, now: float) -> list[OverdueLease]:
+        """Finder: heads without any report for longer than their dataset allows."""
+        found = []
+        for name, holder in self._sessions.items():
+            seen: set[str] = set()
+            for lease in holder.held.values():
+                if lease.dataset in seen:
+                    continue
+                seen.add(lease.dataset)
+                silent = now - holder.head_since.get(lease.dataset, now)
+                allowed = self._queues[lease.dataset].lease_timeout()
+                if silent > allowed:
+                    found.append(OverdueLease(name, lease.dataset, lease.number, silent, allowed))
+        return found
+
+    # --- granting and taking reports
+
+    def _grant(self, now: float, holder: _Session, dataset: str | None, want: int) -> tuple[tuple[Lease, ...], Supply]:
+        queue = self._queue(dataset or "")
+        leases: list[Lease] = []
+        if want and self._gate_open(queue):
+            name, layout, listed = queue.spec.name, queue.layout, bool(queue.spec.indices)
+            number, held = holder.granted, holder.held
+            while len(leases) < want and (piece := queue.take()) is not None:
+                number += 1
+                extent = queue.extent(piece)
+                lease = Lease(number, name, piece, extent, layout.indices(extent) if listed else ())
+                held[number] = lease
+                leases.append(lease)
+            holder.granted = number
+            if leases:
+                holder.head_since.setdefault(name, now)
+        return tuple(leases), self.supply(queue.spec.name)
+
+    def _finish(self, now: float, holder: _Session, number: int, accepted: list[Accepted]) -> bool:
+        lease = holder.held.get(number)
+        if lease is None:
+            return self._was_finished(now, holder, number)
+        self._queues[lease.dataset].finish(lease.piece, lease.size)
+        accepted.append(Accepted(lease, lease.piece.offset, lease.size))
+        self._release(now, holder, lease)
+        return True
+
+    def _advance(self, now: float, holder: _Session, number: int, records: int, accepted: list[Accepted]) -> bool:
+        lease = holder.held.get(number)
+        if lease is None:
+            return self._was_finished(now, holder, number)
+        if records == lease.size:  # nothing is left of it, so nothing may be queued or parked again
+            return self._finish(now, holder, number, accepted)
+        if records > lease.piece.offset:  # an older report may arrive later; it says nothing new
+            accepted.append(Accepted(lease, lease.piece.offset, records))
+            piece = self._queues[lease.dataset].advance(lease.piece, records)
+            holder.held[number] = replace(lease, piece=piece)
+        holder.head_since[lease.dataset] = now
+        return True
+
+    def _fail(self, now: float, holder: _Session, number: int, message: str) -> bool:
+        lease = holder.held.get(number)
+        if lease is None:
+            return self._was_finished(now, holder, number)
+        self._queues[lease.dataset].fail(lease.piece, message)
+        self._release(now, holder, lease)
+        holder.revoked[number] = _Revoked(lease.dataset, now)  # someone else may do it now
+        return True
+
+    def _give_back(self, now: float, holder: _Session, number: int) -> bool:
+        lease = holder.held.get(number)
+        if lease is None:
+            return self._was_finished(now, holder, number)
+        self._queues[lease.dataset].give_back(lease.piece)
+        self._release(now, holder, lease, learn=False)
+        return True
+
+    def _release(self, now: float, holder: _Session, lease: Lease, *, learn: bool = True) -> None:
+        queue = self._queues[lease.dataset]
+        if learn:
+            queue.longest = max(queue.longest, now - holder.head_since.get(lease.dataset, now))
+        del holder.held[lease.number]
+        if any(other.dataset == lease.dataset for other in holder.held.values()):
+            holder.head_since[lease.dataset] = now
+        else:
+            holder.head_since.pop(lease.dataset, None)
+
+    def _was_finished(self, now: float, holder: _Session, number: int) -> bool:
+        """Of a lease that is not held: True if it was finished before, False if it was taken away."""
+        taken = holder.revoked.get(number)
+        if taken is None:
+            return True
+        queue = self._queues.get(taken.dataset)
+        if queue is not None:  # the time-out was too short
+            queue.longest = max(queue.longest, min(now - taken.since, taken.most))
+        return False
+
+    def _check_request(
+        self,
+        holder: _Session,
+        request: int,
+        dataset: str | None,
+        want: int,
+        done: Sequence[int],
+        progress: Sequence[Sequence[int]],
+        failed: Sequence[Sequence[Any]],
+        released: Sequence[int],
+    ) -> None:
+        if request < 1:
+            raise InvalidRequest(f"request {request}; requests are numbered from 1")
+        if request < holder.request:
+            raise InvalidRequest(f"request {request} is older than {holder.request}, the last one answered")
+        if not 0 <= want <= MOST_LEASES_PER_CALL:
+            raise InvalidRequest(f"{want} shards in one call; allowed: 0 to {MOST_LEASES_PER_CALL}")
+        if dataset is not None:
+            self._queue(dataset)
+        numbers = [*done, *(n for n, _ in progress), *(n for n, _ in failed), *released]
+        if len(set(numbers)) != len(numbers):
+            raise InvalidRequest("a lease is reported twice in one call")
+        for number in numbers:
+            if not 1 <= number <= holder.granted:
+                raise InvalidRequest(f"lease {number} was never given to this session")
+        for number, records in progress:
+            lease = holder.held.get(number)
+            if records < 0 or (lease is not None and records > lease.size):
+                most = lease.size if lease is not None else "no more"
+                raise InvalidRequest(f"{records} records of lease {number}, which has {most}")
+
+    def _repeat(self, holder: _Session) -> Answer:
+        numbers, refused, supply = holder.answer
+        leases = tuple(holder.held[n] for n in numbers if n in holder.held)
+        return Answer(leases, refused, Supply(supply), repeated=True)
+
+    def _gate_open(self, queue: ShardQueue) -> bool:
+        """A train-end shard is there once all training data is done."""
+        if queue.spec.type is not ShardType.TRAIN_END:
+            return True
+        training = [q for q in self._queues.values() if q.is_training]
+        return bool(training) and all(q.complete for q in training)
+
+    def _queue(self, dataset: str) -> ShardQueue:
+        queue = self._queues.get(dataset)
+        if queue is None:
+            known = ", ".join(sorted(self._queues)) or "none yet"
+            raise NotFound(f"there is no dataset {dataset!r}", hint=f"datasets of this job: {known}")
+        return queue
+
+    def _session(self, session: str) -> _Session:
+        holder = self._sessions.get(session)
+        if holder is None:
+            raise SessionExpired("the master does not know this session (any more)", hint="open a new one")
+        return holder
+
+    # --- as JSON
+
+    def definitions(self) -> dict[str, Any]:
+        """Fixed once created, and as long as the user's lists of indices; stored apart from what changes."""
+        return {name: queue.spec.to_json() for name, queue in self._queues.items()}
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "queues": {name: queue.snapshot() for name, queue in self._queues.items()},
+            "sessions": {
+                name: {
+                    "node": s.node,
+                    "incarnation": s.incarnation,
+                    "granted": s.granted,
+                    "held": [[n, lease.dataset, lease.piece.to_json()] for n, lease in s.held.items()],
+                    "revoked": [[n, r.dataset, r.since, r.most] for n, r in s.revoked.items()],
+                    "head_since": s.head_since.copy(),
+                    "request": s.request,
+                    "answer": [list(s.answer[0]), list(s.answer[1]), s.answer[2]],
+                }
+                for name, s in self._sessions.items()
+            },
+            "pace": [self.pace.last, self.pace.typical, self.pace.stalled],
+        }
+
+    def restore(self, state: dict[str, Any], definitions: dict[str, Any]) -> None:
+        self._queues = {}
+        for name, queue_state in state["queues"].items():
+            queue = self._queues[name] = ShardQueue(DatasetSpec.from_json(definitions[name]))
+            queue.restore(queue_state)
+        self.pace = Pace(*state["pace"])
+        self._sessions = {}
+        for name, s in state["sessions"].items():
+            holder = self._sessions[name] = _Session(s["node"], s["incarnation"], s["granted"])
+            for number, dataset, fields in s["held"]:
+                holder.held[number] = self._lease_again(number, dataset, Piece(*fields))
+            holder.revoked = {n: _Revoked(*taken) for n, *taken in s["revoked"]}
+            holder.head_since = dict(s["head_since"])
+            holder.request = s["request"]
+            numbers, refused, supply = s["answer"]
+            holder.answer = (tuple(numbers), tuple(refused), supply)
+
+    def _lease_again(self, number: int, dataset: str, piece: Piece) -> Lease:
+        queue = self._queues[dataset]
+        queue.out += 1
+        extent = queue.extent(piece)
+        return Lease(number, dataset, piece, extent, queue.layout.indices(extent))
+
+    def checkpoint(self) -> dict[str, Any]:
+        """Where each dataset stands, for another job to continue; what is in work counts as not done."""
+        out: dict[str, list[Piece]] = {}
+        for holder in self._sessions.values():
+            for lease in holder.held.values():
+                out.setdefault(lease.dataset, []).append(lease.piece)
+        saved = {}
+        for name, queue in self._queues.items():
+            state = queue.snapshot()
+            in_work = sorted(out.get(name, []), key=lambda p: (p.epoch, p.ordinal))
+            state["returned"] = pack(in_work + unpack(state["returned"]))
+            saved[name] = {"definition": queue.spec.fingerprint(), "state": state}
+        return {"version": 1, "datasets": saved}
+
+    def restore_checkpoint(self, now: float, *, checkpoint: dict[str, Any]) -> list[str]:
+        """Continue from a checkpoint: the datasets it names must be defined here, the same, and nobody at work."""
+        if checkpoint.get("version") != 1:
+            raise InvalidRequest(f"a shard checkpoint of version {checkpoint.get('version')!r}; this release reads 1")
+        saved = checkpoint.get("datasets", {})
+        for name, entry in saved.items():
+            self._check_saved(name, entry)
+        for name, entry in saved.items():
+            self._queues[name].restore(entry["state"])
+        return list(saved)
+
+    def _check_saved(self, name: str, entry: dict[str, Any]) -> None:
+        queue = self._queue(name)
+        if queue.spec.fingerprint() != entry.get("definition"):
+            raise Conflict(f"the checkpoint's dataset {name!r} was defined otherwise than it is now")
+        if queue.out:
+            raise Conflict(f"dataset {name!r} is being worked on; restore before workers start")
+        trial = ShardQueue(queue.spec)
+        try:
+            trial.restore(entry["state"])
+            trial.check()
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise InvalidRequest(f"the checkpoint of dataset {name!r} is damaged: {error!r}") from error
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,153 @@
+"""The two threads behind a pipeline: one leases shards, one reads and transforms their records, a little ahead of consumption.
+
+    shards --lease thread--> channel(1) --read thread--> channel(prefetch) --> the consuming loop
+
+Both channels are bounded, so a slow consumer stops reading and leasing. What goes wrong in a thread comes out of the
+channel behind what went well before it, and is raised in the consuming loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from threading import Thread
+from typing import Any
+
+from pliant.core.errors import PliantError
+from pliant.data.channel import Channel, Closed, Empty
+from pliant.data.contract import DataReader
+from pliant.data.errors import RecordError
+from pliant.data.progress import LeasedShard, ShardProgress
+from pliant.data.stream import FLUSH, PAUSE, Item, Signal
+
+REPORT_EVERY = 64  # records
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Neighbouring records of one shard, untouched by any function."""
+
+    progress: ShardProgress
+    records: Iterable[Any]
+
+
+class LeaseThread:
+    """Asks for the next shard while the one before is being read. ``None``: nothing for now."""
+
+    def __init__(self, shards: Iterable[LeasedShard | None]) -> None:
+        self._shards = shards
+        self.leased: Channel[LeasedShard | Failure | None] = Channel(1)
+        Thread(target=self._run, name="pliant-lease", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            for shard in self._shards:
+                self.leased.put(shard)
+        except Closed:
+            return
+        except BaseException as error:  # noqa: BLE001  (the thread's border; raised again in the consuming loop)
+            _put_last(self.leased, Failure(error))
+        self.leased.close()
+
+    def stop(self) -> None:
+        """A shard iterator that is waiting for the master can be told so, if it has a ``cancel``."""
+        self.leased.close()
+        if callable(cancel := getattr(self._shards, "cancel", None)):
+            cancel()
+
+
+class ReadThread:
+    """Runs ``work``, which is given this object and yields what the consuming loop is to get."""
+
+    def __init__(
+        self,
+        shards: Iterable[LeasedShard | None],
+        reader: DataReader,
+        work: Callable[[ReadThread], Iterator[Any]],
+        *,
+        prefetch: int,
+        flush_after: float,
+    ) -> None:
+        self.reader = reader
+        self.block = max(1, min(256, prefetch // 4))  # records
+        self._flush_after = flush_after
+        self._lease = LeaseThread(shards)
+        self.ready: Channel[Any] = Channel(max(1, prefetch // self.block))
+        self._work = work
+        Thread(target=self._run, name="pliant-read", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            for entry in self._work(self):
+                self.ready.put(entry)
+        except Closed:
+            pass
+        except BaseException as error:  # noqa: BLE001  (the thread's border; raised again in the consuming loop)
+            _put_last(self.ready, Failure(error))
+        self.ready.close()
+        self._lease.stop()
+
+    def stop(self) -> None:
+        self.ready.close()
+        self._lease.stop()
+
+    def shards(self) -> Iterator[ShardProgress | None]:
+        """Leased shards, and one ``None`` whenever the source has run dry for the moment."""
+        dry = False
+        while True:
+            try:
+                shard = self._lease.leased.get(None if dry else self._flush_after)
+            except Empty:
+                shard = None
+            except Closed:
+                return
+            if isinstance(shard, Failure):
+                raise shard.error
+            if shard is not None or not dry:
+                yield None if shard is None else ShardProgress(shard, self.reader, every=REPORT_EVERY)
+            dry = shard is None
+
+    def blocks(self, progress: ShardProgress) -> Iterator[tuple[int, int, Iterable[Any]]]:
+        """(position, number, records) of what is still to be read of a shard."""
+        position = progress.first
+        blocks = self.reader.blocks(progress.indices[position:], self.block)
+        while True:
+            try:
+                count, records = next(blocks)
+            except StopIteration:
+                return
+            except PliantError:
+                raise
+            except Exception as error:  # noqa: BLE001  (a user's reader; its failure is told with its place)
+                place, index = progress.place(position)
+                raise RecordError.at(f"{place} or soon behind it", index, error) from error
+            yield position, count, records
+            position += count
+
+    def items(self) -> Iterator[Item]:
+        """All records of all shards with their marks, for a stream."""
+        for progress in self.shards():
+            if progress is None:
+                yield FLUSH
+            else:
+                yield from self.items_of(progress)
+                yield PAUSE
+
+    def items_of(self, progress: ShardProgress) -> Iterator[Item]:
+        if progress.first >= len(progress.indices):  # nothing is left to read, but it must still be reported
+            yield Signal.NOTHING, ((progress, progress.first),)
+        for position, _, records in self.blocks(progress):
+            for place, record in enumerate(records, position):
+                yield record, ((progress, place),)
+
+
+def _put_last(channel: Channel[Any], failure: Failure) -> None:
+    try:
+        channel.put(failure)
+    except Closed:
+        return

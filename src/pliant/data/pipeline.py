@@ -1,0 +1,203 @@
+"""From leased shards to records in a training loop.
+
+The invariant: **a shard is acknowledged as done only when everything that was made from its records has been consumed**, and its
+progress never counts a record of which something is still on its way. A value is consumed when the loop asks for the one
+after it: until then the loop may still be working on it. So a worker that is killed loses nothing; what it had read ahead, held
+in a shuffle buffer or collected for a batch is read again by another.
+
+How it is kept, by what ``dataset_fn`` is:
+
+- none: blocks of neighbouring records go through untouched, and progress is a count within the block;
+- a chain of ``Dataset`` methods: each value carries the marks of its records (see ``stream``), whatever the chain drops,
+  delays or joins. Batches and shuffles reach over the borders of shards;
+- anything else that can be iterated (a generator over the dataset, say): what it holds back cannot be seen, so it is
+  applied to each shard by itself, and a shard is done when the values of its run are all consumed.
+
+All acknowledgements are made in the consuming thread. Leaving the loop early reports what was consumed and acknowledges no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+from pliant.core.errors import InvalidRequest
+from pliant.data.channel import Closed
+from pliant.data.contract import DataReader, Metadata
+from pliant.data.feed import Block, Failure, ReadThread
+from pliant.data.progress import LeasedShard, ShardProgress
+from pliant.data.stream import PAUSE, Dataset, Item, Signal
+
+DatasetFn = Callable[[Dataset, str, Metadata], Any]
+Shards = Iterable[LeasedShard | None]
+
+PREFETCH = 1024  # records read ahead
+FLUSH_AFTER = 0.5  # seconds without a new shard before held-back values are sent
+
+
+def records_of(
+    shards: Shards,
+    reader: DataReader,
+    *,
+    dataset_fn: DatasetFn | None = None,
+    mode: str = "train",
+    prefetch: int = PREFETCH,
+    flush_after: float = FLUSH_AFTER,
+) -> Iterator[Any]:
+    """The records of leased shards, through the user's ``dataset_fn(dataset, mode, metadata)`` if there is one.
+
+    ``shards`` yields leased shards, and may yield ``None`` to say that there are none for now; a source that just waits
+    is taken to be dry after ``flush_after`` seconds.
+    """
+    if prefetch < 1:
+        raise InvalidRequest(f"prefetch is {prefetch}; allowed: 1 record or more")
+    work = _plain if dataset_fn is None else _Transform(dataset_fn, mode)
+    return _consume(shards, reader, work, prefetch, flush_after)
+
+
+def batches_of(
+    shards: Shards,
+    reader: DataReader,
+    batch_size: int,
+    *,
+    dataset_fn: DatasetFn | None = None,
+    mode: str = "train",
+    drop_remainder: bool = False,
+    **options: Any,
+) -> Iterator[Any]:
+    """Batches as NumPy arrays (see ``collate``), for JAX and plain NumPy. ``dataset_fn`` must give a ``Dataset``."""
+
+    def batched(dataset: Dataset, mode: str, metadata: Metadata) -> Any:
+        made = dataset if dataset_fn is None else dataset_fn(dataset, mode, metadata)
+        return (made if isinstance(made, Dataset) else Dataset.of(made)).batch(
+            batch_size, drop_remainder=drop_remainder
+        )
+
+    return records_of(shards, reader, dataset_fn=batched, mode=mode, **options)
+
+
+def _consume(
+    shards: Shards, reader: DataReader, work: Callable[[ReadThread], Iterator[Any]], prefetch: int, flush_after: float
+) -> Iterator[Any]:
+    thread = ReadThread(shards, reader, work, prefetch=prefetch, flush_after=flush_after)
+    try:
+        while True:
+            try:
+                entry = thread.ready.get()
+            except Closed:
+                return
+            if isinstance(entry, Block):
+                yield from _consume_block(entry)
+            elif isinstance(entry, Failure):
+                raise entry.error
+            else:
+                yield from _consume_items(entry)
+    finally:
+        thread.stop()
+
+
+def _consume_block(block: Block) -> Iterator[Any]:
+    used = 0
+    whole = False
+    try:
+        for record in block.records:
+            yield record
+            used += 1
+        whole = True
+    finally:
+        block.progress.advance(used)
+        if not whole:
+            block.progress.report(now=True)
+
+
+def _consume_items(items: list[Item]) -> Iterator[Any]:
+    for value, marks in items:
+        if not isinstance(value, Signal):
+            yield value
+        for origin, position in marks:
+            origin.consumed(position)
+
+
+def _plain(thread: ReadThread) -> Iterator[Block]:
+    for progress in thread.shards():
+        if progress is None:
+            continue
+        if progress.first >= len(progress.indices):
+            yield Block(progress, ())
+        for _, _, records in thread.blocks(progress):
+            yield Block(progress, records)
+
+
+class _Early(Exception):
+    """The user's function iterated the dataset while it was being called."""
+
+
+class _Transform:
+    """Applies a ``dataset_fn`` to the stream as a whole where it can be followed, else shard by shard."""
+
+    def __init__(self, function: DatasetFn, mode: str) -> None:
+        self._function = function
+        self._mode = mode
+
+    def __call__(self, thread: ReadThread) -> Iterator[list[Item]]:
+        metadata = thread.reader.metadata
+        chain = self._chain(thread, metadata)
+        items = self._by_shard(thread, metadata) if chain is None else chain.items()
+        return _grouped(items, thread.block)
+
+    def _chain(self, thread: ReadThread, metadata: Metadata) -> Dataset | None:
+        started = False
+
+        def source() -> Iterator[Item]:
+            if not started:
+                raise _Early
+            return thread.items()
+
+        try:
+            made = self._function(Dataset(source), self._mode, metadata)
+        except _Early:
+            return None
+        started = True
+        return made if isinstance(made, Dataset) else None
+
+    def _by_shard(self, thread: ReadThread, metadata: Metadata) -> Iterator[Item]:
+        for progress in thread.shards():
+            if progress is None:
+                continue
+            records = Dataset(partial(thread.items_of, progress))
+            for value in self._function(records, self._mode, metadata):
+                yield value, ()
+            yield Signal.NOTHING, ((_WholeShard(progress), 0),)
+            yield PAUSE
+
+
+class _WholeShard:
+    """The mark of a shard of which no single record can be followed."""
+
+    def __init__(self, progress: ShardProgress) -> None:
+        self._progress = progress
+
+    def consumed(self, position: int) -> None:
+        self._progress.finish()
+
+    def place(self, position: int) -> tuple[str, int]:
+        return self._progress.place(position)
+
+
+def _grouped(items: Iterator[Item], most: int) -> Iterator[list[Item]]:
+    """Several items at once through the channel, of up to ``most`` records, and none kept back while the source waits."""
+    group: list[Item] = []
+    records = 0
+    for item in items:
+        value, marks = item
+        if value is not Signal.FLUSH and value is not Signal.PAUSE:
+            group.append(item)
+            records += len(marks) or most
+            if records < most:
+                continue
+        if group:
+            yield group
+        group, records = [], 0
+    if group:
+        yield group

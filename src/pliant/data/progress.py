@@ -1,0 +1,86 @@
+"""How much of a leased shard is used up: the acknowledgement, kept exact while records are used out of order.
+
+A shard is done when all its records are consumed. Before that, progress is the length of the consumed *prefix*, because that is
+what the master can cut off if the shard must be given to another worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from pliant.data.contract import DataReader
+
+
+class LeasedShard(Protocol):
+    """What the client's shard iterator yields. Positions count records in the shard's own order, from its first record."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def offset(self) -> int:
+        """Records that were done before this lease; reading begins behind them."""
+
+    def indices(self) -> Iterable[int]:
+        """Record numbers of the whole shard in its order; a ``range`` where they are neighbours."""
+
+    def progress(self, records: int) -> None:
+        """The first ``records`` of the shard are consumed (a total, not a difference)."""
+
+    def done(self) -> None:
+        """All of them are."""
+
+
+class ShardProgress:
+    """Belongs to the consuming thread. An ``Origin`` for the stream."""
+
+    def __init__(self, shard: LeasedShard, reader: DataReader, *, every: int) -> None:
+        self._shard = shard
+        self._reader = reader
+        self._every = every  # records between reports
+        self.indices: Sequence[int] = reader.positions(shard)
+        self._prefix = self._reported = shard.offset
+        self._early: set[int] = set()  # consumed, but behind one that is not
+        self._done = False
+
+    @property
+    def first(self) -> int:
+        return self._shard.offset
+
+    def place(self, position: int) -> tuple[str, int]:
+        index = self.indices[position]
+        part, number = self._reader.locate(index)
+        return f"{part} record {number}", index
+
+    def consumed(self, position: int) -> None:
+        if position != self._prefix:
+            self._early.add(position)
+            return
+        self._prefix += 1
+        while self._prefix in self._early:
+            self._early.remove(self._prefix)
+            self._prefix += 1
+        self.report()
+
+    def advance(self, records: int) -> None:
+        """The next ``records`` in order are consumed."""
+        self._prefix += records
+        self.report()
+
+    def finish(self) -> None:
+        self._prefix = len(self.indices)
+        self.report()
+
+    def report(self, *, now: bool = False) -> None:
+        if self._done:
+            return
+        if self._prefix >= len(self.indices):
+            self._done = True
+            self._shard.done()
+        elif self._prefix - self._reported >= (1 if now else self._every):
+            self._reported = self._prefix
+            self._shard.progress(self._prefix)

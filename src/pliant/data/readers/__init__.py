@@ -1,0 +1,1 @@
+"""One reader per stored format, each a ``PartReader``; ``pliant.data.opening`` picks among them by path."""

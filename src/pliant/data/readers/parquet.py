@@ -1,0 +1,112 @@
+"""Parquet files: a record is a dict of the chosen columns. Whole row groups are read, because they are what Parquet stores.
+
+The row groups used last stay in memory, so records that are neighbours cost one read. Random access over many row groups
+costs a row group each: pack such data into RecordIO first (``pliant data pack``).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate
+from threading import Lock
+from typing import Any
+
+from pliant.core.errors import CorruptData, InvalidRequest
+from pliant.data.contract import Metadata, PartReader
+from pliant.data.errors import MissingLibrary
+from pliant.data.files import Paths, expand, open_binary
+
+_GROUPS_KEPT = 4
+_BLOCK = 1024  # rows turned into dicts at once
+
+
+class _File:
+    def __init__(self, path: str) -> None:
+        try:
+            from pyarrow import ArrowInvalid
+            from pyarrow.parquet import ParquetFile
+        except ImportError:
+            raise MissingLibrary("Parquet", "pyarrow") from None
+        try:
+            self.file = ParquetFile(open_binary(path))
+        except ArrowInvalid as error:
+            raise CorruptData(f"{path}: cannot be read as Parquet: {error}") from error
+        stored = self.file.metadata
+        self.starts = [0, *accumulate(stored.row_group(i).num_rows for i in range(stored.num_row_groups))]
+
+
+class ParquetReader(PartReader):
+    def __init__(self, paths: Paths, *, columns: Sequence[str] | None = None) -> None:
+        self._paths = expand(paths)
+        self._columns = list(columns) if columns is not None else None
+        self._groups: OrderedDict[tuple[int, int], Any] = OrderedDict()
+        self._lock = Lock()  # over the cache and the files, which pyarrow does not share between threads
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (self._paths, self._columns)
+
+    @cached_property
+    def _files(self) -> list[_File]:
+        files = [_File(path) for path in self._paths]
+        for path, file in zip(self._paths, files, strict=True):
+            known = file.file.schema_arrow.names
+            if unknown := [name for name in self._columns or [] if name not in known]:
+                raise InvalidRequest(f"{path} has no column {', '.join(unknown)}", hint=f"it has: {', '.join(known)}")
+        return files
+
+    @property
+    def metadata(self) -> Metadata:
+        schema = self._files[0].file.schema_arrow
+        names = tuple(self._columns or schema.names)
+        return Metadata("parquet", names, {name: str(schema.field(name).type) for name in names})
+
+    def create_shards(self) -> Mapping[str, int]:
+        return {path: file.starts[-1] for path, file in zip(self._paths, self._files, strict=True)}
+
+    def read_part(self, number: int, start: int, stop: int) -> Iterable[dict[str, Any]]:
+        starts = self._files[number].starts
+        while start < stop:
+            group = bisect_right(starts, start) - 1
+            behind = min(stop, starts[group + 1], start + _BLOCK)
+            yield from self._group(number, group).slice(start - starts[group], behind - start).to_pylist()
+            start = behind
+
+    def gather_part(self, number: int, places: list[int]) -> Sequence[dict[str, Any]]:
+        starts = self._files[number].starts
+        by_group: dict[int, list[int]] = {}
+        for slot, place in enumerate(places):
+            by_group.setdefault(bisect_right(starts, place) - 1, []).append(slot)
+        found: list[dict[str, Any]] = [{}] * len(places)
+        for group, slots in by_group.items():
+            rows = self._group(number, group).take([places[slot] - starts[group] for slot in slots])
+            for slot, row in zip(slots, rows.to_pylist(), strict=True):
+                found[slot] = row
+        return found
+
+    def _group(self, number: int, group: int) -> Any:
+        from pyarrow import ArrowException
+
+        with self._lock:
+            if (number, group) in self._groups:
+                self._groups.move_to_end((number, group))
+                return self._groups[number, group]
+            try:
+                table = self._files[number].file.read_row_group(group, columns=self._columns)
+            except (ArrowException, OSError) as error:
+                raise CorruptData(f"{self._paths[number]}: row group {group}: {error}") from error
+            self._groups[number, group] = table
+            if len(self._groups) > _GROUPS_KEPT:
+                self._groups.popitem(last=False)
+            return table
+
+    def close(self) -> None:
+        self._groups.clear()
+        for file in self.__dict__.get("_files", []):
+            file.file.close(force=True)
+
+
+def _reopen(paths: list[str], columns: Sequence[str] | None) -> ParquetReader:
+    return ParquetReader(paths, columns=columns)

@@ -1,0 +1,285 @@
+"""One master process: reads the journal, makes the parts that the job needs, serves, and ends with the job.
+
+Life: take the master's lock, replay the journal, listen (on the port of the predecessor, so that nobody has to be told),
+compare with what the platform has, then feed events and time into the parts until the job is over and its nodes are gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from dataclasses import asdict
+from typing import Any
+
+import grpc.aio
+
+from pliant.core.datasets import ShardType
+from pliant.core.errors import PermanentError
+from pliant.core.job import JobBook, Phase
+from pliant.core.node_states import Launch, RoleSpec
+from pliant.core.nodes import NodeBook
+from pliant.core.rendezvous import Rendezvous
+from pliant.core.shards import ShardBook
+from pliant.core.training import TrainingBook
+from pliant.master.clock import SystemClock
+from pliant.master.components import Components
+from pliant.master.job_dir import JobDir
+from pliant.master.journal import Journal
+from pliant.master.journal_store import Recovered, SqliteStore, read_events
+from pliant.master.metrics import serve_metrics
+from pliant.master.nodes import NodeManager
+from pliant.master.rendezvous import RendezvousServer
+from pliant.master.service import add_services
+from pliant.master.shards import DataShardManager
+from pliant.master.summary import summarize
+from pliant.master.training import TrainingService
+from pliant.platforms.base import JobContext, NodeLaunch, Platform
+from pliant.platforms.durable_files import read_json, write_json
+from pliant.platforms.registry import make_platform
+from pliant.rpc.identity import create_token_file
+from pliant.rpc.server import SERVING, add_health, bind, make_server
+from pliant.rpc.tls import TlsFiles, create_certificates
+from pliant.spec import JobSpec, load_spec
+
+log = logging.getLogger(__name__)
+
+TICK = 0.1  # seconds between two looks at what is due
+LONGEST_TICK = 2.0  # seconds; a longer pause means that this process did not run
+BIND_TRIES = 50  # at the predecessor's port, TICK apart
+
+
+class Master:
+    def __init__(self, job_dir: JobDir, *, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.job_dir = job_dir
+        self.spec: JobSpec = load_spec(job_dir.spec)
+        self._host = host
+        self._port = port
+        self._clock = SystemClock()
+        self._machines: dict[str, Any] = {}
+        self._platform: Platform | None = None
+        self._broken = asyncio.Event()
+        self._last_tick = time.monotonic()
+
+    async def run(self) -> Phase:
+        """Until the job is over; gives how it ended."""
+        store = SqliteStore(self.job_dir.journal, sync=self.spec.journal.sync)
+        recovered = store.load()
+        journal = Journal(store, self._clock, last_event=recovered.last_event)
+        journal.on_failure = lambda _: self._broken.set()
+        self._make_machines()
+        self._replay(recovered)
+        for name, machine in self._machines.items():
+            journal.attach(name, machine)
+        journal.snapshot = self._snapshot
+        token = create_token_file(self.job_dir.token)
+        tls = create_certificates(self.job_dir.tls, (self._host,)) if self.spec.security.tls else None
+        server = make_server(token)
+        health = add_health(server)
+        address = await self._listen(server, tls)
+        parts = self._make_parts(journal, address)
+        add_services(server, parts)
+        first = journal.do(parts.job.master_started) == 1
+        journal.event("master", f"master {'started' if first else 'is back'} (start {parts.job.master_starts})")
+        parts.wire()
+        self._start_parts(parts)
+        await server.start()
+        await health.set("", SERVING)
+        write_json(self.job_dir.master_file, {"address": address, "pid": os.getpid()})
+        metrics = serve_metrics(parts, self.spec.metrics_port, self._host)
+        try:
+            await self._serve(parts)
+        finally:
+            await server.stop(0.5)
+            if metrics is not None:
+                await asyncio.to_thread(metrics.close)
+            if self._platform is not None:
+                await self._platform.close()
+            await journal.close()
+        return parts.job.phase
+
+    # --- making
+
+    def _make_machines(self) -> None:
+        wanted = self.spec.components()
+        self._machines["job"] = JobBook()
+        if wanted.nodes:
+            roles = {
+                name: RoleSpec(
+                    name,
+                    role.replicas.min,
+                    role.replicas.max,
+                    role.replicas.max,
+                    role.resources.to_core(),
+                    role.min_resources.to_core(),
+                    bool(role.critical),
+                )
+                for name, role in self.spec.roles.items()
+                if role.command
+            }
+            self._machines["nodes"] = NodeBook(roles, self.spec.fault_policy())
+        if wanted.shards:
+            self._machines["shards"] = ShardBook()
+        if wanted.rendezvous:
+            self._machines["rendezvous"] = Rendezvous(self.spec.rendezvous_limits())
+        if wanted.training:
+            evaluation = next((d for d in self.spec.core_datasets() if d.type is ShardType.EVAL), None)
+            self._machines["training"] = TrainingBook(
+                eval_dataset=evaluation.name if evaluation else "", every_steps=self.spec.checkpoint.every_steps
+            )
+
+    def _replay(self, recovered: Recovered) -> None:
+        if recovered.snapshot is not None:
+            for name, state in recovered.snapshot.items():
+                if name == "shards":
+                    self._machines[name].restore(state, recovered.definitions)
+                else:
+                    self._machines[name].restore(state)
+        for op in recovered.operations:
+            getattr(self._machines[op.machine], op.method)(op.now, **op.arguments)
+        if recovered.snapshot is not None or recovered.operations:
+            log.info("replayed %d operations of the journal", len(recovered.operations))
+
+    def _snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        shards: ShardBook | None = self._machines.get("shards")
+        state = {name: machine.snapshot() for name, machine in self._machines.items()}
+        return state, shards.definitions() if shards is not None else {}
+
+    async def _listen(self, server: grpc.aio.Server, tls: TlsFiles | None) -> str:
+        """Where the predecessor listened, else (a first start, or the port was taken meanwhile) where we can."""
+        before = read_json(self.job_dir.master_file)
+        wanted = str(before["address"]) if before else f"{self._host}:{self._port}"
+        for attempt in range(BIND_TRIES):
+            try:
+                port = bind(server, wanted, tls)
+                return f"{wanted.rpartition(':')[0]}:{port}"
+            except RuntimeError as error:
+                if before is None and self._port:
+                    raise PermanentError(
+                        f"cannot listen on {wanted}: {error}", hint="choose another --port, or 0 for any free one"
+                    ) from error
+                if attempt == 0:
+                    log.warning("cannot listen on %s yet: %s", wanted, error)
+                await asyncio.sleep(TICK)
+        raise PermanentError(f"{wanted} is taken by another program; agents look for the master there")
+
+    def _make_parts(self, journal: Journal, address: str) -> Components:
+        events = self.job_dir.journal
+        parts = Components(
+            self.spec.name,
+            self._clock,
+            journal,
+            self._machines["job"],
+            lambda after, limit: read_events(events, after=after, limit=limit),
+            heartbeat_seconds=min(1.0, self.spec.fault.heartbeat_timeout / 5),
+        )
+        wanted = self.spec.components()
+        if wanted.nodes:
+            self._platform = make_platform(self.spec.platform.kind)
+            tls_dir = self.job_dir.tls if self.spec.security.tls else None
+            context = JobContext(
+                self.spec.name,
+                self.job_dir.path,
+                address,
+                self.job_dir.token,
+                tls_dir,
+                self.spec.platform.model_dump(mode="json"),
+            )
+            scaler, watcher = self._platform.open(context)
+            book = self._machines["nodes"]
+            parts.nodes = NodeManager(book, journal, self._clock, scaler, watcher, self._describe)
+        if wanted.shards:
+            parts.shards = DataShardManager(
+                self._machines["shards"],
+                journal,
+                self._clock,
+                fault_tolerance=wanted.fault_tolerance,
+                session_timeout=self.spec.fault.session_timeout,
+                audit=self.spec.audit,
+            )
+        if wanted.rendezvous:
+            parts.rendezvous = RendezvousServer(self._machines["rendezvous"], journal, self._clock)
+        if wanted.training:
+            assert parts.shards is not None
+            evaluation = next((d for d in self.spec.core_datasets() if d.type is ShardType.EVAL), None)
+            parts.training = TrainingService(self._machines["training"], journal, parts.shards, evaluation)
+        return parts
+
+    def _start_parts(self, parts: Components) -> None:
+        if parts.shards is not None:
+            parts.shards.resume()
+            for dataset in self.spec.core_datasets():
+                if parts.training is None or dataset.type is not ShardType.EVAL:
+                    parts.shards.create_shards(dataset)
+        if parts.training is not None:
+            parts.training.start()
+
+    def _describe(self, launch: Launch) -> NodeLaunch:
+        role = self.spec.roles[launch.role]
+        fault = self.spec.fault
+        env = {
+            **role.env,
+            "PLIANT_GRACE": str(fault.grace),
+            "PLIANT_ORPHAN_TIMEOUT": str(fault.orphan_timeout),
+            "PLIANT_STRATEGY": self.spec.strategy,
+        }
+        return NodeLaunch(
+            launch.node, launch.role, launch.resources, tuple(role.command), env, self.spec.working_dir or ""
+        )
+
+    # --- serving
+
+    async def _serve(self, parts: Components) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, parts.stop, f"the master got {signal.Signals(number).name}")
+        if parts.nodes is not None and not parts.job.over:
+            await parts.nodes.resume()
+        elif parts.nodes is not None:
+            parts.nodes.stop(parts.job.reason)
+            await parts.nodes.resume()
+        follow = asyncio.create_task(parts.nodes.follow_platform()) if parts.nodes is not None else None
+        try:
+            while not parts.gone.is_set():
+                await self._tick(parts)
+                if follow is not None and follow.done():
+                    follow.result()  # raises what ended it
+                if self._broken.is_set():
+                    raise PermanentError(f"the journal cannot be written: {parts.journal.failure}")
+            await parts.journal.durable()
+            write_json(self.job_dir.summary_file, summarize(parts, asdict(self.spec.components())))
+        finally:
+            if follow is not None:
+                follow.cancel()
+
+    async def _tick(self, parts: Components) -> None:
+        self._forgive_absence(parts)
+        if parts.shards is not None:
+            parts.shards.tick()
+        if parts.rendezvous is not None:
+            parts.rendezvous.tick()
+        if parts.training is not None:
+            parts.training.tick()
+        if parts.nodes is not None:
+            await parts.nodes.tick()
+        parts.check_end()
+        if not parts.gone.is_set():
+            parts.woken.clear()
+            try:
+                await asyncio.wait_for(parts.woken.wait(), TICK)
+            except TimeoutError:
+                return
+
+    def _forgive_absence(self, parts: Components) -> None:
+        """If this master itself was frozen or starved, the silence of others meanwhile is not theirs."""
+        now = time.monotonic()
+        absent, self._last_tick = now - self._last_tick, now
+        if absent < LONGEST_TICK:
+            return
+        log.warning("this master did not run for %.1f s", absent)
+        if parts.nodes is not None:
+            parts.nodes.book.touch_all(self._clock.now())
+        if parts.shards is not None:
+            parts.shards.resume()

@@ -1,0 +1,195 @@
+"""The parts of one master and how they hang together: what one part learns, the others are told.
+
+Which parts there are depends on the job; a part that is not needed is None. ``check_end`` is the one place that decides
+that a job is over: it failed when a node was given up for good, it is done when its workers are done *and* its shards
+are, and it never succeeds with shards undone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from pliant.core.clock import Clock
+from pliant.core.errors import Conflict, NotAvailable, NotFound
+from pliant.core.job import JobBook, Phase
+from pliant.core.node_states import NodeState, RestartProgram
+from pliant.core.relaunch import ExitReason
+from pliant.master.journal import Journal
+from pliant.master.journal_store import EventRecord
+from pliant.master.nodes import NodeManager
+from pliant.master.rendezvous import RendezvousServer
+from pliant.master.scaling import ManualGenerator, ResourceGenerator
+from pliant.master.shards import DataShardManager
+from pliant.master.stats import MemoryStats
+from pliant.master.training import TrainingService
+from pliant.rpc import pliant_pb2 as pb
+
+SERVICE_ROLES = frozenset({"ps"})  # these serve the others and never finish by themselves
+
+
+class Components:
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        journal: Journal,
+        job: JobBook,
+        read_events: Callable[[int, int], list[EventRecord]],
+        *,
+        heartbeat_seconds: float = 1.0,
+    ) -> None:
+        self.name = name
+        self.clock = clock
+        self.journal = journal
+        self.job = job
+        self.read_events = read_events
+        self.heartbeat_seconds = heartbeat_seconds
+        self.stats = MemoryStats(clock)
+        self.generator: ResourceGenerator = ManualGenerator()
+        self.nodes: NodeManager | None = None
+        self.shards: DataShardManager | None = None
+        self.rendezvous: RendezvousServer | None = None
+        self.training: TrainingService | None = None
+        self.ended = asyncio.Event()  # the job is over (its nodes may still be on their way out)
+        self.gone = asyncio.Event()  # and nothing of it is left
+        self.woken = asyncio.Event()  # something is to be done before the next tick
+
+    def wire(self) -> None:
+        """Tell the parts of each other."""
+        if self.nodes is not None:
+            self.nodes.on_program_gone = self._program_gone
+            self.nodes.on_change = self._nodes_changed
+        if self.shards is not None:
+            self.shards.on_progress = self._progress
+
+    def component_names(self) -> list[str]:
+        parts = ("nodes", "shards", "rendezvous", "training")
+        return [name for name in parts if getattr(self, name) is not None]
+
+    # --- calls that concern several parts
+
+    def open_session(self, shards: DataShardManager, session: str, node: str, incarnation: int) -> None:
+        if self.nodes is not None and not shards.book.has_session(session):
+            try:
+                record = self.nodes.book.get(node)
+            except NotFound:
+                record = None  # a guest: a program that someone else launched
+            if record is not None and (record.ended or incarnation < record.incarnation):
+                raise Conflict(f"{node} (run {incarnation}) was given up by the master; this program should end")
+        shards.open_session(session, node, incarnation)
+
+    def program_exited(self, report: pb.ProgramExitedRequest) -> RestartProgram | None:
+        if self.nodes is None:
+            raise NotAvailable("this master runs without its node manager", hint="start it with --need-pod-manager")
+        reason = ExitReason(report.exit_reason) if report.exit_reason in set(ExitReason) else ExitReason.UNKNOWN
+        record = self.nodes.book.get(report.node)
+        by_itself = reason in (ExitReason.ERROR, ExitReason.OOM)
+        if by_itself and not record.ended and record.removal is None and not self.job.over:
+            self.journal.do(
+                self.job.failed,
+                node=report.node,
+                kind=reason.value,
+                message=report.message[:2000],
+                traceback=report.traceback[-20_000:],
+                log=report.log,
+            )
+        return self.nodes.program_exited(report.node, report.incarnation, reason, report.message[:2000])
+
+    def report_step(self, node: str, step: int, records: int, metrics: dict[str, float]) -> None:
+        self.stats.set_step(node, step, metrics)
+        if records > 0:
+            self._progress(node, records)
+        elif self.nodes is not None:
+            self.nodes.book.progress(node, self.clock.now())
+        if self.training is not None:
+            self.training.report_version(step)
+
+    def scale(self, role: str, replicas: int, reason: str) -> tuple[int, int]:
+        if self.nodes is None:
+            raise NotAvailable("this master does not manage nodes", hint="start it with --need-pod-manager")
+        plan = self.generator.generate_plan("running", {"role": role, "replicas": replicas, "reason": reason})
+        assert plan is not None
+        before, now = self.nodes.scale(role, plan.roles[role].replicas, plan.reason)
+        return before, now
+
+    def stop(self, reason: str, *, at_once: bool = False) -> None:
+        if self.job.over and not at_once:
+            return
+        self._end(Phase.STOPPED, reason)
+        if self.nodes is not None and at_once:
+            self.nodes.stop(reason, grace=0.0)
+
+    # --- what the parts tell
+
+    def _program_gone(self, node: str, incarnation: int | None, reason: ExitReason, message: str) -> None:
+        if self.shards is not None:
+            blame = message if reason is ExitReason.ERROR else ""
+            self.shards.recover_shard(node, incarnation, blame=blame)
+        if self.rendezvous is not None:
+            self.rendezvous.died(node)
+
+    def _nodes_changed(self) -> None:
+        self.woken.set()
+        if self.nodes is not None and self.rendezvous is not None:
+            workers = [r for r in self.nodes.book.roles() if r not in SERVICE_ROLES]
+            self.rendezvous.expect(sum(len(self.nodes.book.seated(role)) for role in workers))
+
+    def _progress(self, node: str, records: int) -> None:
+        self.stats.add_records(node, records)
+        if self.nodes is not None:
+            self.nodes.book.progress(node, self.clock.now())
+
+    # --- the end
+
+    def check_end(self) -> None:
+        if not self.job.over and self.nodes is not None:
+            self._check_nodes(self.nodes)
+        if self.job.over:
+            self.ended.set()
+            if self.nodes is None or not self._still_there(self.nodes):
+                self.gone.set()
+
+    def _check_nodes(self, nodes: NodeManager) -> None:
+        book = nodes.book
+        if book.failure is not None:
+            self._end(Phase.FAILED, book.failure.reason)
+            return
+        workers = [role for role in book.roles() if role not in SERVICE_ROLES]
+        if not book.started or not workers or not all(book.all_done(role) for role in workers):
+            return
+        if not any(book.counts(role).get(NodeState.SUCCEEDED) or book.role(role).succeeded for role in workers):
+            self._end(Phase.FAILED, "no worker is left")
+        elif problem := self._undone():
+            self._end(Phase.FAILED, problem)
+        else:
+            self._end(Phase.SUCCEEDED, "all workers finished" + (", all shards done" if self.shards else ""))
+
+    def _undone(self) -> str:
+        """What forbids success although all workers finished; empty if nothing does."""
+        if self.shards is None:
+            return ""
+        if parked := self.shards.parked():
+            more = f" (and {len(parked) - 1} more)" if len(parked) > 1 else ""
+            return f"a shard could not be done: {parked[0]}{more}"
+        for queue in self.shards.book.queues():
+            if not queue.complete:
+                total = queue.records_per_epoch * queue.spec.epochs
+                return (
+                    f"all workers finished, but dataset {queue.spec.name} is not done: "
+                    f"{queue.finished_records:,} of {total:,} records"
+                )
+        return ""
+
+    def _end(self, phase: Phase, reason: str) -> None:
+        if self.journal.do(self.job.end, phase=phase.value, reason=reason):
+            self.journal.event("job", f"{phase.value}: {reason}")
+        if self.rendezvous is not None:
+            self.rendezvous.close()
+        if self.nodes is not None:
+            self.nodes.stop(reason)
+        self.ended.set()
+
+    @staticmethod
+    def _still_there(nodes: NodeManager) -> bool:
+        return any(not node.gone for node in nodes.book.nodes() if node.accepted_at is not None)

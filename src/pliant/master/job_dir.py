@@ -1,0 +1,83 @@
+"""The files of one job. Everything that survives a process is here; each file has one writer.
+
+job.yaml       what the user asked for
+token          the job's secret (only the owner can read it)
+tls/           certificates, if the job uses TLS
+journal.db     the master's journal
+master.json    where the master listens
+summary.json   how it ended, once it has
+logs/          one file per node, and the master's
+nodes/         what the local platform and the agents keep per node
+*.lock         held by the one live master and the one live launcher
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pliant.core.errors import NotFound
+from pliant.platforms.durable_files import read_json
+from pliant.rpc.channel import Address
+from pliant.rpc.identity import read_token_file
+from pliant.rpc.tls import TlsFiles
+
+
+@dataclass(frozen=True)
+class JobDir:
+    path: Path
+
+    @property
+    def spec(self) -> Path:
+        return self.path / "job.yaml"
+
+    @property
+    def token(self) -> Path:
+        return self.path / "token"
+
+    @property
+    def tls(self) -> Path:
+        return self.path / "tls"
+
+    @property
+    def journal(self) -> Path:
+        return self.path / "journal.db"
+
+    @property
+    def master_file(self) -> Path:
+        return self.path / "master.json"
+
+    @property
+    def summary_file(self) -> Path:
+        return self.path / "summary.json"
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def nodes(self) -> Path:
+        return self.path / "nodes"
+
+    def log_of(self, node: str) -> Path:
+        return self.logs / f"{node}.log"
+
+    def create(self) -> None:
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.logs.mkdir(exist_ok=True)
+        self.nodes.mkdir(exist_ok=True)
+
+    def exists(self) -> bool:
+        return self.spec.exists()
+
+    def summary(self) -> dict[str, Any] | None:
+        return read_json(self.summary_file)
+
+    def address(self) -> Address:
+        """Where the job's master listens (or did)."""
+        found = read_json(self.master_file)
+        if found is None:
+            raise NotFound(f"the job in {self.path} has no master yet")
+        tls = TlsFiles(self.tls) if self.tls.exists() else None
+        return Address(found["address"], read_token_file(self.token), tls)

@@ -1,0 +1,139 @@
+"""Every decision that must survive is on disk before it is answered.
+
+The state machines of ``core`` change in memory, on the event loop; ``Journal.do`` notes each call. A writer thread
+takes whatever has gathered and commits it as one batch (group commit: one fsync serves all calls of the last
+millisecond). A handler answers only after ``durable()``, which waits for everything noted *so far*, not just its own
+call: an answer may rest on what another call has just changed.
+
+Now and then the state itself is stored and the calls before it are dropped, so the journal's size follows what is in
+flight, and a restart is quick.
+
+If the disk fails, nothing more is answered and the master ends; its successor starts from what was committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import threading
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from pliant.core.clock import Clock
+from pliant.core.errors import MasterUnavailable
+from pliant.master.journal_store import AuditRow, Batch, EventRecord, JournalStore, Operation
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+SNAPSHOT_EVERY = 2000  # operations
+
+
+class Journal:
+    def __init__(self, store: JournalStore, clock: Clock, *, last_event: int = 0) -> None:
+        self._store = store
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._names: dict[int, str] = {}  # id of a state machine -> its name
+        self._pending = Batch()
+        self._noted = 0  # batches' worth of notes: rises with each note
+        self._committed = 0
+        self._since_snapshot = 0
+        self._event_number = last_event
+        self._waiters: asyncio.Future[None] = self._loop.create_future()
+        self._wake = threading.Condition()
+        self._closing = False
+        self.failure: Exception | None = None
+        self.on_failure: Callable[[Exception], None] = lambda error: None
+        self.snapshot: Callable[[], tuple[dict[str, Any], dict[str, Any]]] | None = None  # state, definitions
+        self._thread = threading.Thread(target=self._write_loop, name="journal", daemon=True)
+        self._thread.start()
+
+    def attach(self, name: str, machine: object) -> None:
+        self._names[id(machine)] = name
+
+    def do(self, method: Callable[Concatenate[float, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a state machine's method now, and note the call. A call that raises changed nothing and is not noted."""
+        assert not args, "a journaled call has keyword arguments only"
+        now = self._clock.now()
+        result = method(now, **kwargs)  # type: ignore[call-arg]
+        name = self._names[id(method.__self__)]  # type: ignore[attr-defined]
+        self._note(lambda batch: batch.operations.append(Operation(name, method.__name__, now, kwargs)))
+        self._since_snapshot += 1
+        if self._since_snapshot >= SNAPSHOT_EVERY:
+            self.take_snapshot()
+        return result
+
+    def event(self, kind: str, message: str, node: str = "") -> EventRecord:
+        self._event_number += 1
+        record = EventRecord(self._event_number, self._clock.now(), kind, node, message)
+        self._note(lambda batch: batch.events.append(record))
+        return record
+
+    def audit(self, rows: list[AuditRow]) -> None:
+        self._note(lambda batch: batch.audit.extend(rows))
+
+    def take_snapshot(self) -> None:
+        """Store the state as it is now; it holds all operations noted so far, so those are dropped."""
+        if self.snapshot is None:
+            return
+        self._since_snapshot = 0
+        state, definitions = self.snapshot()
+
+        def put(batch: Batch) -> None:
+            batch.snapshot, batch.definitions = state, definitions
+            batch.operations.clear()
+
+        self._note(put)
+
+    async def durable(self) -> None:
+        """Wait until everything noted so far is on disk."""
+        target = self._noted
+        while self._committed < target:
+            if self.failure is not None:
+                raise MasterUnavailable(f"the master cannot write its journal: {self.failure}")
+            await asyncio.shield(self._waiters)
+
+    async def close(self) -> None:
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+        await asyncio.to_thread(self._thread.join)
+        self._store.close()
+
+    def _note(self, put: Callable[[Batch], None]) -> None:
+        with self._wake:
+            put(self._pending)
+            self._noted += 1
+            self._wake.notify()
+
+    def _write_loop(self) -> None:
+        while True:
+            with self._wake:
+                while not self._pending and not self._closing:
+                    self._wake.wait()
+                batch, upto = self._pending, self._noted
+                self._pending = Batch()
+                if not batch:
+                    return
+            try:
+                self._store.commit(batch)
+            except (sqlite3.Error, OSError) as error:
+                self._loop.call_soon_threadsafe(self._failed, error)
+                return
+            self._loop.call_soon_threadsafe(self._done, upto)
+
+    def _done(self, upto: int) -> None:
+        self._committed = max(self._committed, upto)
+        waiters, self._waiters = self._waiters, self._loop.create_future()
+        waiters.set_result(None)
+
+    def _failed(self, error: Exception) -> None:
+        log.error("the journal cannot be written: %s", error)
+        self.failure = error
+        waiters, self._waiters = self._waiters, self._loop.create_future()
+        waiters.set_result(None)
+        self.on_failure(error)

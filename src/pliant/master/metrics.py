@@ -1,0 +1,87 @@
+"""The job's numbers for Prometheus, read from the parts at the moment they are asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from pliant.master.components import Components
+from pliant.master.status import job_status
+from pliant.rpc import pliant_pb2 as pb
+
+
+class JobCollector(Collector):
+    def __init__(self, parts: Components) -> None:
+        self._parts = parts
+        self._loop = asyncio.get_running_loop()
+
+    async def _status(self) -> pb.JobStatus:
+        return job_status(self._parts)
+
+    def describe(self) -> Iterable[Metric]:
+        return []  # the names are fixed, and collecting at registration would wait for the loop that registers
+
+    def collect(self) -> Iterable[Metric]:
+        # Called from the web server's threads; the state belongs to the event loop.
+        status = asyncio.run_coroutine_threadsafe(self._status(), self._loop).result(timeout=10)
+        job = status.name
+        running = GaugeMetricFamily("pliant_nodes", "Nodes by role and state.", labels=["job", "role", "state"])
+        counts: dict[tuple[str, str], int] = {}
+        for node in status.nodes:
+            counts[node.role, node.state] = counts.get((node.role, node.state), 0) + 1
+        for (role, state), count in sorted(counts.items()):
+            running.add_metric([job, role, state], count)
+        yield running
+        for name, text, value in (
+            ("pliant_records_per_second", "Records finished per second.", status.records_per_second),
+            ("pliant_global_step", "The newest training step.", status.global_step),
+            ("pliant_stalled_seconds", "Time without any finished record.", status.stalled_seconds),
+            ("pliant_master_starts", "Starts of the master.", status.master_starts),
+        ):
+            family = GaugeMetricFamily(name, text, labels=["job"])
+            family.add_metric([job], value)
+            yield family
+        for field, text in (
+            ("records_done", "Records finished."),
+            ("records_total", "Records of all epochs."),
+            ("shards_in_work", "Shards that workers hold."),
+            ("shards_waiting", "Shards that came back."),
+        ):
+            family = GaugeMetricFamily(f"pliant_dataset_{field}", text, labels=["job", "dataset"])
+            for dataset in status.datasets:
+                family.add_metric([job, dataset.name], getattr(dataset, field))
+            yield family
+        for field, text in (("cpu", "Cores in use."), ("memory_mb", "Memory in use."), ("restarts", "Restarts.")):
+            family = GaugeMetricFamily(f"pliant_node_{field}", text, labels=["job", "node"])
+            for node in status.nodes:
+                if node.state == "Running":
+                    family.add_metric([job, node.name], getattr(node, field))
+            yield family
+
+
+class MetricsServer:
+    def __init__(self, server: Any, thread: threading.Thread) -> None:
+        self._server = server
+        self._thread = thread
+        self.port: int = server.server_port
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def serve_metrics(parts: Components, port: int | None, host: str) -> MetricsServer | None:
+    """Serve on ``http://host:port/metrics`` from a thread of its own; None: not at all."""
+    if port is None:
+        return None
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(JobCollector(parts))
+    server, thread = start_http_server(port, host, registry)
+    return MetricsServer(server, thread)

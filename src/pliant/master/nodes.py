@@ -1,0 +1,194 @@
+"""The node manager: the shell around ``core.nodes.NodeBook``.
+
+Calls of agents, events of the platform's watcher and the passing of time go in; launches and removals go to the
+platform's scaler. What is still to be launched or removed is *found* in the book each time, never remembered here, so
+a master that was killed between a decision and its deed finds the deed again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from pliant.core.clock import Clock
+from pliant.core.errors import PliantError
+from pliant.core.node_states import Decision, FailJob, Launch, RestartProgram
+from pliant.core.nodes import NodeBook
+from pliant.core.relaunch import ExitReason
+from pliant.master.journal import Journal
+from pliant.platforms.base import NodeEvent, NodeLaunch, NodeRemoval, NodeWatcher, ScalePlan, Scaler
+
+log = logging.getLogger(__name__)
+
+
+class NodeManager:
+    def __init__(
+        self,
+        book: NodeBook,
+        journal: Journal,
+        clock: Clock,
+        scaler: Scaler,
+        watcher: NodeWatcher,
+        describe: Callable[[Launch], NodeLaunch],
+    ) -> None:
+        self.book = book
+        self._journal = journal
+        self._clock = clock
+        self._scaler = scaler
+        self._watcher = watcher
+        self._describe = describe
+        self._busy = asyncio.Lock()  # one plan at a time
+        # node, run of its program (None: all), why it ended, in words
+        self.on_program_gone: Callable[[str, int | None, ExitReason, str], None] = lambda *_: None
+        self.on_change: Callable[[], None] = lambda: None
+
+    async def resume(self) -> None:
+        """Compare the book with what the platform has; needed after a restart, harmless at the start."""
+        self.book.touch_all(self._clock.now())
+        there = {event.node: event for event in await self._watcher.list()}
+        for node in self.book.live():
+            event = there.get(node.name)
+            if event is not None and not event.alive:
+                self._ended(event)
+            elif event is None and node.accepted_at is not None:
+                self._ended(NodeEvent(node.name, False, ExitReason.UNKNOWN, "it was gone when the master came back"))
+        for node in self.book.nodes():
+            if node.ended and not node.gone and (node.name not in there or not there[node.name].alive):
+                self._ended(there.get(node.name) or NodeEvent(node.name, False))
+        self._apply(self._journal.do(self.book.start))
+
+    async def follow_platform(self) -> None:
+        """Take the watcher's events, for ever."""
+        async for event in self._watcher.watch():
+            if not event.alive:
+                self._ended(event)
+
+    async def tick(self) -> None:
+        """Carry out what is due, and give up who is silent."""
+        now = self._clock.now()
+        for late in self.book.overdue(now):
+            self._journal.event("hang", late.message, late.node)
+            self.on_program_gone(late.node, None, late.exit_reason, late.message)
+            self._apply(
+                self._journal.do(
+                    self.book.lost, node=late.node, exit_reason=late.exit_reason.value, message=late.message
+                )
+            )
+        async with self._busy:
+            await self._carry_out()
+
+    async def _carry_out(self) -> None:
+        now = self._clock.now()
+        launches = self.book.due(now)
+        removals = self.book.removals(now)
+        if not launches and not removals:
+            return
+        await self._journal.durable()  # nothing is done that a successor would not know of
+        plan = ScalePlan(
+            tuple(self._describe(launch) for launch in launches),
+            tuple(NodeRemoval(r.node, r.grace) for r in removals),
+            "; ".join(launch.reason for launch in launches[:3]),
+        )
+        refused = {refusal.node: refusal for refusal in await self._scaler.scale(plan)}
+        for launch in launches:
+            refusal = refused.get(launch.node)
+            if refusal is None:
+                self._apply(self._journal.do(self.book.accepted, node=launch.node))
+                continue
+            self._journal.event("refused", refusal.message, launch.node)
+            answer = self.book.refused if refusal.unschedulable else self.book.launch_failed
+            self._apply(self._journal.do(answer, node=launch.node, message=refusal.message))
+
+    # --- what agents say
+
+    def register(self, node: str, agent_pid: int, host: str, incarnation: int, pid: int) -> tuple[bool, str, int]:
+        """(welcome, why not, the run its program should be)."""
+        record = self.book.get(node)
+        if record.ended:
+            return False, f"{node} was given up: {record.message or record.state.value}", record.incarnation
+        first = record.started_at is None
+        self._apply(self._journal.do(self.book.registered, node=node, agent_pid=agent_pid, host=host))
+        if first:
+            self._journal.event("running", f"{node} is there", node)
+        if pid and incarnation == record.incarnation and record.pid != pid:
+            self._journal.do(self.book.program_started, node=node, incarnation=incarnation, pid=pid)
+        self.on_change()
+        return True, "", self.book.get(node).incarnation
+
+    def program_started(self, node: str, incarnation: int, pid: int) -> None:
+        self._apply(self._journal.do(self.book.program_started, node=node, incarnation=incarnation, pid=pid))
+
+    def program_exited(
+        self, node: str, incarnation: int, exit_reason: ExitReason, message: str
+    ) -> RestartProgram | None:
+        """Decide after the end of a program; the agent restarts it as told, or leaves."""
+        before = self.book.get(node)
+        if incarnation == before.incarnation and not before.ended:
+            self._journal.event("exit", f"{exit_reason.value}: {message}", node)
+            self.on_program_gone(node, incarnation, exit_reason, message)
+        decisions = self._journal.do(
+            self.book.program_exited,
+            node=node,
+            incarnation=incarnation,
+            exit_reason=exit_reason.value,
+            message=message,
+        )
+        self._apply(decisions)
+        return next((d for d in decisions if isinstance(d, RestartProgram)), None)
+
+    def heartbeat(self, node: str) -> tuple[bool, float, str]:
+        """(shall stop, with what grace, why)."""
+        record = self.book.get(node)
+        self.book.heartbeat(node, self._clock.now())
+        if record.ended:
+            return True, 0.0, f"{node} was given up: {record.message or record.state.value}"
+        return record.removal is not None, record.removal_grace, record.removal or ""
+
+    # --- what people want
+
+    def scale(self, role: str, replicas: int, reason: str) -> tuple[int, int]:
+        before = self.book.role(role).spec.replicas
+        decisions = self._journal.do(self.book.scale, role=role, replicas=replicas, reason=reason)
+        self._journal.event("scale", f"{role}: {before} -> {replicas} ({reason})")
+        self._apply(decisions)
+        return before, replicas
+
+    def stop(self, reason: str, grace: float | None = None) -> None:
+        self._apply(self._journal.do(self.book.stop, reason=reason, grace=grace))
+
+    # --- inside
+
+    def _ended(self, event: NodeEvent) -> None:
+        try:
+            record = self.book.get(event.node)
+        except PliantError:
+            log.warning("the platform tells of %s, which this job never had", event.node)
+            return
+        if record.gone:
+            return
+        if not record.ended:
+            self._journal.event("ended", f"{event.exit_reason.value}: {event.message}", event.node)
+            self.on_program_gone(event.node, None, event.exit_reason, event.message)
+        self._apply(
+            self._journal.do(
+                self.book.node_ended,
+                node=event.node,
+                exit_reason=event.exit_reason.value,
+                message=event.message,
+            )
+        )
+
+    def _apply(self, decisions: Iterable[Decision]) -> None:
+        """Launches and removals are found in the book by ``tick``; here they are only told."""
+        for decision in decisions:
+            match decision:
+                case Launch(node=node, reason=reason):
+                    self._journal.event("launch", reason, node)
+                case RestartProgram(node=node, reason=reason):
+                    self._journal.event("restart", reason, node)
+                case FailJob(node=node, reason=reason):
+                    self._journal.event("give up", reason, node)
+                case _:
+                    self._journal.event("remove", decision.reason, decision.node)
+        self.on_change()

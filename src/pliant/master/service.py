@@ -1,0 +1,303 @@
+"""The master's gRPC services: protobuf in, a component's method, protobuf out.
+
+Each handler answers only after ``journal.durable()``. A call to a component that this master does not run is refused with
+the flag that would start it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable
+from typing import Any, TypeAlias, TypeVar
+
+import grpc.aio
+
+from pliant.core.errors import InvalidRequest, NotAvailable
+from pliant.core.rendezvous import Expelled, Waiting, World
+from pliant.core.shards import Lease
+from pliant.master.components import Components
+from pliant.master.stats import NodeUsage
+from pliant.master.status import job_status, world_message
+from pliant.rpc import pliant_pb2 as pb
+from pliant.rpc import pliant_pb2_grpc as services
+from pliant.rpc.datasets import from_message, to_message
+
+T = TypeVar("T")
+Context: TypeAlias = Any  # grpc.aio.ServicerContext, which is generic for mypy and not at run time
+LONGEST_WAIT = 30.0  # seconds; a caller that waits longer asks again
+
+
+def _need(component: T | None, name: str, flag: str) -> T:
+    if component is None:
+        raise NotAvailable(f"this master runs without its {name}", hint=f"start it with {flag}")
+    return component
+
+
+async def _at_most(waiting: Awaitable[T], context: Context) -> T | None:
+    """The result, or None when the caller's deadline is near."""
+    left = context.time_remaining()
+    seconds = LONGEST_WAIT if left is None else min(LONGEST_WAIT, left * 0.8)
+    try:
+        return await asyncio.wait_for(waiting, max(0.0, seconds))
+    except TimeoutError:
+        return None
+
+
+class JobServicer(services.JobServicer):
+    def __init__(self, master: Components) -> None:
+        self._m = master
+
+    async def GetStatus(self, request: pb.Empty, context: Context) -> pb.JobStatus:
+        await self._m.journal.durable()
+        return job_status(self._m)
+
+    async def WaitForEnd(self, request: pb.Empty, context: Context) -> pb.JobStatus:
+        await _at_most(self._m.ended.wait(), context)
+        await self._m.journal.durable()
+        return job_status(self._m)
+
+    async def GetEvents(self, request: pb.EventsRequest, context: Context) -> pb.EventsReply:
+        await self._m.journal.durable()
+        limit = min(max(request.limit, 0) or 1000, 10_000)
+        events = await asyncio.to_thread(self._m.read_events, request.after, limit)
+        return pb.EventsReply(
+            events=[pb.Event(number=e.number, time=e.time, kind=e.kind, node=e.node, message=e.message) for e in events]
+        )
+
+    async def Scale(self, request: pb.ScaleRequest, context: Context) -> pb.ScaleReply:
+        before, now = self._m.scale(request.role or "worker", request.replicas, request.reason)
+        await self._m.journal.durable()
+        return pb.ScaleReply(before=before, now=now)
+
+    async def Stop(self, request: pb.StopRequest, context: Context) -> pb.Empty:
+        self._m.stop(request.reason or "stopped by the user", at_once=request.at_once)
+        await self._m.journal.durable()
+        return pb.Empty()
+
+
+class NodesServicer(services.NodesServicer):
+    def __init__(self, master: Components) -> None:
+        self._m = master
+
+    @property
+    def _nodes(self) -> Any:
+        return _need(self._m.nodes, "node manager", "--need-pod-manager")
+
+    async def Register(self, request: pb.RegisterRequest, context: Context) -> pb.RegisterReply:
+        welcome, reason, incarnation = self._nodes.register(
+            request.node, request.agent_pid, request.host, request.incarnation, request.pid
+        )
+        await self._m.journal.durable()
+        return pb.RegisterReply(
+            welcome=welcome, reason=reason, incarnation=incarnation, heartbeat_seconds=self._m.heartbeat_seconds
+        )
+
+    async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatReply:
+        stop, grace, reason = self._nodes.heartbeat(request.node)
+        usage = request.usage
+        self._m.stats.collect_node_resource_usage(
+            request.node, NodeUsage(self._m.clock.now(), usage.cpu, usage.memory_mb, usage.memory_limit_mb)
+        )
+        await self._m.journal.durable()
+        return pb.HeartbeatReply(stop=stop, grace=grace, reason=reason)
+
+    async def ProgramStarted(self, request: pb.ProgramStartedRequest, context: Context) -> pb.Empty:
+        self._nodes.program_started(request.node, request.incarnation, request.pid)
+        await self._m.journal.durable()
+        return pb.Empty()
+
+    async def ProgramExited(self, request: pb.ProgramExitedRequest, context: Context) -> pb.ProgramExitedReply:
+        restart = self._m.program_exited(request)
+        await self._m.journal.durable()
+        if restart is None:
+            return pb.ProgramExitedReply(restart=False)
+        return pb.ProgramExitedReply(
+            restart=True, delay=restart.delay, incarnation=restart.incarnation, reason=restart.reason
+        )
+
+
+class ShardsServicer(services.ShardsServicer):
+    def __init__(self, master: Components) -> None:
+        self._m = master
+
+    @property
+    def _shards(self) -> Any:
+        return _need(self._m.shards, "data shard manager", "--need-task-manager")
+
+    async def CreateDataset(self, request: pb.Dataset, context: Context) -> pb.CreateDatasetReply:
+        created = self._shards.create_shards(from_message(request))
+        await self._m.journal.durable()
+        return pb.CreateDatasetReply(created=created)
+
+    async def GetDataset(self, request: pb.DatasetName, context: Context) -> pb.Dataset:
+        spec = self._shards.book.queue(request.name).spec
+        await self._m.journal.durable()
+        return to_message(spec)
+
+    async def GrowStream(self, request: pb.GrowRequest, context: Context) -> pb.GrowReply:
+        length = self._shards.grow_stream(request.dataset, request.records, request.close, request.expected_length)
+        await self._m.journal.durable()
+        return pb.GrowReply(length=length)
+
+    async def OpenSession(self, request: pb.OpenSessionRequest, context: Context) -> pb.Empty:
+        self._m.open_session(self._shards, request.session, request.node, request.incarnation)
+        await self._m.journal.durable()
+        return pb.Empty()
+
+    async def CloseSession(self, request: pb.CloseSessionRequest, context: Context) -> pb.Empty:
+        self._shards.close_session(request.session)
+        await self._m.journal.durable()
+        return pb.Empty()
+
+    async def Beat(self, request: pb.BeatRequest, context: Context) -> pb.Empty:
+        self._shards.beat(request.session)
+        await self._m.journal.durable()
+        return pb.Empty()
+
+    async def Exchange(self, request: pb.ExchangeRequest, context: Context) -> pb.ExchangeReply:
+        answer = self._shards.get_shard(
+            request.session,
+            request.request,
+            request.dataset or None,
+            request.want,
+            list(request.done),
+            [[p.lease, p.records] for p in request.progress],
+            [[f.lease, f.message[:2000]] for f in request.failed],
+            list(request.released),
+        )
+        await self._m.journal.durable()
+        return pb.ExchangeReply(
+            shards=[shard_message(lease) for lease in answer.leases],
+            refused=answer.refused,
+            supply=answer.supply.value,
+        )
+
+    async def WaitForShards(self, request: pb.WaitForShardsRequest, context: Context) -> pb.WaitForShardsReply:
+        shards = self._shards
+        if request.session:
+            shards.beat(request.session)
+        supply = await _at_most(shards.wait_for_shards(request.dataset), context)
+        if request.session:
+            shards.beat(request.session)
+        await self._m.journal.durable()
+        return pb.WaitForShardsReply(supply=supply.value if supply else "wait")
+
+    async def Checkpoint(self, request: pb.Empty, context: Context) -> pb.ShardCheckpoint:
+        saved = self._shards.checkpoint()
+        await self._m.journal.durable()
+        return pb.ShardCheckpoint(json=json.dumps(saved, separators=(",", ":")))
+
+    async def RestoreCheckpoint(self, request: pb.ShardCheckpoint, context: Context) -> pb.Empty:
+        try:
+            saved = json.loads(request.json)
+            self._shards.restore_checkpoint(saved)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InvalidRequest(f"this is no shard checkpoint: {error}") from error
+        await self._m.journal.durable()
+        return pb.Empty()
+
+
+class RendezvousServicer(services.RendezvousServicer):
+    def __init__(self, master: Components) -> None:
+        self._m = master
+
+    @property
+    def _rendezvous(self) -> Any:
+        return _need(self._m.rendezvous, "rendezvous server", "--distribution-strategy allreduce")
+
+    async def Join(self, request: pb.JoinRequest, context: Context) -> pb.Empty:
+        after = request.after if request.HasField("after") else None
+        self._rendezvous.join(request.member, request.incarnation, dict(request.attrs), request.step, after)
+        await self._m.journal.durable()
+        return pb.Empty()
+
+    async def Leave(self, request: pb.LeaveRequest, context: Context) -> pb.Empty:
+        self._rendezvous.leave(request.member, request.incarnation)
+        await self._m.journal.durable()
+        return pb.Empty()
+
+    async def GetWorld(self, request: pb.GetWorldRequest, context: Context) -> pb.GetWorldReply:
+        found = await _at_most(self._rendezvous.get_world(request.member, request.incarnation), context)
+        await self._m.journal.durable()
+        match found:
+            case None:
+                return pb.GetWorldReply(state="waiting")
+            case World():
+                return pb.GetWorldReply(state="world", world=world_message(found))
+            case Expelled(reason=reason):
+                return pb.GetWorldReply(state="expelled", reason=reason)
+            case Waiting(reason=reason, join_again=again):
+                return pb.GetWorldReply(state="rejoin" if again else "waiting", reason=reason)
+        raise AssertionError(found)
+
+    async def WatchRound(self, request: pb.WatchRoundRequest, context: Context) -> pb.RoundStatus:
+        rendezvous = self._rendezvous
+        status = await _at_most(rendezvous.watch_round(request.round, request.known_waiting), context)
+        await self._m.journal.durable()
+        if status is None:
+            status = rendezvous.machine.status(request.round)
+        return pb.RoundStatus(
+            intact=status.intact, superseded=status.superseded, missing=status.missing, waiting=status.waiting
+        )
+
+    async def SetLimits(self, request: pb.SetLimitsRequest, context: Context) -> pb.Empty:
+        self._rendezvous.set_limits(request.min_nodes, request.max_nodes)
+        await self._m.journal.durable()
+        return pb.Empty()
+
+
+class TrainingServicer(services.TrainingServicer):
+    def __init__(self, master: Components) -> None:
+        self._m = master
+
+    @property
+    def _training(self) -> Any:
+        return _need(self._m.training, "training service", "--need-training-service")
+
+    async def ReportVersion(self, request: pb.ReportVersionRequest, context: Context) -> pb.Empty:
+        self._training.report_version(request.version)
+        await self._m.journal.durable()
+        return pb.Empty()
+
+    async def GetEvaluation(self, request: pb.Empty, context: Context) -> pb.EvaluationReply:
+        round = self._training.book.open_round
+        await self._m.journal.durable()
+        return pb.EvaluationReply(version=round.version, dataset=round.dataset) if round else pb.EvaluationReply()
+
+    async def ReportEvaluation(self, request: pb.ReportEvaluationRequest, context: Context) -> pb.Empty:
+        self._training.report_metrics(request.version, dict(request.metrics))
+        await self._m.journal.durable()
+        return pb.Empty()
+
+
+class StatsServicer(services.StatsServicer):
+    def __init__(self, master: Components) -> None:
+        self._m = master
+
+    async def ReportStep(self, request: pb.ReportStepRequest, context: Context) -> pb.Empty:
+        self._m.report_step(request.node, request.step, request.records, dict(request.metrics))
+        return pb.Empty()
+
+
+def add_services(server: grpc.aio.Server, master: Components) -> None:
+    services.add_JobServicer_to_server(JobServicer(master), server)
+    services.add_NodesServicer_to_server(NodesServicer(master), server)
+    services.add_ShardsServicer_to_server(ShardsServicer(master), server)
+    services.add_RendezvousServicer_to_server(RendezvousServicer(master), server)
+    services.add_TrainingServicer_to_server(TrainingServicer(master), server)
+    services.add_StatsServicer_to_server(StatsServicer(master), server)
+
+
+def shard_message(lease: Lease) -> pb.Shard:
+    piece, extent = lease.piece, lease.extent
+    return pb.Shard(
+        lease=lease.number,
+        name=extent.name,
+        start=extent.start,
+        end=extent.end,
+        offset=piece.offset,
+        epoch=piece.epoch,
+        ordinal=piece.ordinal,
+        indices=lease.indices,
+    )

@@ -1,0 +1,206 @@
+"""The data shard manager: the shell around ``core.shards.ShardBook``.
+
+It turns calls of programs into journaled events, wakes those who wait for shards, and gives up sessions and leases that
+have been silent for too long. Without fault tolerance (a sharding service alone) nothing is ever taken back by time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from pliant.core.clock import Clock
+from pliant.core.datasets import DatasetSpec
+from pliant.core.errors import SessionExpired
+from pliant.core.shards import Answer, ShardBook, Supply
+from pliant.master.journal import Journal
+from pliant.master.journal_store import AuditRow
+
+log = logging.getLogger(__name__)
+
+
+class DataShardManager:
+    def __init__(
+        self,
+        book: ShardBook,
+        journal: Journal,
+        clock: Clock,
+        *,
+        fault_tolerance: bool = True,
+        session_timeout: float = 30.0,
+        audit: bool = False,
+    ) -> None:
+        self.book = book
+        self._journal = journal
+        self._clock = clock
+        self._fault_tolerance = fault_tolerance
+        self._session_timeout = session_timeout
+        self._audit = audit
+        self._heard: dict[str, float] = {}  # session -> when; not journaled
+        self._changed = asyncio.Event()
+        self.on_progress: Callable[[str, int], None] = lambda node, records: None
+        self.on_complete: Callable[[], None] = lambda: None
+
+    def resume(self) -> None:
+        """After a restart nobody is late: silence is counted from now on."""
+        now = self._clock.now()
+        self._heard = dict.fromkeys(self.book.sessions(), now)
+
+    # --- datasets
+
+    def create_shards(self, spec: DatasetSpec) -> bool:
+        created = self._journal.do(self.book.create, dataset=spec.to_json())
+        if created:
+            queue = self.book.queue(spec.name)
+            size = "a stream" if spec.stream else f"{queue.layout.records:,} records, {queue.layout.shards:,} shards"
+            self._journal.event("dataset", f"dataset {spec.name}: {size}, {spec.epochs} epoch(s), {spec.type.value}")
+            self._notify()
+        return created
+
+    def grow_stream(self, dataset: str, records: int, close: bool, expected_length: int) -> int:
+        """``expected_length`` is the length before; a call that is sent again finds it grown and changes nothing."""
+        queue = self.book.queue(dataset)
+        if expected_length >= 0 and queue.length == expected_length + records and (records or queue.closed == close):
+            if records:
+                return queue.length
+        length = self._journal.do(self.book.grow, dataset=dataset, records=records, close=close)
+        self._notify()
+        return length
+
+    # --- sessions
+
+    def open_session(self, session: str, node: str, incarnation: int) -> None:
+        if not self.book.has_session(session):
+            self._journal.do(self.book.open_session, session=session, node=node, incarnation=incarnation)
+        self._heard[session] = self._clock.now()
+
+    def beat(self, session: str) -> None:
+        if not self.book.has_session(session):
+            raise SessionExpired("the master gave this program up", hint="open a new session")
+        self._heard[session] = self._clock.now()
+
+    def close_session(self, session: str) -> None:
+        if self.book.has_session(session):
+            self._journal.do(self.book.close_session, session=session, blame="")
+            self._heard.pop(session, None)
+            self._notify()
+
+    def get_shard(
+        self,
+        session: str,
+        request: int,
+        dataset: str | None,
+        want: int,
+        done: list[int],
+        progress: list[list[int]],
+        failed: list[list[Any]],
+        released: list[int],
+    ) -> Answer:
+        """Lease shards and take the reports that ride along."""
+        reports: dict[str, Any] = {"done": done, "progress": progress, "failed": failed, "released": released}
+        answer = self._journal.do(
+            self.book.exchange,
+            session=session,
+            request=request,
+            dataset=dataset,
+            want=want,
+            **{key: value for key, value in reports.items() if value},
+        )
+        self._heard[session] = self._clock.now()
+        if answer.accepted:
+            self._note_progress(session, answer)
+        if answer.accepted or failed or released:
+            self._notify()
+        return answer
+
+    def report_shard_status(self, session: str, request: int, done: list[int]) -> Answer:
+        return self.get_shard(session, request, None, 0, done, [], [], [])
+
+    def recover_shard(self, node: str, incarnation: int | None, *, blame: str = "") -> None:
+        """A node, or one run of its program, ended: queue again what it had not reported."""
+        if not self._fault_tolerance:
+            return
+        sessions = [s for s in self.book.sessions() if self.book.node_of(s) == node]
+        if not sessions:
+            return
+        gone = self._journal.do(self.book.close_node, node=node, incarnation=incarnation, blame=blame)
+        for session in gone:
+            self._heard.pop(session, None)
+        if gone:
+            self._notify()
+
+    def checkpoint(self) -> dict[str, Any]:
+        return self.book.checkpoint()
+
+    def restore_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        names = self._journal.do(self.book.restore_checkpoint, checkpoint=checkpoint)
+        self._journal.event("dataset", f"continued from a checkpoint: {', '.join(names)}")
+        self._notify()
+
+    async def wait_for_shards(self, dataset: str) -> Supply:
+        """Wait while a dataset has nothing to give but may have something later."""
+        while (supply := self.book.supply(dataset)) is Supply.WAIT:
+            await self._changed.wait()
+        return supply
+
+    def tick(self) -> None:
+        """Act on silence."""
+        if not self._fault_tolerance:
+            return
+        now = self._clock.now()
+        for session, heard in list(self._heard.items()):
+            if now - heard > self._session_timeout and self.book.has_session(session):
+                node = self.book.node_of(session)
+                text = f"the program of {node} was silent for {now - heard:.0f} s; its shards go to others"
+                self._journal.event("session", text, node)
+                self.close_session(session)
+        for late in self.book.overdue(now):
+            node = self.book.node_of(late.session)
+            text = (
+                f"no report on a shard of {late.dataset} from {node} for {late.silent:.0f} s; its shards go to others"
+            )
+            self._journal.event("lease", text, node)
+            self._journal.do(self.book.expire, session=late.session, dataset=late.dataset)
+            self._notify()
+
+    def parked(self) -> list[str]:
+        """The shards that kept failing and may not be skipped, each as a sentence."""
+        return [
+            f"dataset {queue.spec.name}, epoch {p.piece.epoch}, records [{p.extent.start}, {p.extent.end})"
+            + (f" of {p.extent.name}" if p.extent.name != queue.spec.name else "")
+            + f": failed {p.piece.failures + p.piece.timeouts} times, last: {p.message}"
+            for queue in self.book.queues()
+            if not queue.spec.skip_parked
+            for p in queue.parked
+        ]
+
+    def _note_progress(self, session: str, answer: Answer) -> None:
+        node = self.book.node_of(session)
+        self.on_progress(node, sum(a.end - a.begin for a in answer.accepted))
+        if self._audit:
+            self._journal.audit(
+                [
+                    AuditRow(
+                        a.lease.dataset,
+                        a.lease.piece.epoch,
+                        a.lease.piece.ordinal,
+                        a.lease.extent.name,
+                        a.lease.extent.start,
+                        a.lease.extent.end,
+                        a.begin,
+                        a.end,
+                        node,
+                        session,
+                        a.lease.number,
+                    )
+                    for a in answer.accepted
+                ]
+            )
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+        if self.book.queues() and self.book.complete():
+            self.on_complete()

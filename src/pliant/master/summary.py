@@ -1,0 +1,72 @@
+"""What stays of a job: how it ended, what was done, what failed, as JSON for people and scripts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf.json_format import MessageToDict
+
+from pliant.core.job import Phase
+from pliant.master.components import Components
+from pliant.master.status import job_status
+
+
+def status_dict(status: Any) -> dict[str, Any]:
+    """A message as a plain dictionary: snake_case, all fields, whole numbers as numbers."""
+    value = MessageToDict(status, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+    plain: dict[str, Any] = _numbers(value)
+    return plain
+
+
+def _numbers(value: Any) -> Any:
+    # protobuf's JSON writes int64 as text; none of our texts that look like whole numbers are in these fields
+    if isinstance(value, dict):
+        return {k: int(v) if k in _INTEGERS and isinstance(v, str) else _numbers(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_numbers(v) for v in value]
+    return value
+
+
+_INTEGERS = frozenset(
+    [
+        "pid",
+        "agent_pid",
+        "records",
+        "global_step",
+        "records_per_epoch",
+        "records_done",
+        "records_total",
+        "shards_done",
+        "shards_total",
+        "shards_in_work",
+        "shards_waiting",
+        "start",
+        "end",
+        "round",
+        "step",
+        "number",
+    ]
+)
+
+
+def summarize(parts: Components, components: dict[str, Any]) -> dict[str, Any]:
+    status = status_dict(job_status(parts))
+    job = parts.job
+    seconds = max(0.0, job.ended_at - job.started_at)
+    done = sum(d["records_done"] for d in status["datasets"])
+    return {
+        **status,
+        "exit_code": exit_code(job.phase),
+        "seconds": round(seconds, 3),
+        "records_done": done,
+        "average_records_per_second": round(done / seconds, 1) if seconds else 0.0,
+        "restarts": sum(n["restarts"] for n in status["nodes"]),
+        "replacements": sum(1 for n in status["nodes"] if n["replaces"]),
+        "master_parts": components,
+        "metrics": dict(parts.stats.metrics),
+        "evaluation": {str(v): m for v, m in parts.training.book.results.items()} if parts.training else {},
+    }
+
+
+def exit_code(phase: Phase | str) -> int:
+    return {Phase.SUCCEEDED: 0, Phase.FAILED: 1, Phase.STOPPED: 130}[Phase(phase)]

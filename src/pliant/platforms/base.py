@@ -1,0 +1,99 @@
+"""The contract of a platform: all that the master needs of the place where nodes run.
+
+``Scaler`` changes what is there, ``NodeWatcher`` tells what is there. Both speak of nodes by name; a name is used
+once in a job's life. Launching a name that is there already, or removing one that is gone, does nothing: a master that
+was killed half-way may ask again. ``tests/platforms/conformance.py`` is this contract as tests.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pliant.core.relaunch import ExitReason
+from pliant.core.resources import Resources
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLaunch:
+    node: str
+    role: str
+    resources: Resources
+    command: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    working_dir: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRemoval:
+    node: str
+    grace: float  # seconds between asking and forcing
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePlan:
+    launch: tuple[NodeLaunch, ...] = ()
+    remove: tuple[NodeRemoval, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A node that was not launched."""
+
+    node: str
+    message: str
+    unschedulable: bool  # no room now, as opposed to an error
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEvent:
+    """A node that is there (``alive``), or ended. The agent tells more; this is what the platform sees."""
+
+    node: str
+    alive: bool
+    exit_reason: ExitReason = ExitReason.UNKNOWN
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobContext:
+    """What a platform must know of the job it serves."""
+
+    job: str
+    job_dir: Path
+    master_addr: str
+    token_file: Path
+    tls_dir: Path | None = None
+    options: Mapping[str, object] = field(default_factory=dict)
+
+
+class Scaler(ABC):
+    @abstractmethod
+    async def scale(self, plan: ScalePlan) -> list[Refusal]:
+        """Carry the plan out; gives the nodes that could not be launched."""
+
+
+class NodeWatcher(ABC):
+    @abstractmethod
+    async def list(self) -> list[NodeEvent]:
+        """All nodes of the job that the platform knows of, now."""
+
+    @abstractmethod
+    def watch(self) -> AsyncIterator[NodeEvent]:
+        """Events from now on, each at least once."""
+
+
+class Platform(ABC):
+    """Makes the two for a job; the entry points of group ``pliant.platforms`` name subclasses of this."""
+
+    name: str
+
+    @abstractmethod
+    def open(self, context: JobContext) -> tuple[Scaler, NodeWatcher]: ...
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Release what ``open`` took. Nodes go on running."""

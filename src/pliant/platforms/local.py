@@ -1,0 +1,259 @@
+"""The embedded default: nodes are processes on this machine.
+
+A node is its agent's process. The agent holds a lock on ``nodes/NAME/agent.lock`` from before it is started (the
+descriptor is opened here and handed down), so who is alive is known for certain, also to a master that did not start
+it, and a node is never started twice. Agents are not bound to the master's life: it may be killed at any time.
+
+There is room as long as what nodes ask for fits the capacity (the machine's, or the spec's). Limits are real where the
+system allows it: the agent puts its program into a cgroup.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from pliant.core.relaunch import ExitReason
+from pliant.core.resources import Resources
+from pliant.platforms.base import JobContext, NodeEvent, NodeLaunch, NodeWatcher, Platform, Refusal, ScalePlan, Scaler
+from pliant.platforms.cgroup import CgroupLimit
+from pliant.platforms.durable_files import FileLock, read_json, write_json
+from pliant.platforms.processes import find_marked, kill_all, when_gone
+
+log = logging.getLogger(__name__)
+
+FORCE_AFTER = 2.0  # seconds beyond the grace, for an agent that is frozen itself
+
+
+@dataclass(slots=True)
+class _Agent:
+    node: str
+    pid: int
+    resources: Resources
+    popen: subprocess.Popen[bytes] | None  # None: started by an earlier master
+    asked_at: float | None = None  # when it was sent SIGTERM
+
+
+class LocalPlatform(Platform):
+    name = "local"
+
+    def __init__(self) -> None:
+        self._host: _Host | None = None
+
+    def open(self, context: JobContext) -> tuple[Scaler, NodeWatcher]:
+        self._host = _Host(context)
+        return LocalScaler(self._host), LocalWatcher(self._host)
+
+    async def close(self) -> None:
+        if self._host is not None:
+            await self._host.close()
+
+
+class LocalScaler(Scaler):
+    def __init__(self, host: _Host) -> None:
+        self._host = host
+
+    async def scale(self, plan: ScalePlan) -> list[Refusal]:
+        for removal in plan.remove:
+            self._host.remove(removal.node, removal.grace)
+        return [refusal for launch in plan.launch if (refusal := self._host.launch(launch)) is not None]
+
+
+class LocalWatcher(NodeWatcher):
+    def __init__(self, host: _Host) -> None:
+        self._host = host
+
+    async def list(self) -> list[NodeEvent]:
+        return await self._host.find()
+
+    async def watch(self) -> AsyncIterator[NodeEvent]:
+        while True:
+            yield await self._host.events.get()
+
+
+class _Host:
+    """This machine, as the place of one job's nodes."""
+
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
+        self._nodes_dir = context.job_dir / "nodes"
+        self._agents: dict[str, _Agent] = {}
+        self._watching: set[asyncio.Task[None]] = set()
+        self.events: asyncio.Queue[NodeEvent] = asyncio.Queue()
+        options = context.options.get("local", {})
+        self._options: Mapping[str, Any] = options if isinstance(options, Mapping) else {}
+        self._capacity = self._find_capacity()
+
+    def launch(self, launch: NodeLaunch) -> Refusal | None:
+        if launch.node in self._agents:
+            return None
+        if problem := self._no_room(launch.resources):
+            return Refusal(launch.node, problem, unschedulable=True)
+        folder = self._nodes_dir / launch.node
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / "agent.lock")
+        if not lock.try_acquire():
+            return None  # it is there: an earlier master started it, and ``find`` will tell
+        try:
+            popen = self._spawn(launch, folder, lock.fd)
+        except OSError as error:
+            return Refusal(launch.node, f"its agent cannot be started: {error}", unschedulable=False)
+        finally:
+            lock.release()  # this copy; the agent has its own
+        write_json(folder / "agent.json", {"pid": popen.pid, "resources": launch.resources.to_json()})
+        self._follow(_Agent(launch.node, popen.pid, launch.resources, popen))
+        return None
+
+    def remove(self, node: str, grace: float) -> None:
+        """Ask, then force. Called again and again until the node is gone."""
+        agent = self._agents.get(node)
+        if agent is None:
+            self._gone_without_trace(node)
+            return
+        now = time.monotonic()
+        if grace <= 0 or (agent.asked_at is not None and now > agent.asked_at + grace + FORCE_AFTER):
+            self._signal(agent, signal.SIGKILL)
+        elif agent.asked_at is None:
+            agent.asked_at = now
+            self._signal(agent, signal.SIGTERM)
+
+    async def find(self) -> list[NodeEvent]:
+        """Every node that ever had a folder: alive if its lock is held."""
+        found = []
+        for folder in sorted(self._nodes_dir.glob("*/")):
+            node = folder.name
+            if node not in self._agents and FileLock(folder / "agent.lock").is_held():
+                record = await self._record_of(folder)
+                if record is not None:
+                    self._follow(_Agent(node, record["pid"], Resources.from_json(record["resources"]), None))
+            if node in self._agents:
+                found.append(NodeEvent(node, True))
+            else:
+                await asyncio.to_thread(self._sweep, node)
+                found.append(self._end_of(node, None))
+        return found
+
+    async def close(self) -> None:
+        for task in self._watching:
+            task.cancel()
+        await asyncio.gather(*self._watching, return_exceptions=True)
+
+    # --- inside
+
+    def _spawn(self, launch: NodeLaunch, folder: Path, lock_fd: int) -> subprocess.Popen[bytes]:
+        context = self._context
+        env = {
+            **os.environ,
+            **launch.env,
+            "PLIANT_JOB": context.job,
+            "PLIANT_JOB_DIR": str(context.job_dir),
+            "PLIANT_NODE": launch.node,
+            "PLIANT_ROLE": launch.role,
+            "PLIANT_MASTER_ADDR": context.master_addr,
+            "PLIANT_TOKEN_FILE": str(context.token_file),
+            "PLIANT_NODE_DIR": str(folder),
+            "PLIANT_LOG_FILE": str(context.job_dir / "logs" / f"{launch.node}.log"),
+            "PLIANT_MEMORY_MB": str(launch.resources.memory_mb),
+            "PLIANT_CPU": str(launch.resources.cpu),
+            "PLIANT_LIMITS": str(self._options.get("limits", "auto")),
+            "PYTHONUNBUFFERED": "1",
+        }
+        if context.tls_dir is not None:
+            env["PLIANT_TLS_DIR"] = str(context.tls_dir)
+        with (context.job_dir / "logs" / "agents.log").open("ab") as output:
+            return subprocess.Popen(
+                [sys.executable, "-m", "pliant.agent", "--", *launch.command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=env,
+                cwd=launch.working_dir or None,
+                start_new_session=True,
+                pass_fds=(lock_fd,),
+            )
+
+    def _follow(self, agent: _Agent) -> None:
+        self._agents[agent.node] = agent
+        task = asyncio.get_running_loop().create_task(self._until_gone(agent))
+        self._watching.add(task)
+        task.add_done_callback(self._watching.discard)
+
+    async def _until_gone(self, agent: _Agent) -> None:
+        await when_gone(agent.pid)
+        code = agent.popen.wait() if agent.popen is not None else None
+        await asyncio.to_thread(self._sweep, agent.node)
+        self._agents.pop(agent.node, None)
+        self.events.put_nowait(self._end_of(agent.node, code))
+
+    def _end_of(self, node: str, code: int | None) -> NodeEvent:
+        """What its agent wrote as its last act, else how the process ended."""
+        told = read_json(self._nodes_dir / node / "exit.json")
+        if told is not None:
+            return NodeEvent(node, False, ExitReason(told["exit_reason"]), told["message"])
+        if code is not None and code < 0:
+            return NodeEvent(node, False, ExitReason.KILLED, f"its agent was killed by {signal.Signals(-code).name}")
+        if code is not None:
+            return NodeEvent(node, False, ExitReason.UNKNOWN, f"its agent ended with exit code {code}; see agents.log")
+        return NodeEvent(node, False, ExitReason.KILLED, "its agent is gone")
+
+    def _sweep(self, node: str) -> None:
+        """What a killed agent leaves behind: processes of its program that escaped the kernel's notice, the cgroup."""
+        kill_all(find_marked({"PLIANT_NODE": node, "PLIANT_JOB_DIR": str(self._context.job_dir)}))
+        if (group := CgroupLimit.find(cgroup_job(self._context.job, self._context.job_dir), node)) is not None:
+            group.remove()
+
+    def _gone_without_trace(self, node: str) -> None:
+        folder = self._nodes_dir / node
+        if not folder.exists() or not FileLock(folder / "agent.lock").is_held():
+            self.events.put_nowait(NodeEvent(node, False, ExitReason.KILLED, "it was removed"))
+
+    async def _record_of(self, folder: Path) -> dict[str, Any] | None:
+        """The agent's record; a master that died between starting it and writing this left none, the agent writes it."""
+        for _ in range(100):
+            if (record := read_json(folder / "agent.json")) is not None:
+                return record
+            await asyncio.sleep(0.05)
+        return None
+
+    def _find_capacity(self) -> Resources:
+        wanted = self._options.get("capacity") or {}
+        cpu = float(wanted.get("cpu") or 0) or float("inf")
+        memory = int(wanted.get("memory") or 0) or psutil.virtual_memory().total >> 20
+        return Resources(cpu, memory, 0)
+
+    def _no_room(self, asked: Resources) -> str:
+        used_cpu = sum(a.resources.cpu for a in self._agents.values())
+        used_memory = sum(a.resources.memory_mb for a in self._agents.values())
+        have = self._capacity
+        if asked.gpu:
+            return f"{asked.gpu} GPUs asked for; the local platform gives out none"
+        if used_memory + asked.memory_mb > have.memory_mb:
+            return f"{asked.memory_mb} MB asked for; {have.memory_mb - used_memory} of {have.memory_mb} MB are left"
+        if used_cpu + asked.cpu > have.cpu:
+            return f"{asked.cpu:g} CPUs asked for; {have.cpu - used_cpu:g} of {have.cpu:g} are left"
+        return ""
+
+    @staticmethod
+    def _signal(agent: _Agent, number: int) -> None:
+        if agent.popen is not None and agent.popen.poll() is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(agent.pid, number)
+
+
+def cgroup_job(job: str, job_dir: Path) -> str:
+    """Unique on this machine: two folders may hold jobs of one name."""
+    return f"{job}-{zlib.crc32(str(job_dir).encode()):08x}"

@@ -1,0 +1,1 @@
+"""The wire: the protocol, who may speak it, and how calls fail."""

@@ -1,0 +1,47 @@
+"""Datasets between ``core`` and the wire, both ways, so that every field is named in one place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pliant.core.datasets import DatasetSpec, FilePart, ShardType
+from pliant.core.errors import InvalidRequest
+from pliant.rpc import pliant_pb2 as pb
+
+_PLAIN = ("stream", "shuffle", "shuffle_records", "seed", "epoch_barrier", "skip_parked")
+_OPTIONAL = ("size", "max_failures", "max_timeouts", "lease_floor")
+
+
+def to_message(spec: DatasetSpec) -> pb.Dataset:
+    plain: dict[str, Any] = {name: getattr(spec, name) for name in _PLAIN}
+    optional = {name: value for name in _OPTIONAL if (value := getattr(spec, name)) is not None}
+    return pb.Dataset(
+        name=spec.name,
+        type=spec.type.value,
+        shard_size=spec.shard_size,
+        epochs=spec.epochs,
+        files=[pb.FilePart(name=f.name, start=f.start, end=f.end) for f in spec.files],
+        indices=spec.indices,
+        **plain,
+        **optional,
+    )
+
+
+def from_message(message: pb.Dataset) -> DatasetSpec:
+    try:
+        kind = ShardType(message.type or "train")
+    except ValueError:
+        allowed = ", ".join(t.value for t in ShardType)
+        raise InvalidRequest(f"dataset type {message.type!r} is not one of {allowed}") from None
+    plain: dict[str, Any] = {name: getattr(message, name) for name in _PLAIN}
+    optional = {name: getattr(message, name) for name in _OPTIONAL if message.HasField(name)}
+    return DatasetSpec(
+        message.name,
+        message.shard_size,
+        files=tuple(FilePart(f.name, f.start, f.end) for f in message.files),
+        indices=tuple(message.indices),
+        type=kind,
+        epochs=message.epochs or 1,
+        **plain,
+        **optional,
+    )

@@ -1,0 +1,661 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Empty(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class JobStatus(_message.Message):
+    __slots__ = ("name", "phase", "reason", "started_at", "ended_at", "global_step", "records_per_second", "stalled_seconds", "master_starts", "nodes", "datasets", "first_failure", "world", "components", "roles", "time")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    STARTED_AT_FIELD_NUMBER: _ClassVar[int]
+    ENDED_AT_FIELD_NUMBER: _ClassVar[int]
+    GLOBAL_STEP_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    STALLED_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    MASTER_STARTS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    DATASETS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FAILURE_FIELD_NUMBER: _ClassVar[int]
+    WORLD_FIELD_NUMBER: _ClassVar[int]
+    COMPONENTS_FIELD_NUMBER: _ClassVar[int]
+    ROLES_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    phase: str
+    reason: str
+    started_at: float
+    ended_at: float
+    global_step: int
+    records_per_second: float
+    stalled_seconds: float
+    master_starts: int
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeStatus]
+    datasets: _containers.RepeatedCompositeFieldContainer[DatasetStatus]
+    first_failure: Failure
+    world: World
+    components: _containers.RepeatedScalarFieldContainer[str]
+    roles: _containers.RepeatedCompositeFieldContainer[RoleStatus]
+    time: float
+    def __init__(self, name: _Optional[str] = ..., phase: _Optional[str] = ..., reason: _Optional[str] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., global_step: _Optional[int] = ..., records_per_second: _Optional[float] = ..., stalled_seconds: _Optional[float] = ..., master_starts: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., datasets: _Optional[_Iterable[_Union[DatasetStatus, _Mapping]]] = ..., first_failure: _Optional[_Union[Failure, _Mapping]] = ..., world: _Optional[_Union[World, _Mapping]] = ..., components: _Optional[_Iterable[str]] = ..., roles: _Optional[_Iterable[_Union[RoleStatus, _Mapping]]] = ..., time: _Optional[float] = ...) -> None: ...
+
+class RoleStatus(_message.Message):
+    __slots__ = ("name", "min", "max", "target", "running")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    MIN_FIELD_NUMBER: _ClassVar[int]
+    MAX_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    min: int
+    max: int
+    target: int
+    running: int
+    def __init__(self, name: _Optional[str] = ..., min: _Optional[int] = ..., max: _Optional[int] = ..., target: _Optional[int] = ..., running: _Optional[int] = ...) -> None: ...
+
+class NodeStatus(_message.Message):
+    __slots__ = ("name", "role", "state", "exit_reason", "message", "pid", "agent_pid", "host", "restarts", "replaces", "cpu", "memory_mb", "memory_limit_mb", "records_per_second", "created_at", "ended_at", "records")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    EXIT_REASON_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    AGENT_PID_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    RESTARTS_FIELD_NUMBER: _ClassVar[int]
+    REPLACES_FIELD_NUMBER: _ClassVar[int]
+    CPU_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_LIMIT_MB_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    ENDED_AT_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    role: str
+    state: str
+    exit_reason: str
+    message: str
+    pid: int
+    agent_pid: int
+    host: str
+    restarts: int
+    replaces: str
+    cpu: float
+    memory_mb: float
+    memory_limit_mb: float
+    records_per_second: float
+    created_at: float
+    ended_at: float
+    records: int
+    def __init__(self, name: _Optional[str] = ..., role: _Optional[str] = ..., state: _Optional[str] = ..., exit_reason: _Optional[str] = ..., message: _Optional[str] = ..., pid: _Optional[int] = ..., agent_pid: _Optional[int] = ..., host: _Optional[str] = ..., restarts: _Optional[int] = ..., replaces: _Optional[str] = ..., cpu: _Optional[float] = ..., memory_mb: _Optional[float] = ..., memory_limit_mb: _Optional[float] = ..., records_per_second: _Optional[float] = ..., created_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., records: _Optional[int] = ...) -> None: ...
+
+class DatasetStatus(_message.Message):
+    __slots__ = ("name", "type", "records_per_epoch", "records_done", "records_total", "epochs", "epochs_done", "shards_done", "shards_total", "shards_in_work", "shards_waiting", "parked", "complete", "lease_timeout")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_PER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_DONE_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    EPOCHS_DONE_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_DONE_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_IN_WORK_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_WAITING_FIELD_NUMBER: _ClassVar[int]
+    PARKED_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    LEASE_TIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    type: str
+    records_per_epoch: int
+    records_done: int
+    records_total: int
+    epochs: int
+    epochs_done: int
+    shards_done: int
+    shards_total: int
+    shards_in_work: int
+    shards_waiting: int
+    parked: _containers.RepeatedCompositeFieldContainer[ParkedShard]
+    complete: bool
+    lease_timeout: float
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., records_per_epoch: _Optional[int] = ..., records_done: _Optional[int] = ..., records_total: _Optional[int] = ..., epochs: _Optional[int] = ..., epochs_done: _Optional[int] = ..., shards_done: _Optional[int] = ..., shards_total: _Optional[int] = ..., shards_in_work: _Optional[int] = ..., shards_waiting: _Optional[int] = ..., parked: _Optional[_Iterable[_Union[ParkedShard, _Mapping]]] = ..., complete: _Optional[bool] = ..., lease_timeout: _Optional[float] = ...) -> None: ...
+
+class ParkedShard(_message.Message):
+    __slots__ = ("name", "start", "end", "epoch", "failures", "message")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    start: int
+    end: int
+    epoch: int
+    failures: int
+    message: str
+    def __init__(self, name: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., epoch: _Optional[int] = ..., failures: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+
+class Failure(_message.Message):
+    __slots__ = ("node", "kind", "message", "traceback", "time", "log")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    TRACEBACK_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    kind: str
+    message: str
+    traceback: str
+    time: float
+    log: str
+    def __init__(self, node: _Optional[str] = ..., kind: _Optional[str] = ..., message: _Optional[str] = ..., traceback: _Optional[str] = ..., time: _Optional[float] = ..., log: _Optional[str] = ...) -> None: ...
+
+class EventsRequest(_message.Message):
+    __slots__ = ("after", "limit")
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    after: int
+    limit: int
+    def __init__(self, after: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class EventsReply(_message.Message):
+    __slots__ = ("events",)
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    events: _containers.RepeatedCompositeFieldContainer[Event]
+    def __init__(self, events: _Optional[_Iterable[_Union[Event, _Mapping]]] = ...) -> None: ...
+
+class Event(_message.Message):
+    __slots__ = ("number", "time", "kind", "node", "message")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    time: float
+    kind: str
+    node: str
+    message: str
+    def __init__(self, number: _Optional[int] = ..., time: _Optional[float] = ..., kind: _Optional[str] = ..., node: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
+
+class ScaleRequest(_message.Message):
+    __slots__ = ("role", "replicas", "reason")
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    role: str
+    replicas: int
+    reason: str
+    def __init__(self, role: _Optional[str] = ..., replicas: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class ScaleReply(_message.Message):
+    __slots__ = ("before", "now")
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    NOW_FIELD_NUMBER: _ClassVar[int]
+    before: int
+    now: int
+    def __init__(self, before: _Optional[int] = ..., now: _Optional[int] = ...) -> None: ...
+
+class StopRequest(_message.Message):
+    __slots__ = ("reason", "at_once")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    AT_ONCE_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    at_once: bool
+    def __init__(self, reason: _Optional[str] = ..., at_once: _Optional[bool] = ...) -> None: ...
+
+class RegisterRequest(_message.Message):
+    __slots__ = ("node", "agent_pid", "host", "incarnation", "pid")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    AGENT_PID_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    agent_pid: int
+    host: str
+    incarnation: int
+    pid: int
+    def __init__(self, node: _Optional[str] = ..., agent_pid: _Optional[int] = ..., host: _Optional[str] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ...) -> None: ...
+
+class RegisterReply(_message.Message):
+    __slots__ = ("welcome", "reason", "incarnation", "heartbeat_seconds")
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    welcome: bool
+    reason: str
+    incarnation: int
+    heartbeat_seconds: float
+    def __init__(self, welcome: _Optional[bool] = ..., reason: _Optional[str] = ..., incarnation: _Optional[int] = ..., heartbeat_seconds: _Optional[float] = ...) -> None: ...
+
+class Usage(_message.Message):
+    __slots__ = ("cpu", "memory_mb", "memory_limit_mb", "stopped")
+    CPU_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_LIMIT_MB_FIELD_NUMBER: _ClassVar[int]
+    STOPPED_FIELD_NUMBER: _ClassVar[int]
+    cpu: float
+    memory_mb: float
+    memory_limit_mb: float
+    stopped: bool
+    def __init__(self, cpu: _Optional[float] = ..., memory_mb: _Optional[float] = ..., memory_limit_mb: _Optional[float] = ..., stopped: _Optional[bool] = ...) -> None: ...
+
+class HeartbeatRequest(_message.Message):
+    __slots__ = ("node", "incarnation", "pid", "usage")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    incarnation: int
+    pid: int
+    usage: Usage
+    def __init__(self, node: _Optional[str] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ...) -> None: ...
+
+class HeartbeatReply(_message.Message):
+    __slots__ = ("stop", "grace", "reason", "register")
+    STOP_FIELD_NUMBER: _ClassVar[int]
+    GRACE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    REGISTER_FIELD_NUMBER: _ClassVar[int]
+    stop: bool
+    grace: float
+    reason: str
+    register: bool
+    def __init__(self, stop: _Optional[bool] = ..., grace: _Optional[float] = ..., reason: _Optional[str] = ..., register: _Optional[bool] = ...) -> None: ...
+
+class ProgramStartedRequest(_message.Message):
+    __slots__ = ("node", "incarnation", "pid")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    incarnation: int
+    pid: int
+    def __init__(self, node: _Optional[str] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ...) -> None: ...
+
+class ProgramExitedRequest(_message.Message):
+    __slots__ = ("node", "incarnation", "exit_reason", "message", "traceback", "log")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    EXIT_REASON_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    TRACEBACK_FIELD_NUMBER: _ClassVar[int]
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    incarnation: int
+    exit_reason: str
+    message: str
+    traceback: str
+    log: str
+    def __init__(self, node: _Optional[str] = ..., incarnation: _Optional[int] = ..., exit_reason: _Optional[str] = ..., message: _Optional[str] = ..., traceback: _Optional[str] = ..., log: _Optional[str] = ...) -> None: ...
+
+class ProgramExitedReply(_message.Message):
+    __slots__ = ("restart", "delay", "incarnation", "reason")
+    RESTART_FIELD_NUMBER: _ClassVar[int]
+    DELAY_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    restart: bool
+    delay: float
+    incarnation: int
+    reason: str
+    def __init__(self, restart: _Optional[bool] = ..., delay: _Optional[float] = ..., incarnation: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class FilePart(_message.Message):
+    __slots__ = ("name", "start", "end")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    start: int
+    end: int
+    def __init__(self, name: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
+
+class Dataset(_message.Message):
+    __slots__ = ("name", "type", "shard_size", "size", "files", "indices", "stream", "epochs", "shuffle", "shuffle_records", "seed", "epoch_barrier", "max_failures", "max_timeouts", "skip_parked", "lease_floor")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    SHARD_SIZE_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    INDICES_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    SHUFFLE_FIELD_NUMBER: _ClassVar[int]
+    SHUFFLE_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_BARRIER_FIELD_NUMBER: _ClassVar[int]
+    MAX_FAILURES_FIELD_NUMBER: _ClassVar[int]
+    MAX_TIMEOUTS_FIELD_NUMBER: _ClassVar[int]
+    SKIP_PARKED_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FLOOR_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    type: str
+    shard_size: int
+    size: int
+    files: _containers.RepeatedCompositeFieldContainer[FilePart]
+    indices: _containers.RepeatedScalarFieldContainer[int]
+    stream: bool
+    epochs: int
+    shuffle: bool
+    shuffle_records: bool
+    seed: int
+    epoch_barrier: bool
+    max_failures: int
+    max_timeouts: int
+    skip_parked: bool
+    lease_floor: float
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., shard_size: _Optional[int] = ..., size: _Optional[int] = ..., files: _Optional[_Iterable[_Union[FilePart, _Mapping]]] = ..., indices: _Optional[_Iterable[int]] = ..., stream: _Optional[bool] = ..., epochs: _Optional[int] = ..., shuffle: _Optional[bool] = ..., shuffle_records: _Optional[bool] = ..., seed: _Optional[int] = ..., epoch_barrier: _Optional[bool] = ..., max_failures: _Optional[int] = ..., max_timeouts: _Optional[int] = ..., skip_parked: _Optional[bool] = ..., lease_floor: _Optional[float] = ...) -> None: ...
+
+class DatasetName(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class CreateDatasetReply(_message.Message):
+    __slots__ = ("created",)
+    CREATED_FIELD_NUMBER: _ClassVar[int]
+    created: bool
+    def __init__(self, created: _Optional[bool] = ...) -> None: ...
+
+class GrowRequest(_message.Message):
+    __slots__ = ("dataset", "records", "close", "expected_length")
+    DATASET_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    CLOSE_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    dataset: str
+    records: int
+    close: bool
+    expected_length: int
+    def __init__(self, dataset: _Optional[str] = ..., records: _Optional[int] = ..., close: _Optional[bool] = ..., expected_length: _Optional[int] = ...) -> None: ...
+
+class GrowReply(_message.Message):
+    __slots__ = ("length",)
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    length: int
+    def __init__(self, length: _Optional[int] = ...) -> None: ...
+
+class OpenSessionRequest(_message.Message):
+    __slots__ = ("session", "node", "incarnation")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    session: str
+    node: str
+    incarnation: int
+    def __init__(self, session: _Optional[str] = ..., node: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
+
+class CloseSessionRequest(_message.Message):
+    __slots__ = ("session",)
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    session: str
+    def __init__(self, session: _Optional[str] = ...) -> None: ...
+
+class BeatRequest(_message.Message):
+    __slots__ = ("session", "step")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    session: str
+    step: int
+    def __init__(self, session: _Optional[str] = ..., step: _Optional[int] = ...) -> None: ...
+
+class LeaseProgress(_message.Message):
+    __slots__ = ("lease", "records")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    lease: int
+    records: int
+    def __init__(self, lease: _Optional[int] = ..., records: _Optional[int] = ...) -> None: ...
+
+class LeaseFailure(_message.Message):
+    __slots__ = ("lease", "message")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    lease: int
+    message: str
+    def __init__(self, lease: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+
+class ExchangeRequest(_message.Message):
+    __slots__ = ("session", "request", "dataset", "want", "done", "progress", "failed", "released")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    DATASET_FIELD_NUMBER: _ClassVar[int]
+    WANT_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    RELEASED_FIELD_NUMBER: _ClassVar[int]
+    session: str
+    request: int
+    dataset: str
+    want: int
+    done: _containers.RepeatedScalarFieldContainer[int]
+    progress: _containers.RepeatedCompositeFieldContainer[LeaseProgress]
+    failed: _containers.RepeatedCompositeFieldContainer[LeaseFailure]
+    released: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, session: _Optional[str] = ..., request: _Optional[int] = ..., dataset: _Optional[str] = ..., want: _Optional[int] = ..., done: _Optional[_Iterable[int]] = ..., progress: _Optional[_Iterable[_Union[LeaseProgress, _Mapping]]] = ..., failed: _Optional[_Iterable[_Union[LeaseFailure, _Mapping]]] = ..., released: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Shard(_message.Message):
+    __slots__ = ("lease", "name", "start", "end", "offset", "epoch", "ordinal", "indices")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ORDINAL_FIELD_NUMBER: _ClassVar[int]
+    INDICES_FIELD_NUMBER: _ClassVar[int]
+    lease: int
+    name: str
+    start: int
+    end: int
+    offset: int
+    epoch: int
+    ordinal: int
+    indices: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, lease: _Optional[int] = ..., name: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., offset: _Optional[int] = ..., epoch: _Optional[int] = ..., ordinal: _Optional[int] = ..., indices: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ExchangeReply(_message.Message):
+    __slots__ = ("shards", "refused", "supply")
+    SHARDS_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    SUPPLY_FIELD_NUMBER: _ClassVar[int]
+    shards: _containers.RepeatedCompositeFieldContainer[Shard]
+    refused: _containers.RepeatedScalarFieldContainer[int]
+    supply: str
+    def __init__(self, shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., refused: _Optional[_Iterable[int]] = ..., supply: _Optional[str] = ...) -> None: ...
+
+class WaitForShardsRequest(_message.Message):
+    __slots__ = ("dataset", "session")
+    DATASET_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    dataset: str
+    session: str
+    def __init__(self, dataset: _Optional[str] = ..., session: _Optional[str] = ...) -> None: ...
+
+class WaitForShardsReply(_message.Message):
+    __slots__ = ("supply",)
+    SUPPLY_FIELD_NUMBER: _ClassVar[int]
+    supply: str
+    def __init__(self, supply: _Optional[str] = ...) -> None: ...
+
+class ShardCheckpoint(_message.Message):
+    __slots__ = ("json",)
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    json: str
+    def __init__(self, json: _Optional[str] = ...) -> None: ...
+
+class JoinRequest(_message.Message):
+    __slots__ = ("member", "incarnation", "attrs", "step", "after")
+    class AttrsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    ATTRS_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    member: str
+    incarnation: str
+    attrs: _containers.ScalarMap[str, str]
+    step: int
+    after: int
+    def __init__(self, member: _Optional[str] = ..., incarnation: _Optional[str] = ..., attrs: _Optional[_Mapping[str, str]] = ..., step: _Optional[int] = ..., after: _Optional[int] = ...) -> None: ...
+
+class LeaveRequest(_message.Message):
+    __slots__ = ("member", "incarnation")
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    member: str
+    incarnation: str
+    def __init__(self, member: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
+
+class GetWorldRequest(_message.Message):
+    __slots__ = ("member", "incarnation")
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    member: str
+    incarnation: str
+    def __init__(self, member: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
+
+class Member(_message.Message):
+    __slots__ = ("name", "incarnation", "attrs", "step")
+    class AttrsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    ATTRS_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    incarnation: str
+    attrs: _containers.ScalarMap[str, str]
+    step: int
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ..., attrs: _Optional[_Mapping[str, str]] = ..., step: _Optional[int] = ...) -> None: ...
+
+class World(_message.Message):
+    __slots__ = ("round", "members")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    members: _containers.RepeatedCompositeFieldContainer[Member]
+    def __init__(self, round: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ...) -> None: ...
+
+class GetWorldReply(_message.Message):
+    __slots__ = ("state", "reason", "world")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    WORLD_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    reason: str
+    world: World
+    def __init__(self, state: _Optional[str] = ..., reason: _Optional[str] = ..., world: _Optional[_Union[World, _Mapping]] = ...) -> None: ...
+
+class WatchRoundRequest(_message.Message):
+    __slots__ = ("round", "known_waiting", "member", "incarnation")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_WAITING_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    known_waiting: int
+    member: str
+    incarnation: str
+    def __init__(self, round: _Optional[int] = ..., known_waiting: _Optional[int] = ..., member: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
+
+class RoundStatus(_message.Message):
+    __slots__ = ("intact", "superseded", "missing", "waiting")
+    INTACT_FIELD_NUMBER: _ClassVar[int]
+    SUPERSEDED_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    intact: bool
+    superseded: bool
+    missing: _containers.RepeatedScalarFieldContainer[str]
+    waiting: int
+    def __init__(self, intact: _Optional[bool] = ..., superseded: _Optional[bool] = ..., missing: _Optional[_Iterable[str]] = ..., waiting: _Optional[int] = ...) -> None: ...
+
+class SetLimitsRequest(_message.Message):
+    __slots__ = ("min_nodes", "max_nodes")
+    MIN_NODES_FIELD_NUMBER: _ClassVar[int]
+    MAX_NODES_FIELD_NUMBER: _ClassVar[int]
+    min_nodes: int
+    max_nodes: int
+    def __init__(self, min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ...) -> None: ...
+
+class ReportVersionRequest(_message.Message):
+    __slots__ = ("version", "node")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    node: str
+    def __init__(self, version: _Optional[int] = ..., node: _Optional[str] = ...) -> None: ...
+
+class EvaluationReply(_message.Message):
+    __slots__ = ("version", "dataset")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    DATASET_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    dataset: str
+    def __init__(self, version: _Optional[int] = ..., dataset: _Optional[str] = ...) -> None: ...
+
+class ReportEvaluationRequest(_message.Message):
+    __slots__ = ("version", "metrics", "records")
+    class MetricsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    METRICS_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    metrics: _containers.ScalarMap[str, float]
+    records: int
+    def __init__(self, version: _Optional[int] = ..., metrics: _Optional[_Mapping[str, float]] = ..., records: _Optional[int] = ...) -> None: ...
+
+class ReportStepRequest(_message.Message):
+    __slots__ = ("node", "step", "records", "metrics")
+    class MetricsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    METRICS_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    step: int
+    records: int
+    metrics: _containers.ScalarMap[str, float]
+    def __init__(self, node: _Optional[str] = ..., step: _Optional[int] = ..., records: _Optional[int] = ..., metrics: _Optional[_Mapping[str, float]] = ...) -> None: ...

@@ -1,0 +1,72 @@
+"""Which parts of the master run: flags and strategy in, one of the seven combinations of the design out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from pliant.spec.base import Contradiction, Flag, Model, Problem
+
+Strategy = Literal["none", "local", "allreduce", "ps-sync", "ps-async"]
+
+
+class ComponentFlags(Model):
+    """Parts of the master to run; what is not given follows from the strategy."""
+
+    need_pod_manager: Flag | None = Field(default=None, description="Create and watch nodes. Default: true.")
+    need_task_manager: Flag | None = Field(default=None, description="Give out shards. Default: true.")
+    need_training_service: Flag | None = Field(
+        default=None,
+        description="Evaluation, model versions and checkpoints of native training. Default: by the strategy.",
+    )
+    task_fault_tolerance: Flag | None = Field(
+        default=None,
+        description="Give the shards of the dead to others. Default: true where there are nodes and shards.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Components:
+    """What a master runs."""
+
+    nodes: bool
+    shards: bool
+    rendezvous: bool
+    training: bool
+    fault_tolerance: bool
+
+    @property
+    def case(self) -> int:
+        """The number of the combination, 1 to 7, in the table of the modular master."""
+        if not self.nodes:
+            return 1
+        return 2 + self.rendezvous + 2 * self.shards + 2 * self.training
+
+
+def _either(given: bool | None, default: bool) -> bool:
+    return default if given is None else given
+
+
+def resolve(flags: ComponentFlags, strategy: Strategy) -> Components:
+    """Raises ``Contradiction`` for what is none of the seven."""
+    nodes = _either(flags.need_pod_manager, True)
+    shards = _either(flags.need_task_manager, True)
+    training = _either(flags.need_training_service, nodes and shards and strategy != "none")
+    tolerant = _either(flags.task_fault_tolerance, nodes and shards)
+    problems = []
+    if not nodes and not shards:
+        path = ("components", "need_task_manager")
+        problems.append(Problem(path, False, "true, since nothing would run without pods and tasks"))
+    if not nodes and strategy != "none":
+        problems.append(Problem(("strategy",), strategy, "none, since components.need_pod_manager is false"))
+    if training and not (nodes and shards):
+        path = ("components", "need_training_service")
+        problems.append(Problem(path, True, "false, unless need_pod_manager and need_task_manager are true"))
+    if tolerant and not shards:
+        path = ("components", "task_fault_tolerance")
+        problems.append(Problem(path, True, "false, since need_task_manager is false"))
+    if problems:
+        raise Contradiction(problems)
+    return Components(nodes, shards, strategy == "allreduce", training, tolerant)

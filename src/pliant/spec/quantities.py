@@ -1,0 +1,77 @@
+"""Amounts of CPU and memory as people write them, in the notation of Kubernetes.
+
+A bare number of memory is MB; here, as in the rest of Pliant, 1 MB is 2**20 bytes. Fractions of a MB are rounded up.
+Written out again, both have the one form that is an integer or a string, which is what Kubernetes accepts.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated
+
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+
+from pliant.spec.base import refuse
+
+MB = 1 << 20
+LARGEST_MB = 1 << 26  # 64 TiB; catches a number that was meant in bytes
+LARGEST_CPU = 1 << 20
+UNITS = {
+    **{"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40},
+    **{"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12},
+}
+INT_OR_STRING = "x-kubernetes-int-or-string"
+MEMORY_PATTERN = r"^[0-9]+(\.[0-9]+)?((Ki|Mi|Gi|Ti|k|K|M|G|T)B?)?$"
+CPU_PATTERN = r"^[0-9]+(\.[0-9]+)?m?$"
+MEMORY_ALLOWED = "an amount such as 512Mi, 2Gi or 1.5G, or a number of MB, up to 64Ti"
+CPU_ALLOWED = "a number of cores such as 2 or 0.5, or thousandths such as 500m"
+
+
+def memory_mb(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        megabytes = value
+    elif isinstance(value, str) and re.match(MEMORY_PATTERN, value.strip()):
+        number, unit = re.findall(r"^([0-9.]+)([A-Za-z]*)$", value.strip())[0]
+        megabytes = math.ceil(float(number) * UNITS.get(unit.removesuffix("B"), MB) / MB)
+    else:
+        raise refuse(MEMORY_ALLOWED)
+    if not 0 <= megabytes <= LARGEST_MB:
+        raise refuse(MEMORY_ALLOWED)
+    return megabytes
+
+
+def cpu_cores(value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        cores = float(value)
+    elif isinstance(value, str) and re.match(CPU_PATTERN, value.strip()):
+        cores = float(value.strip().removesuffix("m")) / (1000 if value.strip().endswith("m") else 1)
+    else:
+        raise refuse(CPU_ALLOWED)
+    if not 0 <= cores <= LARGEST_CPU or 0 < cores < 0.001:
+        raise refuse(CPU_ALLOWED)
+    return round(cores, 3)
+
+
+def write_memory(megabytes: int) -> int | str:
+    if megabytes and megabytes % 1024 == 0:
+        return f"{megabytes // 1024}Gi"
+    return f"{megabytes}Mi" if megabytes else 0
+
+
+def write_cpu(cores: float) -> int | str:
+    return int(cores) if cores == int(cores) else f"{round(cores * 1000)}m"
+
+
+Memory = Annotated[
+    int,
+    BeforeValidator(memory_mb),
+    PlainSerializer(write_memory, when_used="json"),
+    WithJsonSchema({"type": ["integer", "string"], "pattern": MEMORY_PATTERN, INT_OR_STRING: True}),
+]
+Cpu = Annotated[
+    float,
+    BeforeValidator(cpu_cores),
+    PlainSerializer(write_cpu, when_used="json"),
+    WithJsonSchema({"type": ["number", "string"], "pattern": CPU_PATTERN, INT_OR_STRING: True}),
+]

@@ -1,0 +1,150 @@
+"""What the nodes of one role are: how many, how large, what they run, how often they may fail."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from pliant.core.resources import Resources
+from pliant.spec.base import Contradiction, Count, Flag, Limit, Model, Problem, ShortForms, Text, refuse
+from pliant.spec.quantities import Cpu, Memory
+
+MOST_REPLICAS = 100_000
+SHELL_OPERATORS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "<<", "2>", "2>&1"})
+
+NodeCount = Annotated[int, Field(strict=True, ge=0, le=MOST_REPLICAS)]
+
+
+class Replicas(Model):
+    """How many nodes: ``4``, ``"2:8"`` or ``{min: 2, max: 8}``."""
+
+    min: NodeCount = Field(description="The job waits, or fails, with fewer nodes than this.")
+    max: Annotated[int, Field(strict=True, ge=1, le=MOST_REPLICAS)] = Field(
+        description="The job never has more nodes than this."
+    )
+
+    @classmethod
+    def long_form(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            found = re.fullmatch(r"\s*([0-9]{1,9})\s*(?::\s*([0-9]{1,9})\s*)?", value)
+            if not found:
+                raise refuse("a number such as 4, a range such as 2:8, or {min, max}")
+            return {"min": int(found[1]), "max": int(found[2] or found[1])}
+        if isinstance(value, int) and not isinstance(value, bool):
+            return {"min": value, "max": value}
+        return value
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Replicas:
+        if self.min > self.max:
+            raise Contradiction([Problem(("min",), self.min, f"at most max, which is {self.max}")])
+        return self
+
+
+class Capacity(Model):
+    """An amount of CPU and memory."""
+
+    cpu: Cpu = Field(default=0.0, description="Cores, such as 2, 0.5 or 500m; 0: not limited.")
+    memory: Memory = Field(default=0, description="Memory, such as 512Mi or 2Gi, or a number of MB; 0: not limited.")
+
+
+class ResourcesSpec(Capacity):
+    """What one node is given."""
+
+    gpu: Count = Field(default=0, description="Whole GPUs.")
+
+    def to_core(self) -> Resources:
+        return Resources(self.cpu, self.memory, self.gpu)
+
+
+class RestartLimits(Model):
+    """How often each kind of failure is forgiven for this role, where it differs from the job's fault policy."""
+
+    error: Limit | None = Field(default=None, description="The program ended with an error.")
+    killed: Limit | None = Field(default=None, description="The program was killed by a signal.")
+    oom: Limit | None = Field(default=None, description="The node ran out of memory.")
+    preempted: Limit | None = Field(default=None, description="The platform took the node away.")
+    hang: Limit | None = Field(default=None, description="The node was silent or made no progress.")
+    unknown: Limit | None = Field(default=None, description="Nobody can say why the node ended.")
+
+
+def _split(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        words = shlex.split(value)
+    except ValueError as error:
+        raise refuse(f"a command whose quotes match ({str(error).lower()})") from None
+    if operators := SHELL_OPERATORS.intersection(words):
+        raise refuse(f"a program and its arguments; no shell runs it, so write [sh, -c, ...] to use {min(operators)}")
+    return words
+
+
+def _check_command(words: tuple[str, ...]) -> tuple[str, ...]:
+    if not words or not words[0]:
+        raise refuse("a program and its arguments, as a list or as one line")
+    return words
+
+
+def _check_variable(name: str) -> str:
+    if not name or "=" in name or "\0" in name:
+        raise refuse("a name of an environment variable: not empty, without = and NUL")
+    return name
+
+
+Command = Annotated[
+    tuple[Text, ...], BeforeValidator(_split), AfterValidator(_check_command), ShortForms(({"type": "string"},))
+]
+
+
+class RoleSpec(Model):
+    """The nodes of one role."""
+
+    replicas: Annotated[
+        Replicas,
+        ShortForms(
+            (
+                {"type": "integer", "minimum": 1, "maximum": MOST_REPLICAS},
+                {"type": "string", "pattern": "^ *[0-9]+ *(: *[0-9]+ *)?$"},
+            )
+        ),
+    ] = Field(
+        default_factory=lambda: Replicas(min=1, max=1),
+        description='How many nodes: {min, max}; in a file also 4 or "2:8". Default: 1.',
+    )
+    command: Command = Field(
+        default=(),
+        description="The program and its arguments, as a list; in a file also one line, split without a shell.",
+    )
+    env: dict[Annotated[str, AfterValidator(_check_variable)], Text] = Field(
+        default={}, description="Environment variables of the program."
+    )
+    resources: ResourcesSpec = Field(default=ResourcesSpec(), description="What each node is given.")
+    min_resources: ResourcesSpec = Field(
+        default=ResourcesSpec(),
+        description="What a node can live with when there is no room for more; 0: that one is not lowered.",
+    )
+    critical: Flag | None = Field(
+        default=None,
+        description="Whether the final failure of one node fails the job. Default: true for ps and chief, else false.",
+    )
+    restarts: RestartLimits = Field(
+        default=RestartLimits(), description="Limits of this role that differ from the job's fault policy."
+    )
+
+    @model_validator(mode="after")
+    def _minimum_is_less(self) -> RoleSpec:
+        most, least = self.resources.entries(), self.min_resources.entries()
+        problems = [
+            Problem(
+                ("min_resources", kind), least[kind], f"at most resources.{kind}, which is {most[kind] or 'not set'}"
+            )
+            for kind in most
+            if least[kind] > most[kind]
+        ]
+        if problems:
+            raise Contradiction(problems)
+        return self

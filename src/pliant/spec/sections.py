@@ -1,0 +1,66 @@
+"""The small sections of a job: rendezvous, checkpoint, optimize, security, journal."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from pliant.spec.base import Contradiction, Count, Flag, Model, Positive, Problem, Seconds
+
+
+class RendezvousSpec(Model):
+    """How large a world may be, and how long to wait for it."""
+
+    min: Positive | None = Field(default=None, description="Members of a world, at the least. Default: of the workers.")
+    max: Positive | None = Field(default=None, description="Members of a world, at the most. Default: of the workers.")
+    node_unit: Positive = Field(default=1, description="The size of a world is a multiple of this.")
+    wait_seconds: Seconds = Field(
+        default=30.0, description="Seconds after the latest arrival before a world is formed without the rest."
+    )
+
+
+class CheckpointSpec(Model):
+    """When and where the state of training is written."""
+
+    dir: str | None = Field(
+        default=None, min_length=1, description="The directory. Default: in the job's own directory."
+    )
+    every_steps: Count = Field(default=0, description="Steps between two checkpoints; 0: not by steps.")
+    every_seconds: Seconds = Field(default=0.0, description="Seconds between two checkpoints; 0: not by time.")
+    keep_last: Positive = Field(default=3, description="How many of the newest are kept.")
+    keep_every: Count = Field(default=0, description="Those of every so many steps are kept for good; 0: none.")
+
+
+class OptimizeSpec(Model):
+    """Who plans resources: ``manual``, or with options ``{mode: cluster, brain: host:port}``."""
+
+    mode: Literal["manual", "single-job", "cluster"] = Field(
+        default="manual", description="A person (manual), the job's master (single-job) or the Brain (cluster)."
+    )
+    brain: str | None = Field(default=None, min_length=1, description="The address of the Brain, host:port.")
+
+    @classmethod
+    def long_form(cls, value: Any) -> Any:
+        return {"mode": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _cluster_has_a_brain(self) -> OptimizeSpec:
+        if self.mode == "cluster" and not self.brain:
+            raise Contradiction([Problem(("brain",), None, "the address of the Brain, since mode is cluster")])
+        return self
+
+
+class SecuritySpec(Model):
+    """How the job's nodes talk to each other; the token of the job is always needed."""
+
+    tls: Flag = Field(default=False, description="Encrypt, with certificates on both sides that Pliant makes.")
+
+
+class JournalSpec(Model):
+    """How the master's decisions reach the disk."""
+
+    sync: Literal["full", "normal"] = Field(
+        default="full",
+        description="full survives a power cut; normal survives the master's death only, and is faster.",
+    )
