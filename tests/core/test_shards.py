@@ -240,9 +240,36 @@ def test_done_after_failed_is_refused_since_someone_else_may_do_it_now() -> None
     assert (answer.refused, answer.accepted) == ((1,), ())
 
 
+def test_done_after_released_is_refused_since_someone_else_may_do_it_now() -> None:
+    book = book_of(size=10)
+    worker, other = Worker(book), Worker(book, "b")
+    worker.lease(1)
+    worker.ask(released=[1])
+    assert len(other.lease(1)) == 1
+    answer = worker.ask(done=[1])
+    assert (answer.refused, answer.accepted) == ((1,), ())
+
+
+def test_released_leases_come_back_first_in_their_order_and_without_blame() -> None:
+    book = book_of(size=50, max_failures=1, max_timeouts=1)
+    worker = Worker(book)
+    worker.lease(3)
+    worker.ask(progress=[[2, 4]])
+    worker.ask(released=[1, 2, 3])
+    leases = worker.ask(4).leases
+    assert [(x.piece.ordinal, x.piece.offset, x.piece.failures) for x in leases] == [
+        (0, 0, 0),
+        (1, 4, 0),
+        (2, 0, 0),
+        (3, 0, 0),
+    ]
+
+
 @pytest.mark.parametrize(
     "reports",
     [
+        {"released": [3]},
+        {"done": [1], "released": [1]},
         {"done": [0]},
         {"done": [-1]},
         {"done": [3]},
@@ -433,13 +460,13 @@ def test_the_time_out_follows_the_longest_shard_seen_but_not_below_the_floor() -
 def test_an_expired_session_loses_its_leases_and_may_go_on() -> None:
     book = book_of(size=50)
     worker = Worker(book)
-    worker.lease(2)
-    assert book.expire(400.0, session="a", dataset="train") == 2
-    assert [(p.ordinal, p.timeouts) for p in book.queue("train").returned] == [(1, 0), (0, 1)]
+    worker.lease(3)
+    assert book.expire(400.0, session="a", dataset="train") == 3
+    assert [(p.ordinal, p.timeouts) for p in book.queue("train").returned] == [(1, 0), (2, 0), (0, 1)]
     answer = worker.ask(1, now=401.0, done=[1], progress=[[2, 5]])
     assert (answer.refused, answer.accepted) == ((1, 2), ())
     assert ordinals(answer) == [1]
-    assert worker.ask(now=402.0, done=[3]).refused == ()
+    assert worker.ask(now=402.0, done=[4]).refused == ()
 
 
 def test_only_the_leases_of_the_stuck_dataset_are_taken_back() -> None:

@@ -182,7 +182,9 @@ jobs = st.tuples(
 
 picks = st.integers(0, 40)
 waits = st.sampled_from([0, 1, 7, 40, 400])
-reports = st.lists(st.tuples(picks, st.sampled_from(["done", "done", "progress", "failed"]), picks), max_size=5)
+reports = st.lists(
+    st.tuples(picks, st.sampled_from(["done", "done", "progress", "failed", "released"]), picks), max_size=5
+)
 ABSURD = (
     "want less than nothing",
     "want too many",
@@ -283,7 +285,7 @@ class ShardBookMachine(RuleBasedStateMachine):
         self, session: int, dataset: int | None, want: int, reported: list[tuple[int, str, int]], wait: int
     ) -> None:
         holder = self.session(session)
-        kwargs: Json = {"done": [], "progress": [], "failed": []}
+        kwargs: Json = {"done": [], "progress": [], "failed": [], "released": []}
         seen: set[int] = set()
         for pick, kind, amount in reported:
             candidates = [*holder.held, *holder.held, *range(1, holder.granted + 1)]
@@ -291,8 +293,8 @@ class ShardBookMachine(RuleBasedStateMachine):
             if number in seen or not number:
                 continue
             seen.add(number)
-            if kind == "done":
-                kwargs["done"].append(number)
+            if kind in ("done", "released"):
+                kwargs[kind].append(number)
             elif kind == "progress":
                 most = holder.held[number][1].size if number in holder.held else 50
                 kwargs["progress"].append([number, amount % (most + 1)])
@@ -310,6 +312,7 @@ class ShardBookMachine(RuleBasedStateMachine):
         done: Sequence[int] = (),
         progress: Sequence[tuple[int, int]] = (),
         failed: Sequence[tuple[int, str]] = (),
+        released: Sequence[int] = (),
     ) -> Answer:
         holder.last_call = {
             "session": holder.name,
@@ -319,6 +322,7 @@ class ShardBookMachine(RuleBasedStateMachine):
             "done": done,
             "progress": progress,
             "failed": failed,
+            "released": released,
         }
         answer: Answer = self.call("exchange", wait, **holder.last_call)
         holder.last_answer = answer
@@ -332,6 +336,12 @@ class ShardBookMachine(RuleBasedStateMachine):
             if number in holder.held:
                 dataset, piece = holder.held.pop(number)
                 dataset.blame(piece, failures=1)
+                holder.lost.add(number)
+            elif number in holder.lost:
+                lost.append(number)
+        for number in reversed(released):
+            if number in holder.held:
+                holder.held.pop(number)[1].place = Place.RETURNED
                 holder.lost.add(number)
             elif number in holder.lost:
                 lost.append(number)
@@ -713,7 +723,7 @@ def _random_step(machine: ShardBookMachine, dice: Random) -> None:
     roll = dice.random()
     if roll < 0.55 and anyone and anything:
         reported = [
-            (pick(), dice.choice(["done", "done", "done", "progress", "failed"]), pick())
+            (pick(), dice.choice(["done", "done", "done", "progress", "failed", "released"]), pick())
             for _ in range(dice.randint(0, 5))
         ]
         target = pick() if dice.random() < 0.9 else None

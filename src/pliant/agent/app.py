@@ -29,13 +29,14 @@ from pliant.core.relaunch import ExitReason
 from pliant.core.resources import Resources
 from pliant.platforms.cgroup import CgroupLimit, read_current
 from pliant.platforms.durable_files import read_json, write_json
-from pliant.platforms.local import cgroup_job
+from pliant.platforms.local import cgroup_job, revive
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.channel import Address, AsyncMasterClient
 
 log = logging.getLogger(__name__)
 
 RETRY_PAUSE = 0.1  # seconds between tries to reach the master
+REVIVE_EVERY = 2.0  # seconds of silence of the master between two looks whether anyone will start it again
 NOT_WELCOME = 4  # exit code: the master has given this node up
 
 
@@ -84,6 +85,7 @@ class Agent:
         self._preempted = False
         self._over_memory = ""
         self._heard = time.monotonic()  # of the master
+        self._looked = self._heard  # for who starts it again
         self._heartbeat_seconds = 1.0
         self._cgroup: CgroupLimit | None = None
         self._sampler: UsageSampler | None = None
@@ -107,13 +109,13 @@ class Agent:
                 beats.cancel()
                 await asyncio.gather(beats, return_exceptions=True)
         except Orphaned:
-            log.error("no master for %.0f s: %s ends", self._config.orphan_timeout, self._config.node)
+            log.error("no master for %.0f s: %s ends", time.monotonic() - self._heard, self._config.node)
             report = ExitReport(ExitReason.UNKNOWN, "its agent heard of no master for too long", "")
         finally:
             if self._program is not None:
                 await self._program.kill()
             if self._cgroup is not None:
-                self._cgroup.remove()
+                self._remove_cgroup(self._cgroup)
         self._write_exit(report)
         return 0
 
@@ -203,6 +205,13 @@ class Agent:
         except NotAvailable as reason:
             log.info("no cgroup for %s, memory is watched instead: %s", config.node, reason)
 
+    @staticmethod
+    def _remove_cgroup(group: CgroupLimit) -> None:
+        try:
+            group.remove()
+        except (RetryableError, OSError) as error:  # the platform tries again; how the program ended matters more
+            log.warning("%s", error)
+
     # --- the master
 
     async def _register(self) -> bool:
@@ -250,6 +259,7 @@ class Agent:
                     cpu=usage.cpu if usage else 0.0,
                     memory_mb=usage.memory_mb if usage else 0.0,
                     memory_limit_mb=limit,
+                    stopped=self._program is not None and self._program.is_stopped,
                 ),
             )
             try:
@@ -279,9 +289,14 @@ class Agent:
                 return reply
 
     def _check_orphaned(self) -> None:
-        if time.monotonic() - self._heard > self._config.orphan_timeout:
+        now, job_dir = time.monotonic(), self._config.job_dir
+        removed = job_dir is not None and not job_dir.exists()
+        if removed or now - self._heard > self._config.orphan_timeout:
             self._stop(0.0)
             raise Orphaned
+        if job_dir is not None and now - max(self._heard, self._looked) > REVIVE_EVERY:
+            self._looked = now
+            revive(job_dir)
 
     def _check_memory(self) -> None:
         if self._watchdog is not None and (problem := self._watchdog.check()) is not None and self._program:

@@ -1,19 +1,133 @@
-"""Puts the commands together, and turns our errors into a line for people and an exit code."""
+"""Puts the commands together, and turns our errors into a line for people and an exit code.
+
+A command's module is imported when the command is used, so none pays for the imports of the others, and ``pliant --help``
+pays for none. The help of a command is its module's docstring.
+"""
 
 from __future__ import annotations
 
+import inspect
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from pliant import __version__
-from pliant.cli import run as run_command
-from pliant.core.errors import PliantError
+from pliant.core.errors import JobFailed, NotAvailable, PliantError, RetryableError
+
+FAILED, MISTAKE, INTERRUPTED = 1, 2, 130  # exit codes
+
+
+@dataclass(frozen=True)
+class Entry:
+    summary: str
+    extra: str = ""  # of Pliant's package, without which the module cannot be imported
+
+
+COMMANDS = {
+    "run": Entry("Run a program as an elastic job, and follow it to its end."),
+    "status": Entry("Show how a job is doing, or how it ended."),
+    "jobs": Entry("List the jobs of this machine."),
+    "logs": Entry("Show what the programs of a job wrote."),
+    "events": Entry("Show what happened to a job, one line per event."),
+    "top": Entry("Watch CPU, memory and records/s of each node."),
+    "scale": Entry("Change the number of workers of a running job."),
+    "stop": Entry("Stop a running job."),
+    "audit": Entry("Prove that each record was accepted exactly once."),
+    "data": Entry("Look into data files and convert them.", extra="data"),
+    "master": Entry("Run a master alone, for programs that something else starts."),
+    "doctor": Entry("Check that this machine is fit for jobs."),
+    "schema": Entry("Print the JSON schema of a job's YAML file."),
+}
+
+
+class Commands(TyperGroup):
+    """The commands by name; each is imported when asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return _load(cmd_name) if cmd_name in COMMANDS else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            close = get_close_matches(args[0], COMMANDS, 1)
+            hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(COMMANDS)}"
+            ctx.fail(f"there is no command {args[0]!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PliantError as error:
+            print(f"pliant: {error}", file=sys.stderr)
+            raise typer.Exit(FAILED if isinstance(error, RetryableError | JobFailed) else MISTAKE) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+
+
+class ProgramCommand(TyperCommand):
+    """A command that ends in a program with arguments of its own: what follows the program is the program's.
+
+    ``run -n 2 train.py --epochs 3`` hands ``--epochs`` on, as torchrun does; ``run job.yaml --workers 2`` does not, since a
+    file that describes a job takes no arguments.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        parser = self.make_parser(ctx)
+        parser.allow_interspersed_args = False
+        values, _, _ = parser.parse_args(list(args))
+        program = values.get("command") or ("",)
+        ctx.allow_interspersed_args = program[0].endswith((".yaml", ".yml"))
+        return list(super().parse_args(ctx, args))
+
+
+def _load(name: str) -> Any:
+    try:
+        module = import_module(f"pliant.cli.{name}")
+    except ImportError as error:
+        extra = COMMANDS[name].extra
+        if not extra:
+            raise
+        raise NotAvailable(
+            f"`pliant {name}` needs a package that is not installed: {error.name}",
+            hint=f"pip install 'pliant[{extra}]'",
+        ) from None
+    inner = getattr(module, "app", None)
+    if not isinstance(inner, typer.Typer):
+        inner = _alone(name, getattr(module, name), module.__doc__ or "")
+    command = typer.main.get_command(inner)
+    command.name = name
+    return command
+
+
+def _alone(name: str, function: Callable[..., None], text: str) -> typer.Typer:
+    inner = typer.Typer(add_completion=False, rich_markup_mode=None)
+    inner.command(name, help=_keep_examples(text), cls=ProgramCommand if name == "run" else None)(function)
+    return inner
+
+
+def _keep_examples(text: str) -> str:
+    """Indented paragraphs are examples; the help must not wrap them."""
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(f"\b\n{p}" if p.startswith("    ") else p for p in paragraphs)
+
 
 app = typer.Typer(
     name="pliant",
+    cls=Commands,
     help="Elastic deep-learning training that bends and does not break.",
+    epilog="`pliant COMMAND --help` tells more, with examples. Jobs live in ~/.pliant/jobs; PLIANT_HOME moves that.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -29,21 +143,15 @@ def _version(show: bool) -> None:
 
 @app.callback()
 def options(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     return
-
-
-app.command(
-    "run", help=run_command.__doc__, context_settings={"allow_extra_args": False, "ignore_unknown_options": False}
-)(run_command.run)
 
 
 def run(application: typer.Typer) -> None:
     try:
         application()
-    except PliantError as error:
-        print(f"pliant: {error}", file=sys.stderr)
-        sys.exit(2)
     except BrokenPipeError:
-        sys.exit(1)
+        sys.exit(FAILED)

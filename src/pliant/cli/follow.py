@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.live import Live
 
 from pliant.cli.ending import print_ending
+from pliant.cli.interrupts import Interrupts
 from pliant.cli.output import OutputTail
 from pliant.cli.progress import progress_view
 from pliant.core.errors import JobFailed, PliantError
@@ -19,37 +18,41 @@ from pliant.master.supervisor import Supervisor
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.channel import MasterClient
 
+if TYPE_CHECKING:
+    from rich.live import Live
+
 REFRESH = 0.2  # seconds
 
 
 class Follower:
-    def __init__(self, home: JobDir, *, show_output: bool, progress: bool, to_stderr: bool) -> None:
+    def __init__(
+        self, home: JobDir, interrupts: Interrupts, *, show_output: bool, progress: bool, to_stderr: bool
+    ) -> None:
         self._home = home
+        self._interrupts = interrupts
         self._console = Console(stderr=to_stderr, highlight=False, soft_wrap=True)
         self._tail = OutputTail(home.logs, self._console) if show_output else None
         self._progress = progress
         self._client: MasterClient | None = None
-        self._stops = 0  # Ctrl-C so far
-        self._stop_sent = 0
+        self._stop_sent = 0  # for so many of the interrupts
         self._problem: PliantError | None = None
 
     def follow(self, supervisor: Supervisor) -> dict[str, Any]:
         """Until the job is over."""
-        supervisor.on_restart = lambda: self._say("the master died; starting it again")
+        supervisor.on_restart = self._say
         if self._progress:
             self._say(f"job {self._home.path.name}: files in {self._home.path}")
-        previous = {n: signal.signal(n, self._on_signal) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
         keeper = threading.Thread(target=self._keep_alive, args=(supervisor,), name="keep-master", daemon=True)
         keeper.start()
         try:
             if self._progress and self._console.is_terminal:
+                from rich.live import Live
+
                 with Live(console=self._console, refresh_per_second=8, transient=True) as live:
                     self._watch(keeper, live)
             else:
                 self._watch(keeper, None)
         finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
             if self._client is not None:
                 self._client.close()
         if self._problem is not None:
@@ -93,19 +96,17 @@ class Follower:
             return None
         return reply
 
-    def _on_signal(self, number: int, _frame: object) -> None:
-        self._stops += 1
-
     def _send_stop(self) -> None:
         """First Ctrl-C: programs get SIGTERM and their grace. Second: at once."""
-        if self._stops <= self._stop_sent or self._client is None:
+        stops = self._interrupts.count
+        if stops <= self._stop_sent or self._client is None:
             return
-        at_once = self._stops > 1
+        at_once = stops > 1
         self._say("stopping at once" if at_once else "stopping; press Ctrl-C again to stop at once")
         request = pb.StopRequest(reason="stopped by Ctrl-C", at_once=at_once)
         try:
             self._client.call(self._client.stubs.job.Stop, request, timeout=2)
-            self._stop_sent = min(self._stops, 2) if at_once else 1
+            self._stop_sent = stops
         except PliantError:
             return  # the master is being restarted; the next turn tries again
 

@@ -10,7 +10,10 @@ from pathlib import Path
 from pliant.core.errors import NotFound
 from pliant.master.job_dir import JobDir
 
-_WORDS = "amber birch cedar delta ember fjord grove heron iris juniper kelp linden maple north opal pine quartz reed".split()
+_WORDS = (
+    *("amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heron", "iris"),
+    *("juniper", "kelp", "linden", "maple", "north", "opal", "pine", "quartz", "reed"),
+)
 
 
 def jobs_home() -> Path:
@@ -33,7 +36,9 @@ def find_job(name: str | None, job_dir: Path | None = None) -> JobDir:
     if job_dir is not None:
         job = JobDir(job_dir.absolute())
         if not job.exists():
-            raise NotFound(f"there is no job in {job_dir}", hint="give the folder that `pliant run --job-dir` was given")
+            raise NotFound(
+                f"there is no job in {job_dir}", hint="give the folder that `pliant run --job-dir` was given"
+            )
         return job
     if name is not None and (os.sep in name or (Path(name) / "job.yaml").exists()):
         return find_job(None, Path(name))

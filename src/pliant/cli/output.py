@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from rich.console import Console
@@ -9,6 +10,7 @@ from rich.text import Text
 
 NOT_PROGRAMS = {"master.log", "agents.log"}
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
+_BLOCK = 1 << 16  # bytes
 _MOST_AT_ONCE = 1 << 20  # bytes of one file per look; a program that floods does not stall the display
 
 
@@ -25,9 +27,7 @@ class OutputTail:
     def skip_to_last(self, lines: int) -> None:
         """Begin with the last so many lines of each file."""
         for path in self._files():
-            content = path.read_bytes()
-            kept = content.splitlines(keepends=True)[-lines:] if lines else []
-            self._read[path.name] = len(content) - sum(map(len, kept))
+            self._read[path.name] = _start_of_last(path, lines)
 
     def show_new(self) -> bool:
         """True if there was anything."""
@@ -47,7 +47,7 @@ class OutputTail:
 
     def _files(self) -> list[Path]:
         found = sorted(self._logs.glob("*.log"), key=lambda path: (len(path.name), path.name))
-        return [p for p in found if p.name not in NOT_PROGRAMS and (self._nodes is None or p.stem in self._nodes)]
+        return [p for p in found if (p.name not in NOT_PROGRAMS if self._nodes is None else p.stem in self._nodes)]
 
     def _new_lines(self, path: Path) -> list[str]:
         at = self._read.get(path.name, 0)
@@ -66,3 +66,23 @@ class OutputTail:
         text = Text(f"{node} | ", style=_COLOURS[number % len(_COLOURS)])
         text.append(line, style="default")
         self._console.print(text)
+
+
+def _start_of_last(path: Path, lines: int) -> int:
+    """Where the last so many lines begin; reads no more of the file's end than it must."""
+    with path.open("rb") as file:
+        at = size = file.seek(0, os.SEEK_END)
+        found = 0
+        while at > 0 and lines > 0:
+            step = min(at, _BLOCK)
+            at -= step
+            file.seek(at)
+            block = file.read(step)
+            end = len(block)
+            if at + step == size and block.endswith(b"\n"):
+                end -= 1  # the end of the last line begins no other
+            while (end := block.rfind(b"\n", 0, end)) >= 0:
+                found += 1
+                if found == lines:
+                    return at + end + 1
+        return 0 if lines > 0 else size

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from pliant.rpc import pliant_pb2 as pb
 
-_STYLES = {"Running": "green", "Pending": "yellow", "Creating": "yellow", "Failed": "red", "Succeeded": "blue"}
+NODE_STYLES = {"Running": "green", "Pending": "yellow", "Creating": "yellow", "Failed": "red", "Succeeded": "blue"}
 _MOST_NODES = 12
 
 
@@ -18,7 +18,7 @@ def progress_view(status: pb.JobStatus | None) -> RenderableType:
         return Text("waiting for the master …", style="yellow")
     parts: list[RenderableType] = [_headline(status)]
     if status.datasets:
-        parts.append(_datasets(status))
+        parts.append(progress_of(status))
     parts.append(_nodes(status))
     return Group(*parts)
 
@@ -36,14 +36,15 @@ def _headline(status: pb.JobStatus) -> Text:
     return text
 
 
-def _datasets(status: pb.JobStatus) -> Table:
+def progress_of(status: pb.JobStatus) -> Table:
     table = Table.grid(padding=(0, 1))
     for dataset in status.datasets:
         total = dataset.records_total or 1
         share = dataset.records_done / total
         left = dataset.records_total - dataset.records_done
         rate = status.records_per_second
-        eta = f"{clock(left / rate)} left" if rate and left else ""
+        running = status.phase == "Running"
+        eta = f"{clock(left / rate)} left" if rate and left and running else ""
         table.add_row(
             dataset.name,
             ProgressBar(total=total, completed=dataset.records_done, width=40),
@@ -61,7 +62,7 @@ def _nodes(status: pb.JobStatus) -> Table:
     for node in live[:_MOST_NODES]:
         table.add_row(
             node.name,
-            Text(node.state, style=_STYLES.get(node.state, "default")),
+            Text(node.state, style=NODE_STYLES.get(node.state, "default")),
             f"{node.cpu:.1f} CPU" if node.cpu else "",
             f"{node.memory_mb:,.0f} MB" if node.memory_mb else "",
             f"{node.records_per_second:,.0f} rec/s" if node.records_per_second else "",

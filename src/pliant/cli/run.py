@@ -1,9 +1,12 @@
 """Run a program as an elastic job on this machine, and follow it to its end.
 
     pliant run --workers 1:4 -- python train.py --epochs 3
-    pliant run job.yaml
+    pliant run -n 4 train.py --epochs 3
+    pliant run job.yaml --workers 2
 
-The exit code is the job's: 0 done, 1 failed, 130 stopped, 2 a mistake in the command.
+What follows the program is the program's, with or without `--`. Ctrl-C stops the job with grace; twice, at once.
+
+Exit code: the job's: 0 done, 1 failed, 130 stopped; 2 for a mistake in the command.
 """
 
 from __future__ import annotations
@@ -12,19 +15,21 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pliant.cli.follow import Follower
 from pliant.cli.homes import fresh_name, jobs_home
-from pliant.core.errors import Conflict, InvalidRequest, PliantError
+from pliant.cli.interrupts import Interrupts
+from pliant.core.errors import Conflict, InvalidRequest, NotFound, PliantError
 from pliant.master.job_dir import JobDir
-from pliant.master.supervisor import Supervisor
 from pliant.platforms.durable_files import FileLock
 from pliant.rpc.identity import create_token_file
-from pliant.spec import JobSpec, load_spec
+
+if TYPE_CHECKING:
+    from pliant.spec import JobSpec
 
 
 def run(
@@ -42,7 +47,9 @@ def run(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the summary as JSON on standard output, and nothing else there.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no output of the workers.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Show no progress and no output of the workers.")
+    ] = False,
     overwrite: Annotated[bool, typer.Option(help="Replace an ended job of the same name.")] = False,
     resume: Annotated[bool, typer.Option(help="Go on with a job that was interrupted (power loss, reboot).")] = False,
     platform: Annotated[str | None, typer.Option(help="Where nodes run. [default: local]")] = None,
@@ -78,16 +85,16 @@ def run(
         "strategy": strategy,
         "cpu": cpu,
         "memory": memory,
-        "env": _environment(env or []),
-        "tls": tls,
-        "audit": audit,
+        "env": _environment(env or []) or None,
+        "tls": tls or None,
+        "audit": audit or None,
         "metrics_port": metrics_port,
         "max_restarts": max_restarts,
     }
-    spec = make_spec(command, name, {key: value for key, value in changes.items() if value})
+    spec = make_spec(command, name, {key: value for key, value in changes.items() if value is not None})
+    check_launchable(spec)
     home = prepare(spec, job_dir, overwrite=overwrite, resume=resume, log_dir=log_dir)
-    follower = Follower(home, show_output=not quiet and tee != 0, progress=not quiet, to_stderr=as_json)
-    result = launch(home, follower)
+    result = launch(home, show_output=not quiet and tee != 0, progress=not quiet, to_stderr=as_json)
     if summary is not None:
         summary.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(home.summary_file, summary)
@@ -98,12 +105,19 @@ def run(
 
 def make_spec(command: list[str], name: str | None, changes: dict[str, Any]) -> JobSpec:
     """The job's description, from a YAML file or from a command, with what the flags say on top."""
-    if len(command) == 1 and command[0].endswith((".yaml", ".yml")):
+    from pliant.spec import JobSpec, load_spec
+
+    from_file = command[0].endswith((".yaml", ".yml"))
+    if from_file and len(command) > 1:
+        raise InvalidRequest(f"a job's file takes no arguments, and {' '.join(command[1:])!r} is given")
+    if from_file:
         spec = load_spec(Path(command[0]))
     else:
         program = ["python", *command] if command[0].endswith(".py") else command
-        spec = JobSpec.from_dict({"roles": {"worker": {"command": program}}})
-    value = spec.entries()
+        # A program may want shards or a world, and says so only when it asks: both are there for it.
+        parts = {"need_rendezvous": True}
+        spec = JobSpec.from_dict({"roles": {"worker": {"command": program}}, "components": parts})
+    value: dict[str, Any] = spec.entries()
     value["name"] = name or spec.name or fresh_name()
     worker = value["roles"].get("worker")
     if worker is None and changes.keys() & {"workers", "cpu", "memory", "env"}:
@@ -127,7 +141,37 @@ def make_spec(command: list[str], name: str | None, changes: dict[str, Any]) -> 
         value["fault"] = {**fault, "error": {**fault["error"].entries(), "limit": changes["max_restarts"]}}
     if not value.get("working_dir"):
         value["working_dir"] = os.getcwd()
-    return JobSpec.from_dict(value, source=command[0])
+    return JobSpec.from_dict(value, source=command[0] if from_file else "the command line")
+
+
+def check_launchable(spec: JobSpec) -> None:
+    """Find here what would otherwise only show as a job that fails again and again."""
+    if spec.platform.kind != "local":
+        from pliant.platforms.registry import platform_names
+
+        if spec.platform.kind not in platform_names():
+            hint = f"known here: {', '.join(platform_names())}"
+            raise NotFound(f"there is no platform {spec.platform.kind!r}", hint=hint)
+        return
+    for role in spec.roles.values():
+        if role.command and "PATH" not in role.env:
+            _check_program(role.command, Path(spec.working_dir or "."))
+
+
+def _check_program(command: Sequence[str], folder: Path) -> None:
+    if not folder.is_dir():
+        raise NotFound(f"there is no folder {folder} for the program to start in", hint="see working_dir")
+    program = command[0]
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+    if os.sep in program:
+        found = os.access(folder / program, os.X_OK) and not (folder / program).is_dir()
+    else:
+        found = shutil.which(program, path=path) is not None
+    if not found:
+        raise NotFound(f"there is no program {program!r}", hint="check the spelling, and the PATH")
+    runs_a_file = len(command) > 1 and Path(program).name.startswith("python") and command[1].endswith(".py")
+    if runs_a_file and not (folder / command[1]).is_file():
+        raise NotFound(f"there is no file {command[1]} in {folder.absolute()}", hint="check the path")
 
 
 def prepare(
@@ -138,11 +182,15 @@ def prepare(
     if home.exists():
         over = home.summary_file.exists()
         if FileLock(home.path / "launcher.lock").is_held() or FileLock(home.path / "master.lock").is_held():
-            raise Conflict(f"job {spec.name} is running in {home.path}", hint="choose another --name, or `pliant stop` it")
+            raise Conflict(
+                f"job {spec.name} is running in {home.path}", hint="choose another --name, or `pliant stop` it"
+            )
         if resume and not over:
             return home
         if resume:
-            raise Conflict(f"job {spec.name} has ended; there is nothing to resume", hint=f"see `pliant status {spec.name}`")
+            raise Conflict(
+                f"job {spec.name} has ended; there is nothing to resume", hint=f"see `pliant status {spec.name}`"
+            )
         if not overwrite:
             how = "ended" if over else "was interrupted"
             go_on = "--overwrite replaces it" if over else "--resume goes on with it, --overwrite replaces it"
@@ -163,15 +211,21 @@ def prepare(
     return home
 
 
-def launch(home: JobDir, follower: Follower) -> dict[str, Any]:
+def launch(home: JobDir, *, show_output: bool, progress: bool, to_stderr: bool) -> dict[str, Any]:
     """Start the master and keep it alive, and show the job until it is over; gives its summary."""
+    from pliant.master.supervisor import Supervisor
+
     supervisor = Supervisor(home)
     supervisor.acquire()
-    try:
-        supervisor.start_master()
-        return follower.follow(supervisor)
-    finally:
-        supervisor.release()
+    with Interrupts() as interrupts:
+        try:
+            supervisor.start_master()
+            from pliant.cli.follow import Follower  # gRPC and rich are imported while the master starts
+
+            follower = Follower(home, interrupts, show_output=show_output, progress=progress, to_stderr=to_stderr)
+            return follower.follow(supervisor)
+        finally:
+            supervisor.release()
 
 
 def _workers(workers: str | None, nnodes: str | None, per_node: int | None) -> str | None:

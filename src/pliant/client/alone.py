@@ -72,6 +72,10 @@ class AloneSource:
     def flush(self, shard: Shard | None = None) -> bool:
         return True
 
+    def abandon(self, shard: Shard | None) -> None:
+        if shard is not None:
+            shard.release()
+
     def close(self) -> None:
         return None
 

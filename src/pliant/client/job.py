@@ -5,9 +5,12 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import sys
 import threading
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+from weakref import WeakSet
 
 from pliant.client.alone import Alone
 from pliant.client.remote import RemoteSource
@@ -41,11 +44,15 @@ class Job:
         self.role = env.get("PLIANT_ROLE", "worker")
         self.incarnation = int(env.get("PLIANT_INCARNATION", 0))  # this run of the program on this node: 0, 1, 2, …
         self.closed = False
+        self._under_agent = address is not None and "PLIANT_INCARNATION" in env
         self._master = MasterClient(address) if address is not None else None
         self._alone = Alone() if address is None else None
         self._session: Session | None = None
-        self._streams: list[ShardStream] = []
+        self._streams: WeakSet[ShardStream] = WeakSet()  # a loop that is left lets go of its stream, which then closes
         self._lock = threading.Lock()
+        self._growing = threading.Lock()
+        self._producer = uuid.uuid4().hex  # of records for streams
+        self._growths = 0
         atexit.register(self.close)
 
     @property
@@ -82,13 +89,14 @@ class Job:
         order of shards, anew in each epoch, and unless ``shuffle_records`` says otherwise the records inside each.
         A shard is acknowledged when the loop asks for the next one.
         """
+        indices = tuple(int(i) for i in indices)
         given = size is not None or bool(files) or bool(indices) or stream
         spec = DatasetSpec(
             dataset,
             shard_size,
             size=size,
             files=tuple(FilePart(str(n), int(a), int(b)) for n, a, b in files),
-            indices=tuple(int(i) for i in indices),
+            indices=indices,
             stream=stream,
             type=ShardType(type),
             epochs=epochs,
@@ -123,11 +131,12 @@ class Job:
         if self._alone is not None:
             return self._alone.grow(dataset, records, close)
         session = self._open_session()
-        now = session.insist(
-            session.master.stubs.shards.GrowStream, pb.GrowRequest(dataset=dataset, records=0, expected_length=-1)
-        )
-        request = pb.GrowRequest(dataset=dataset, records=records, close=close, expected_length=now.length)
-        return int(session.insist(session.master.stubs.shards.GrowStream, request).length)
+        with self._growing:  # in the order of their numbers
+            self._growths += 1
+            request = pb.GrowRequest(
+                dataset=dataset, records=records, close=close, producer=self._producer, number=self._growths
+            )
+            return int(session.insist(session.master.stubs.shards.GrowStream, request).length)
 
     def shard_checkpoint(self) -> dict[str, Any]:
         """Where each dataset stands, small enough to keep beside a model; what is in work counts as not done."""
@@ -174,10 +183,11 @@ class Job:
             return
         self.closed = True
         atexit.unregister(self.close)
-        for shards in self._streams:
-            shards.close()
+        died = self._under_agent and getattr(sys, "last_value", None) is not None  # of an error that nobody caught
+        for shards in list(self._streams):
+            shards.close() if not died else shards.drop()
         if self._session is not None:
-            self._session.close()
+            self._session.close(give_back=not died)  # if it died, the agent says of what, and its shard is blamed
         if self._master is not None:
             self._master.close()
 
@@ -196,8 +206,7 @@ class Job:
             return self._session
 
     def _keep(self, shards: ShardStream) -> ShardStream:
-        self._streams = [kept for kept in self._streams if not kept.closed]
-        self._streams.append(shards)
+        self._streams.add(shards)
         return shards
 
     def _defined(self, dataset: str) -> DatasetSpec:

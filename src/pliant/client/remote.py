@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 AHEAD_SECONDS = 0.25
 MOST_AHEAD = 1024
 POLL_SECONDS = 20.0  # a wait for shards is renewed so often
+LINGER_SECONDS = 0.5  # an abandoned shard is given back after this, unless the program ends by an error until then
 PROGRESS_SECONDS = 0.2  # reports of progress inside a shard are not sent more often
 
 
@@ -42,7 +43,6 @@ class RemoteSource:
         self._generation = session.generation
         self._ready: deque[Shard] = deque()
         self._held: dict[int, Shard] = {}  # by lease, until the master has answered the last report on it
-        self._lost: set[int] = set()  # ids of shards whose report was refused
         self.lost_shards = 0
         self._reports = _Reports()
         self._made = 0  # reports that must be answered, ever made
@@ -54,6 +54,8 @@ class RemoteSource:
         self._taken_at: float | None = None
         self._error: PliantError | None = None
         self._closing = False
+        self._abandoned: Shard | None = None
+        self._abandoned_until = 0.0
         self._thread = threading.Thread(target=self._carry, name=f"pliant-shards-{spec.name}", daemon=True)
         self._thread.start()
 
@@ -95,20 +97,27 @@ class RemoteSource:
                 if self._error is not None:
                     raise self._error
                 self._changed.wait()
-            return shard is None or id(shard) not in self._lost
+            return shard is None or not shard.lost
+
+    def abandon(self, shard: Shard | None) -> None:
+        with self._changed:
+            self._abandoned = shard
+            self._abandoned_until = time.monotonic() + LINGER_SECONDS
+            self._leave()
 
     def close(self) -> None:
         with self._changed:
-            if self._closing:
-                return
-            while self._ready:
-                self._ready.popleft().release()
-            self._closing = True
-            self._changed.notify_all()
-            if self._poll is not None:
-                self._poll.cancel()
+            self._leave()
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout=10)
+
+    def _leave(self) -> None:
+        self._closing = True
+        while self._ready:
+            self._ready.popleft().release()
+        self._changed.notify_all()
+        if self._poll is not None:
+            self._poll.cancel()
 
     def _report(self, shard: Shard, note: Callable[[_Reports], None]) -> None:
         with self._changed:
@@ -143,9 +152,15 @@ class RemoteSource:
             while True:
                 if self._reports.must_go() or self._wish() > 0:
                     return True
-                if self._closing:
-                    return False
                 wait = None
+                if self._abandoned is not None:
+                    wait = self._abandoned_until - time.monotonic()
+                    if wait <= 0:
+                        self._abandoned.release()
+                        self._abandoned = None
+                        continue
+                elif self._closing:
+                    return False
                 if self._reports.progress:
                     wait = self._progress_at + PROGRESS_SECONDS - time.monotonic()
                     if wait <= 0:
@@ -166,7 +181,7 @@ class RemoteSource:
 
     def _ahead(self) -> int:
         if self._fixed_ahead is not None:
-            return max(1, self._fixed_ahead)
+            return max(1, min(MOST_AHEAD, self._fixed_ahead))
         if not self._pace:
             return 2
         return max(1, min(MOST_AHEAD, ceil(AHEAD_SECONDS / self._pace)))
@@ -182,18 +197,18 @@ class RemoteSource:
             if reply is None:
                 self._start_over()
             else:
-                self._take_reply(reply, reports)
+                self._take_reply(reply, reports, request.session)
             self._answered += len(reports)
             self._changed.notify_all()
 
-    def _take_reply(self, reply: pb.ExchangeReply, reports: _Reports) -> None:
+    def _take_reply(self, reply: pb.ExchangeReply, reports: _Reports, session: str) -> None:
         for lease in reply.refused:
             if (shard := self._held.pop(lease, None)) is not None:
                 self._lose(shard)
         for lease in reports.finished():
             self._held.pop(lease, None)
         for message in reply.shards:
-            shard = self._shard(message)
+            shard = self._shard(message, session)
             self._held[shard.lease] = shard
             self._ready.append(shard)
         self._supply = reply.supply
@@ -214,11 +229,13 @@ class RemoteSource:
         self._supply = Supply.MORE.value
 
     def _lose(self, shard: Shard) -> None:
-        self._lost.add(id(shard))
+        if shard.lost:
+            return
+        shard.lost = True
         self.lost_shards += 1
         log.warning("%r was given to another worker; what was done on it here does not count", shard)
 
-    def _shard(self, m: pb.Shard) -> Shard:
+    def _shard(self, m: pb.Shard, session: str) -> Shard:
         return Shard(
             self,
             m.lease,
@@ -230,6 +247,7 @@ class RemoteSource:
             offset=m.offset,
             indices=m.indices,
             shuffle_key=record_key(self._spec, m.epoch, m.ordinal),
+            session=session,
         )
 
     def _start_poll(self) -> None:

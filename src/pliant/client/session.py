@@ -73,17 +73,13 @@ class Session:
         """Begin a call whose result is told to a callback."""
         return self.master.start(method, request, timeout=timeout)
 
-    def close(self) -> None:
+    def close(self, *, give_back: bool = True) -> None:
         """Give everything back and stop. A master that is away will notice the silence."""
         if self._closed.is_set():
             return
         self._closed.set()
-        try:
-            self.master.call(
-                self.master.stubs.shards.CloseSession, pb.CloseSessionRequest(session=self.name), timeout=2
-            )
-        except PliantError as error:
-            log.debug("the session was not closed: %s", error)
+        if give_back:
+            self._say_goodbye()
         self._beats.join(timeout=5)
 
     def _open(self) -> None:
@@ -95,15 +91,29 @@ class Session:
         )
         self.generation += 1
 
+    def _say_goodbye(self) -> None:
+        request = pb.CloseSessionRequest(session=self.name)
+        try:
+            self.master.call(self.master.stubs.shards.CloseSession, request, timeout=2)
+        except PliantError as error:
+            log.debug("the session was not closed: %s", error)
+
     def _beat(self) -> None:
         while not self._closed.wait(BEAT_SECONDS):
             name = self.name
             try:
                 self.master.call(self.master.stubs.shards.Beat, pb.BeatRequest(session=name), timeout=5)
             except SessionExpired:
-                with self._lock:
-                    if name == self.name and not self._closed.is_set():
-                        log.warning("the master gave this program up; it starts anew")
-                        self._open()
+                self._open_again(name)
             except PliantError:
                 continue  # it is being restarted; whoever needs an answer insists
+
+    def _open_again(self, name: str) -> None:
+        with self._lock:
+            if name != self.name or self._closed.is_set():
+                return
+            log.warning("the master gave this program up; it starts anew")
+            try:
+                self._open()
+            except PliantError as error:
+                log.warning("the master does not want this program any more: %s", error)

@@ -1,7 +1,8 @@
 """What the user's loop holds: a ``Shard``, and the iterator that gives one after the other.
 
-A shard counts as done when the loop asks for the next one (or calls ``done``). A loop that is left early, by ``break`` or
-an error, gives back what it has not finished.
+A shard counts as done when the loop asks for the next one (or calls ``done``). A loop that is left early gives back what
+it has not finished. Whether it was left by ``break`` or by an error cannot be told at that moment; so the shard it was
+at is kept an instant longer, and if the program ends by that error, the shard is blamed for it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ class Source(Protocol):
     def flush(self, shard: Shard | None = None) -> bool:
         """Wait until all reports are accepted; False if this shard was given to someone else."""
 
+    def abandon(self, shard: Shard | None) -> None:
+        """The loop was left at this shard; does not wait."""
+
     def close(self) -> None: ...
 
 
@@ -49,8 +53,10 @@ class Shard(Sequence[int]):
         offset: int = 0,
         indices: Sequence[int] = (),
         shuffle_key: tuple[int | str, ...] | None = None,
+        session: str = "",
     ) -> None:
         self._source = source
+        self.session = session  # with the lease, what the master's audit calls it
         self.lease = lease
         self.dataset = dataset
         self.name = name  # of the file, or of the dataset
@@ -59,8 +65,10 @@ class Shard(Sequence[int]):
         self.epoch = epoch
         self.offset = offset  # records of it that another worker finished before
         self._listed = indices
-        self._order = Permutation(end - start, *shuffle_key) if shuffle_key is not None else None
+        self._shuffle_key = shuffle_key
+        self._order: Permutation | None = None  # made when records are asked for: shards are leased by the hundred
         self.finished = False
+        self.lost = False  # given to someone else; what was done on it here does not count
 
     def __len__(self) -> int:
         return self.end - self.start - self.offset
@@ -79,7 +87,9 @@ class Shard(Sequence[int]):
 
     def _at(self, position: int) -> int:
         place = self.offset + position
-        if self._order is not None:
+        if self._shuffle_key is not None:
+            if self._order is None:
+                self._order = Permutation(self.end - self.start, *self._shuffle_key)
             place = self._order[place]
         return self._listed[place] if self._listed else self.start + place
 
@@ -163,5 +173,11 @@ class ShardStream(Iterator[Shard]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def drop(self) -> None:
+        """End without a word: the program is dying, and its agent will tell of what."""
+        self._over = True
+
     def __del__(self) -> None:
-        self.close()
+        if not self._over:
+            self._over = True
+            self._source.abandon(self._current)

@@ -18,6 +18,7 @@ from typing import Any
 from pliant.core.errors import InvalidRequest
 
 LARGEST = 1 << 62  # records, so that no index can overflow 64 bits anywhere
+MOST_TIMES = (1 << 31) - 1  # epochs, failures: 32 bits on the wire
 
 
 class ShardType(StrEnum):
@@ -87,9 +88,10 @@ class DatasetSpec:
         if sum(forms) != 1:
             raise InvalidRequest(f"{where}: give one of size, files, indices, or stream; got {sum(forms)} of them")
         _in_range(where, "shard_size", self.shard_size, 1, LARGEST)
-        _in_range(where, "epochs", self.epochs, 1, 1 << 31)
-        _in_range(where, "max_failures", self.max_failures, 1, 1 << 31)
-        _in_range(where, "max_timeouts", self.max_timeouts, 1, 1 << 31)
+        _in_range(where, "epochs", self.epochs, 1, MOST_TIMES)
+        _in_range(where, "max_failures", self.max_failures, 1, MOST_TIMES)
+        _in_range(where, "max_timeouts", self.max_timeouts, 1, MOST_TIMES)
+        _in_range(where, "seed", self.seed, -(1 << 63), (1 << 63) - 1)
         if self.size is not None:
             _in_range(where, "size", self.size, 0, LARGEST)
         if not 0 < self.lease_floor <= 1e9:
@@ -97,6 +99,9 @@ class DatasetSpec:
         for part in self.files:
             if not part.name or not 0 <= part.start <= part.end <= LARGEST:
                 raise InvalidRequest(f"{where}: file part {part} is no range of records")
+        records = self.size or len(self.indices) or sum(part.end - part.start for part in self.files)
+        if records * self.epochs > LARGEST:
+            raise InvalidRequest(f"{where}: {self.epochs} epochs of {records} records; together at most {LARGEST}")
         if self.indices and not all(0 <= i < LARGEST for i in self.indices):
             raise InvalidRequest(f"{where}: indices must be 0 or more")
         if self.stream and (self.epochs != 1 or self.shuffle):

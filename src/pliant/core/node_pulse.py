@@ -27,6 +27,9 @@ class Pulse:
         self.began(node, now)
         self._reporting_roles.add(node.role)
 
+    def excused(self, node: Node, now: float) -> None:
+        self._moved[node.name] = now
+
     def forget(self, node: Node) -> None:
         self._seen.pop(node.name, None)
         self._moved.pop(node.name, None)

@@ -228,6 +228,12 @@ class NodeBook(Roster):
         if found is not None and not found.ended:
             self._pulse.moved(found, now)
 
+    def idle(self, node: str, now: float) -> None:
+        """The program of this node has nothing to do: its progress is expected from now on. No sign of life."""
+        found = self._nodes.get(node)
+        if found is not None and not found.ended:
+            self._pulse.excused(found, now)
+
     def touch_all(self, now: float) -> None:
         """After a restart of the master: the time it was away is nobody's silence."""
         for node in self.live():

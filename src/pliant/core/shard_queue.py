@@ -18,6 +18,8 @@ from pliant.core.datasets import LARGEST, DatasetSpec, Extent, Layout, ShardType
 from pliant.core.errors import InvalidRequest
 from pliant.core.permutation import Permutation
 
+MOST_PRODUCERS = 1024  # of a stream, whose repeated calls are recognised
+MOST_RETURNED = 1 << 21  # pieces; thousands of workers with a thousand each
 PATIENCE = 3.0  # times the longest silence seen, before a lease is taken back
 
 
@@ -45,6 +47,7 @@ class ShardQueue:
         self.spec = spec
         self.layout = Layout(spec)
         self.length = 0  # of a stream, so far
+        self.growths: dict[str, tuple[int, int]] = {}  # producer -> its last call and the answer; the latest are kept
         self.closed = not spec.stream
         self.epoch = 0
         self.cursor = 0
@@ -128,9 +131,15 @@ class ShardQueue:
     def time_out(self, piece: Piece, message: str) -> None:
         self._blame(replace(piece, timeouts=piece.timeouts + 1), message)
 
-    def grow(self, records: int, *, close: bool) -> None:
+    def grow(self, records: int, *, close: bool, producer: str = "", number: int = 0) -> int:
+        """Lengthen a stream, and close it if so told; gives the length. Without a producer nothing is a repetition."""
         if not self.spec.stream:
             raise InvalidRequest(f"dataset {self.spec.name!r} is no stream; its size is fixed")
+        last, answered = self.growths.get(producer, (0, 0))
+        if producer and (number < max(1, last) or len(producer) > 200):
+            raise InvalidRequest(f"growth {number} of producer {producer:.200}, whose last was {last}")
+        if producer and number == last:
+            return answered
         if records < 0:
             raise InvalidRequest(f"a stream cannot grow by {records} records")
         if self.closed and (records or not close):
@@ -139,6 +148,12 @@ class ShardQueue:
             raise InvalidRequest(f"stream {self.spec.name!r} cannot hold over {LARGEST} records")
         self.length += records
         self.closed = self.closed or close
+        if producer:
+            self.growths.pop(producer, None)
+            self.growths[producer] = (number, self.length)
+            if len(self.growths) > MOST_PRODUCERS:
+                del self.growths[next(iter(self.growths))]
+        return self.length
 
     # --- inside
 
@@ -186,6 +201,7 @@ class ShardQueue:
             "cursor": self.cursor,
             "length": self.length,
             "closed": self.closed,
+            "growths": [[producer, *last] for producer, last in self.growths.items()],
             "returned": pack(list(self.returned)),
             "parked": [[p.piece.to_json(), p.message] for p in self.parked],
             "finished_shards": self.finished_shards,
@@ -198,6 +214,7 @@ class ShardQueue:
     def restore(self, state: dict[str, Any]) -> None:
         self.epoch, self.cursor = state["epoch"], state["cursor"]
         self.length, self.closed = state["length"], state["closed"]
+        self.growths = {producer: (number, length) for producer, number, length in state["growths"]}
         self.returned = deque(unpack(state["returned"]))
         self.parked = []
         for fields, message in state["parked"]:
@@ -213,6 +230,11 @@ class ShardQueue:
     def check(self) -> None:
         """Refuse a state that no history leads to, such as that of a checkpoint which was cut or edited."""
         pieces = [*self.returned, *(p.piece for p in self.parked)]
+        counts = [self.epoch, self.cursor, self.length, self.finished_shards, self.finished_records, self.epochs_done]
+        counts += [number for entry in self.open_epochs.items() for number in entry]
+        counts += [number for piece in pieces for number in piece.to_json()]
+        if any(type(count) is not int for count in counts):
+            raise InvalidRequest(f"dataset {self.spec.name!r} cannot be in this state: whole numbers are needed")
         shards, handed_out = self.shards_per_epoch, self.epoch * self.shards_per_epoch + self.cursor
         facts = {
             "cursor": 0 <= self.epoch < self.spec.epochs and 0 <= self.cursor <= shards,
@@ -220,6 +242,10 @@ class ShardQueue:
             "finished_shards": self.finished_shards >= 0
             and handed_out == self.finished_shards + len(pieces) + self.out,
             "finished_records": 0 <= self.finished_records <= self.spec.epochs * self.records_per_epoch,
+            "closed": type(self.closed) is bool,
+            "longest": isinstance(self.longest, int | float) and 0 <= self.longest < float("inf"),
+            "parked": all(isinstance(p.message, str) for p in self.parked),
+            "growths": all(isinstance(p, str) and type(n) is type(m) is int for p, (n, m) in self.growths.items()),
             "returned": len({(p.epoch, p.ordinal) for p in pieces}) == len(pieces) and all(map(self._cut, pieces)),
         }
         if wrong := [name for name, holds in facts.items() if not holds]:
@@ -257,6 +283,8 @@ def unpack(packed: list[list[int]]) -> list[Piece]:
     for fields in packed:
         if len(fields) == 3:
             epoch, first, count = fields
+            if len(pieces) + count > MOST_RETURNED:
+                raise ValueError(f"more than {MOST_RETURNED} shards came back")
             pieces.extend(Piece(epoch, ordinal) for ordinal in range(first, first + count))
         else:
             pieces.append(Piece(*fields))

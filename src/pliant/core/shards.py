@@ -31,6 +31,7 @@ from pliant.core.errors import Conflict, InvalidRequest, NotFound, SessionExpire
 from pliant.core.shard_queue import PATIENCE, Piece, ShardQueue, pack, unpack
 
 MOST_LEASES_PER_CALL = 4096
+LONGEST_NAME = 500
 
 
 class Supply(StrEnum):
@@ -143,11 +144,11 @@ class ShardBook:
             raise Conflict(f"dataset {spec.name!r} is defined already, otherwise: {shown}")
         return False
 
-    def grow(self, now: float, *, dataset: str, records: int, close: bool) -> int:
-        """Add records to a stream; gives its length."""
-        queue = self._queue(dataset)
-        queue.grow(records, close=close)
-        return queue.length
+    def grow(
+        self, now: float, *, dataset: str, records: int, close: bool, producer: str = "", number: int = 0
+    ) -> int:
+        """Add records to a stream; gives its length. A producer numbers its calls, and each number counts once."""
+        return self._queue(dataset).grow(records, close=close, producer=producer, number=number)
 
     def drop(self, now: float, *, dataset: str) -> None:
         """Forget a dataset that nobody works on any more."""
@@ -162,8 +163,8 @@ class ShardBook:
     # --- sessions
 
     def open_session(self, now: float, *, session: str, node: str, incarnation: int) -> None:
-        if not session or not node:
-            raise InvalidRequest("a session needs a name and a node")
+        if not 0 < len(session) <= LONGEST_NAME or not 0 < len(node) <= LONGEST_NAME:
+            raise InvalidRequest(f"a session needs a name and a node, each of at most {LONGEST_NAME} characters")
         known = self._sessions.get(session)
         if known is not None and known.node != node:
             raise Conflict(f"session {session!r} belongs to {known.node}")
@@ -193,7 +194,7 @@ class ShardBook:
             return self._repeat(holder)
         self._check_request(holder, request, dataset, want, done, progress, failed, released)
         accepted: list[Accepted] = []
-        refused = [n for n in done if not self._finish(now, holder, n, accepted)]
+        refused = self._finish(now, holder, done, accepted)
         refused += [n for n, records in progress if not self._advance(now, holder, n, records, accepted)]
         refused += [n for n, message in failed if not self._fail(now, holder, n, str(message))]
         refused += [n for n in reversed(released) if not self._give_back(now, holder, n)]
@@ -249,6 +250,11 @@ class ShardBook:
             holder.revoked[lease.number] = _Revoked(dataset, since, most)
         return len(stuck)
 
+    def forgive(self, now: float) -> None:
+        """The master was away: nobody could report meanwhile, so silence is counted from now on."""
+        for holder in self._sessions.values():
+            holder.head_since = dict.fromkeys(holder.head_since, now)
+
     # --- reading
 
     def queues(self) -> list[ShardQueue]:
@@ -265,6 +271,9 @@ class ShardBook:
 
     def has_session(self, session: str) -> bool:
         return session in self._sessions
+
+    def is_holding(self, session: str) -> bool:
+        return bool(self._session(session).held)
 
     def supply(self, dataset: str) -> Supply:
         queue = self._queue(dataset)
@@ -313,21 +322,29 @@ class ShardBook:
                 holder.head_since.setdefault(name, now)
         return tuple(leases), self.supply(queue.spec.name)
 
-    def _finish(self, now: float, holder: _Session, number: int, accepted: list[Accepted]) -> bool:
-        lease = holder.held.get(number)
-        if lease is None:
-            return self._was_finished(now, holder, number)
-        self._queues[lease.dataset].finish(lease.piece, lease.size)
-        accepted.append(Accepted(lease, lease.piece.offset, lease.size))
-        self._release(now, holder, lease)
-        return True
+    def _finish(self, now: float, holder: _Session, numbers: Sequence[int], accepted: list[Accepted]) -> list[int]:
+        """Gives those refused. Leases are finished by the thousand, so the clocks of their heads move once for all."""
+        held, queues, refused = holder.held, self._queues, []
+        moved: dict[str, None] = {}  # in order, so that a replay gives the same state
+        for number in numbers:
+            lease = held.pop(number, None)
+            if lease is not None:
+                size = lease.size
+                queues[lease.dataset].finish(lease.piece, size)
+                accepted.append(Accepted(lease, lease.piece.offset, size))
+                moved[lease.dataset] = None
+            elif not self._was_finished(now, holder, number):
+                refused.append(number)
+        for dataset in moved:
+            self._move_head(now, holder, dataset)
+        return refused
 
     def _advance(self, now: float, holder: _Session, number: int, records: int, accepted: list[Accepted]) -> bool:
         lease = holder.held.get(number)
         if lease is None:
             return self._was_finished(now, holder, number)
         if records == lease.size:  # nothing is left of it, so nothing may be queued or parked again
-            return self._finish(now, holder, number, accepted)
+            return not self._finish(now, holder, [number], accepted)
         if records > lease.piece.offset:  # an older report may arrive later; it says nothing new
             accepted.append(Accepted(lease, lease.piece.offset, records))
             piece = self._queues[lease.dataset].advance(lease.piece, records)
@@ -350,17 +367,22 @@ class ShardBook:
             return self._was_finished(now, holder, number)
         self._queues[lease.dataset].give_back(lease.piece)
         self._release(now, holder, lease, learn=False)
+        holder.revoked[number] = _Revoked(lease.dataset, now)
         return True
 
     def _release(self, now: float, holder: _Session, lease: Lease, *, learn: bool = True) -> None:
-        queue = self._queues[lease.dataset]
-        if learn:
-            queue.longest = max(queue.longest, now - holder.head_since.get(lease.dataset, now))
         del holder.held[lease.number]
-        if any(other.dataset == lease.dataset for other in holder.held.values()):
-            holder.head_since[lease.dataset] = now
+        self._move_head(now, holder, lease.dataset, learn=learn)
+
+    def _move_head(self, now: float, holder: _Session, dataset: str, *, learn: bool = True) -> None:
+        """Leases of a dataset left a session: its next one, if any, is worked on from now on."""
+        queue = self._queues[dataset]
+        if learn:
+            queue.longest = max(queue.longest, now - holder.head_since.get(dataset, now))
+        if any(other.dataset == dataset for other in holder.held.values()):
+            holder.head_since[dataset] = now
         else:
-            holder.head_since.pop(lease.dataset, None)
+            holder.head_since.pop(dataset, None)
 
     def _was_finished(self, now: float, holder: _Session, number: int) -> bool:
         """Of a lease that is not held: True if it was finished before, False if it was taken away."""

@@ -9,7 +9,7 @@ The rendezvous (``core/rendezvous.py``) decides the ranks; these are the functio
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from fractions import Fraction
 
 from pliant.core.errors import InvalidRequest
@@ -81,3 +81,22 @@ def _weight(rank: int, weight: float) -> Fraction:
 def _check_positive(field: str, value: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InvalidRequest(f"{field} must be a whole number of at least 1, not {value!r}")
+
+
+def share_missing(total: int, done: Sequence[Collection[int]]) -> list[list[int]]:
+    """Who computes what nobody has: ``done[r]`` are the units that worker ``r`` has, of ``range(total)``.
+
+    The missing ones go, in order, to whoever has the fewest so far, the lower rank first; all workers come to the same
+    answer by themselves. Gives the units to compute per worker.
+    """
+    if not done:
+        raise InvalidRequest("units can only be shared among at least one worker")
+    have = set().union(*done)
+    counts = [len(set(units)) for units in done]
+    shares: list[list[int]] = [[] for _ in done]
+    for unit in range(total):
+        if unit not in have:
+            rank = min(range(len(done)), key=lambda r: (counts[r], r))
+            counts[rank] += 1
+            shares[rank].append(unit)
+    return shares

@@ -125,14 +125,13 @@ class DataReader(ABC):
         return found
 
     def blocks(self, indices: Sequence[int], size: int) -> Iterator[tuple[int, Iterable[Any]]]:
-        """Records by global index in blocks of up to ``size``, each with its number of records."""
+        """Records by global index in blocks of about ``size``, each with its number of records.
+
+        What waits (for a disk, a network, a decompressor) is done before a block is given out.
+        """
         for at in range(0, len(indices), size):
             some = indices[at : at + size]
-            yield len(some), self.read_now(some.start, some.stop) if _is_run(some) else self.fetch(some)
-
-    def read_now(self, start: int, stop: int) -> Iterable[Any]:
-        """As ``read``, with the work that can fail or wait done when this returns."""
-        return list(self.read(start, stop))
+            yield len(some), list(self.read(some.start, some.stop)) if is_run(some) else self.fetch(some)
 
     def positions(self, shard: ShardRange) -> Sequence[int]:
         """The global indices of a shard's records, in its order."""
@@ -144,7 +143,7 @@ class DataReader(ABC):
             self._check(min(order), max(order) + 1, limit, shard.name)
         if not first:
             return order
-        return range(first + order.start, first + order.stop) if _is_run(order) else [first + i for i in order]
+        return range(first + order.start, first + order.stop) if is_run(order) else [first + i for i in order]
 
     def locate(self, index: int) -> tuple[str, int]:
         """The part that holds a global index, and the place in it: what to name in a message."""
@@ -227,7 +226,7 @@ class PartReader(DataReader):
         return found
 
 
-def _is_run(indices: Sequence[int]) -> TypeGuard[range]:
+def is_run(indices: Sequence[int]) -> TypeGuard[range]:
     return isinstance(indices, range) and indices.step == 1
 
 

@@ -29,11 +29,11 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """Neighbouring records of one shard, untouched by any function."""
+class Blocks:
+    """The next records of one shard, untouched by any function."""
 
     progress: ShardProgress
-    records: Iterable[Any]
+    blocks: list[Iterable[Any]]
 
 
 class LeaseThread:
@@ -74,7 +74,7 @@ class ReadThread:
         flush_after: float,
     ) -> None:
         self.reader = reader
-        self.block = max(1, min(256, prefetch // 4))  # records
+        self.block = max(1, min(512, prefetch // 4))  # records
         self._flush_after = flush_after
         self._lease = LeaseThread(shards)
         self.ready: Channel[Any] = Channel(max(1, prefetch // self.block))
@@ -123,7 +123,7 @@ class ReadThread:
                 return
             except PliantError:
                 raise
-            except Exception as error:  # noqa: BLE001  (a user's reader; its failure is told with its place)
+            except Exception as error:  # a user's reader; its failure is told with its place
                 place, index = progress.place(position)
                 raise RecordError.at(f"{place} or soon behind it", index, error) from error
             yield position, count, records

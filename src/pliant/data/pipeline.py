@@ -25,14 +25,14 @@ from typing import Any
 from pliant.core.errors import InvalidRequest
 from pliant.data.channel import Closed
 from pliant.data.contract import DataReader, Metadata
-from pliant.data.feed import Block, Failure, ReadThread
+from pliant.data.feed import Blocks, Failure, ReadThread
 from pliant.data.progress import LeasedShard, ShardProgress
 from pliant.data.stream import PAUSE, Dataset, Item, Signal
 
 DatasetFn = Callable[[Dataset, str, Metadata], Any]
 Shards = Iterable[LeasedShard | None]
 
-PREFETCH = 1024  # records read ahead
+PREFETCH = 2048  # records read ahead
 FLUSH_AFTER = 0.5  # seconds without a new shard before held-back values are sent
 
 
@@ -87,28 +87,23 @@ def _consume(
                 entry = thread.ready.get()
             except Closed:
                 return
-            if isinstance(entry, Block):
-                yield from _consume_block(entry)
-            elif isinstance(entry, Failure):
+            if isinstance(entry, Failure):
                 raise entry.error
-            else:
+            if not isinstance(entry, Blocks):
                 yield from _consume_items(entry)
+                continue
+            for block in entry.blocks:
+                used = 0  # written out here: a generator inside the generator would cost as much again per record
+                try:
+                    for record in block:
+                        yield record
+                        used += 1
+                except GeneratorExit:  # the loop was left; the record that it was given last may not be finished
+                    entry.progress.advance(used, now=True)
+                    raise
+                entry.progress.advance(used)
     finally:
         thread.stop()
-
-
-def _consume_block(block: Block) -> Iterator[Any]:
-    used = 0
-    whole = False
-    try:
-        for record in block.records:
-            yield record
-            used += 1
-        whole = True
-    finally:
-        block.progress.advance(used)
-        if not whole:
-            block.progress.report(now=True)
 
 
 def _consume_items(items: list[Item]) -> Iterator[Any]:
@@ -119,14 +114,18 @@ def _consume_items(items: list[Item]) -> Iterator[Any]:
             origin.consumed(position)
 
 
-def _plain(thread: ReadThread) -> Iterator[Block]:
-    for progress in thread.shards():
-        if progress is None:
-            continue
-        if progress.first >= len(progress.indices):
-            yield Block(progress, ())
-        for _, _, records in thread.blocks(progress):
-            yield Block(progress, records)
+def _plain(thread: ReadThread) -> Iterator[Blocks]:
+    for progress in filter(None, thread.shards()):
+        blocks: list[Iterable[Any]] = [()]  # so that a shard without records is reported too
+        waiting = 0
+        for _, count, records in thread.blocks(progress):
+            blocks.append(records)
+            waiting += count
+            if waiting >= thread.block:
+                yield Blocks(progress, blocks)
+                blocks, waiting = [], 0
+        if blocks:
+            yield Blocks(progress, blocks)
 
 
 class _Early(Exception):

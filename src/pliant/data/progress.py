@@ -64,18 +64,18 @@ class ShardProgress:
         while self._prefix in self._early:
             self._early.remove(self._prefix)
             self._prefix += 1
-        self.report()
+        self._report()
 
-    def advance(self, records: int) -> None:
+    def advance(self, records: int, *, now: bool = False) -> None:
         """The next ``records`` in order are consumed."""
         self._prefix += records
-        self.report()
+        self._report(now)
 
     def finish(self) -> None:
         self._prefix = len(self.indices)
-        self.report()
+        self._report()
 
-    def report(self, *, now: bool = False) -> None:
+    def _report(self, now: bool = False) -> None:
         if self._done:
             return
         if self._prefix >= len(self.indices):

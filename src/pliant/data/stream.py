@@ -81,7 +81,7 @@ def _call(function: Callable[[Any], Any], value: Any, marks: tuple[Mark, ...]) -
         return function(value)
     except PliantError:
         raise
-    except Exception as error:  # noqa: BLE001  (the user's function; its failure is told with its record)
+    except Exception as error:  # the user's function; its failure is told with its record
         if not marks:
             raise
         origin, position = marks[0]

@@ -8,13 +8,11 @@ import logging
 import sys
 from pathlib import Path
 
-from pliant.core.errors import PliantError
+from pliant.core.errors import PliantError, RetryableError
 from pliant.master.app import Master
 from pliant.master.job_dir import JobDir
-from pliant.master.supervisor import watch_launcher
+from pliant.master.supervisor import ALREADY_THERE, HOPELESS, NOT_NOW, watch_launcher
 from pliant.platforms.durable_files import FileLock
-
-ALREADY_THERE = 3  # exit code: another master serves this job
 
 
 def main() -> int:
@@ -38,7 +36,7 @@ def main() -> int:
         asyncio.run(serve())
     except PliantError as error:
         logging.getLogger("pliant.master").error("%s", error)
-        return 1
+        return NOT_NOW if isinstance(error, RetryableError) else HOPELESS
     return 0
 
 

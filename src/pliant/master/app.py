@@ -7,17 +7,21 @@ compare with what the platform has, then feed events and time into the parts unt
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import signal
+import threading
 import time
+from contextlib import AsyncExitStack
 from dataclasses import asdict
 from typing import Any
 
 import grpc.aio
 
+from pliant.core.clock import Clock
 from pliant.core.datasets import ShardType
-from pliant.core.errors import PermanentError
+from pliant.core.errors import CorruptData, JobFailed, PermanentError, PliantError, RetryableError
 from pliant.core.job import JobBook, Phase
 from pliant.core.node_states import Launch, RoleSpec
 from pliant.core.nodes import NodeBook
@@ -28,7 +32,7 @@ from pliant.master.clock import SystemClock
 from pliant.master.components import Components
 from pliant.master.job_dir import JobDir
 from pliant.master.journal import Journal
-from pliant.master.journal_store import Recovered, SqliteStore, read_events
+from pliant.master.journal_store import JournalStore, Recovered, SqliteStore, read_events
 from pliant.master.metrics import serve_metrics
 from pliant.master.nodes import NodeManager
 from pliant.master.rendezvous import RendezvousServer
@@ -49,56 +53,91 @@ log = logging.getLogger(__name__)
 TICK = 0.1  # seconds between two looks at what is due
 LONGEST_TICK = 2.0  # seconds; a longer pause means that this process did not run
 BIND_TRIES = 50  # at the predecessor's port, TICK apart
+DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})
 
 
 class Master:
-    def __init__(self, job_dir: JobDir, *, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self,
+        job_dir: JobDir,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        clock: Clock | None = None,
+        platform: Platform | None = None,
+        store: JournalStore | None = None,
+    ) -> None:
+        """``clock``, ``platform`` and ``store`` are the real time, the spec's platform and the job's file unless given."""
         self.job_dir = job_dir
         self.spec: JobSpec = load_spec(job_dir.spec)
         self._host = host
         self._port = port
-        self._clock = SystemClock()
+        self._clock = clock or SystemClock()
         self._machines: dict[str, Any] = {}
-        self._platform: Platform | None = None
+        self._platform = platform
+        self._store = store
         self._broken = asyncio.Event()
         self._last_tick = time.monotonic()
+        self._longest_tick = min(LONGEST_TICK, self.spec.fault.heartbeat_timeout / 4)
 
     async def run(self) -> Phase:
-        """Until the job is over; gives how it ended."""
-        store = SqliteStore(self.job_dir.journal, sync=self.spec.journal.sync)
-        recovered = store.load()
+        """Until the job is over; gives how it ended. ``RetryableError``: the disk does not let us, for now."""
+        try:
+            return await self._run()
+        except OSError as error:
+            if error.errno not in DISK_ERRORS:
+                raise
+            raise RetryableError(
+                f"cannot write to {self.job_dir.path}: {error}", hint="make room on its disk"
+            ) from error
+
+    async def _run(self) -> Phase:
+        async with AsyncExitStack() as undo:
+            journal = self._open_journal()
+            undo.push_async_callback(journal.close)
+            token = create_token_file(self.job_dir.token)
+            tls = create_certificates(self.job_dir.tls, (self._host,)) if self.spec.security.tls else None
+            server = make_server(token)
+            health = add_health(server)
+            undo.push_async_callback(self._close_platform)
+            undo.push_async_callback(server.stop, 0.5)
+            address = await self._listen(server, tls)
+            parts = self._make_parts(journal, address)
+            add_services(server, parts)
+            first = journal.do(parts.job.master_started) == 1
+            journal.event("master", f"master {'started' if first else 'is back'} (start {parts.job.master_starts})")
+            parts.wire()
+            self._start_parts(parts)
+            metrics = serve_metrics(parts, self.spec.metrics_port, self._host)
+            if metrics is not None:
+                undo.push_async_callback(asyncio.to_thread, metrics.close)
+            await server.start()
+            await health.set("", SERVING)
+            where = {"address": address, "pid": os.getpid(), "metrics_port": metrics.port if metrics else None}
+            write_json(self.job_dir.master_file, where)
+            await self._serve(parts)
+        return parts.job.phase
+
+    def _open_journal(self) -> Journal:
+        """With every state machine as it was when the predecessor ended."""
+        store = self._store or SqliteStore(self.job_dir.journal, sync=self.spec.journal.sync)
+        try:
+            recovered = store.load()
+            self._make_machines()
+            self._replay(recovered)
+        except BaseException:
+            store.close()
+            raise
         journal = Journal(store, self._clock, last_event=recovered.last_event)
         journal.on_failure = lambda _: self._broken.set()
-        self._make_machines()
-        self._replay(recovered)
         for name, machine in self._machines.items():
             journal.attach(name, machine)
         journal.snapshot = self._snapshot
-        token = create_token_file(self.job_dir.token)
-        tls = create_certificates(self.job_dir.tls, (self._host,)) if self.spec.security.tls else None
-        server = make_server(token)
-        health = add_health(server)
-        address = await self._listen(server, tls)
-        parts = self._make_parts(journal, address)
-        add_services(server, parts)
-        first = journal.do(parts.job.master_started) == 1
-        journal.event("master", f"master {'started' if first else 'is back'} (start {parts.job.master_starts})")
-        parts.wire()
-        self._start_parts(parts)
-        await server.start()
-        await health.set("", SERVING)
-        write_json(self.job_dir.master_file, {"address": address, "pid": os.getpid()})
-        metrics = serve_metrics(parts, self.spec.metrics_port, self._host)
-        try:
-            await self._serve(parts)
-        finally:
-            await server.stop(0.5)
-            if metrics is not None:
-                await asyncio.to_thread(metrics.close)
-            if self._platform is not None:
-                await self._platform.close()
-            await journal.close()
-        return parts.job.phase
+        return journal
+
+    async def _close_platform(self) -> None:
+        if self._platform is not None:
+            await self._platform.close()
 
     # --- making
 
@@ -131,14 +170,19 @@ class Master:
             )
 
     def _replay(self, recovered: Recovered) -> None:
-        if recovered.snapshot is not None:
-            for name, state in recovered.snapshot.items():
-                if name == "shards":
-                    self._machines[name].restore(state, recovered.definitions)
-                else:
-                    self._machines[name].restore(state)
-        for op in recovered.operations:
-            getattr(self._machines[op.machine], op.method)(op.now, **op.arguments)
+        at = "its snapshot"
+        try:
+            for name, state in (recovered.snapshot or {}).items():
+                more = (recovered.definitions,) if name == "shards" else ()
+                self._machines[name].restore(state, *more)
+            for number, op in enumerate(recovered.operations, start=1):
+                at = f"operation {number} of {len(recovered.operations)} ({op.machine}.{op.method})"
+                getattr(self._machines[op.machine], op.method)(op.now, **op.arguments)
+        except (PliantError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise CorruptData(
+                f"the journal {self.job_dir.journal} cannot be replayed at {at}: {error!r}",
+                hint="was job.yaml changed since the job began, or the file edited?",
+            ) from error
         if recovered.snapshot is not None or recovered.operations:
             log.info("replayed %d operations of the journal", len(recovered.operations))
 
@@ -177,7 +221,8 @@ class Master:
         )
         wanted = self.spec.components()
         if wanted.nodes:
-            self._platform = make_platform(self.spec.platform.kind)
+            if self._platform is None:
+                self._platform = make_platform(self.spec.platform.kind)
             tls_dir = self.job_dir.tls if self.spec.security.tls else None
             context = JobContext(
                 self.spec.name,
@@ -208,6 +253,8 @@ class Master:
         return parts
 
     def _start_parts(self, parts: Components) -> None:
+        if parts.rendezvous is not None:
+            parts.rendezvous.resume()
         if parts.shards is not None:
             parts.shards.resume()
             for dataset in self.spec.core_datasets():
@@ -233,7 +280,8 @@ class Master:
 
     async def _serve(self, parts: Components) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        in_main_thread = threading.current_thread() is threading.main_thread()
+        for number in (signal.SIGTERM, signal.SIGINT) if in_main_thread else ():
             loop.add_signal_handler(number, parts.stop, f"the master got {signal.Signals(number).name}")
         if parts.nodes is not None and not parts.job.over:
             await parts.nodes.resume()
@@ -247,7 +295,10 @@ class Master:
                 if follow is not None and follow.done():
                     follow.result()  # raises what ended it
                 if self._broken.is_set():
-                    raise PermanentError(f"the journal cannot be written: {parts.journal.failure}")
+                    raise RetryableError(f"the journal cannot be written: {parts.journal.failure}")
+                self._check_folder(parts)
+            if not self.job_dir.exists():
+                raise JobFailed(f"the job's folder {self.job_dir.path} was removed while the job ran")
             await parts.journal.durable()
             write_json(self.job_dir.summary_file, summarize(parts, asdict(self.spec.components())))
         finally:
@@ -259,9 +310,10 @@ class Master:
         if parts.shards is not None:
             parts.shards.tick()
         if parts.rendezvous is not None:
-            parts.rendezvous.tick()
+            parts.rendezvous.tick(self.spec.fault.session_timeout)
         if parts.training is not None:
             parts.training.tick()
+        parts.excuse_idle()
         if parts.nodes is not None:
             await parts.nodes.tick()
         parts.check_end()
@@ -272,14 +324,22 @@ class Master:
             except TimeoutError:
                 return
 
+    def _check_folder(self, parts: Components) -> None:
+        """Without the job's folder no decision survives and no log is kept: end at once what is left."""
+        if not self.job_dir.exists() and not parts.job.over:
+            log.error("the job's folder was removed")
+            parts.stop("the job's folder was removed", at_once=True)
+
     def _forgive_absence(self, parts: Components) -> None:
         """If this master itself was frozen or starved, the silence of others meanwhile is not theirs."""
         now = time.monotonic()
         absent, self._last_tick = now - self._last_tick, now
-        if absent < LONGEST_TICK:
+        if absent < self._longest_tick:
             return
         log.warning("this master did not run for %.1f s", absent)
         if parts.nodes is not None:
             parts.nodes.book.touch_all(self._clock.now())
         if parts.shards is not None:
             parts.shards.resume()
+        if parts.rendezvous is not None:
+            parts.rendezvous.resume()

@@ -11,7 +11,8 @@ import asyncio
 from collections.abc import Callable
 
 from pliant.core.clock import Clock
-from pliant.core.errors import Conflict, NotAvailable, NotFound
+from pliant.core.datasets import LARGEST
+from pliant.core.errors import Conflict, InvalidRequest, NotAvailable, NotFound
 from pliant.core.job import JobBook, Phase
 from pliant.core.node_states import NodeState, RestartProgram
 from pliant.core.relaunch import ExitReason
@@ -25,6 +26,7 @@ from pliant.master.stats import MemoryStats
 from pliant.master.training import TrainingService
 from pliant.rpc import pliant_pb2 as pb
 
+FROZEN_SECONDS = 1.5  # of a stopped program before its peers go on without it
 SERVICE_ROLES = frozenset({"ps"})  # these serve the others and never finish by themselves
 
 
@@ -51,6 +53,7 @@ class Components:
         self.shards: DataShardManager | None = None
         self.rendezvous: RendezvousServer | None = None
         self.training: TrainingService | None = None
+        self._frozen: dict[str, float] = {}  # node -> since when its program is stopped
         self.ended = asyncio.Event()  # the job is over (its nodes may still be on their way out)
         self.gone = asyncio.Event()  # and nothing of it is left
         self.woken = asyncio.Event()  # something is to be done before the next tick
@@ -84,7 +87,7 @@ class Components:
             raise NotAvailable("this master runs without its node manager", hint="start it with --need-pod-manager")
         reason = ExitReason(report.exit_reason) if report.exit_reason in set(ExitReason) else ExitReason.UNKNOWN
         record = self.nodes.book.get(report.node)
-        by_itself = reason in (ExitReason.ERROR, ExitReason.OOM)
+        by_itself = reason in (ExitReason.ERROR, ExitReason.OOM) and report.incarnation == record.incarnation
         if by_itself and not record.ended and record.removal is None and not self.job.over:
             self.journal.do(
                 self.job.failed,
@@ -92,11 +95,13 @@ class Components:
                 kind=reason.value,
                 message=report.message[:2000],
                 traceback=report.traceback[-20_000:],
-                log=report.log,
+                log=report.log[:4000],
             )
         return self.nodes.program_exited(report.node, report.incarnation, reason, report.message[:2000])
 
     def report_step(self, node: str, step: int, records: int, metrics: dict[str, float]) -> None:
+        if not 0 <= records <= LARGEST:
+            raise InvalidRequest(f"{records} records in one step")
         self.stats.set_step(node, step, metrics)
         if records > 0:
             self._progress(node, records)
@@ -104,6 +109,20 @@ class Components:
             self.nodes.book.progress(node, self.clock.now())
         if self.training is not None:
             self.training.report_version(step)
+
+    def note_frozen(self, node: str, stopped: bool) -> None:
+        """Its agent says whether a program is stopped (SIGSTOP). One that stays so leaves its world; its peers go on."""
+        if not stopped:
+            self._frozen.pop(node, None)
+            return
+        since = self._frozen.setdefault(node, self.clock.now())
+        if (
+            self.rendezvous is not None
+            and self.clock.now() - since >= FROZEN_SECONDS
+            and self.rendezvous.is_member(node)
+        ):
+            self.journal.event("frozen", f"the program of {node} is stopped; its peers go on without it", node)
+            self.rendezvous.died(node)
 
     def scale(self, role: str, replicas: int, reason: str) -> tuple[int, int]:
         if self.nodes is None:
@@ -127,13 +146,22 @@ class Components:
             blame = message if reason is ExitReason.ERROR else ""
             self.shards.recover_shard(node, incarnation, blame=blame)
         if self.rendezvous is not None:
+            finished = reason is ExitReason.COMPLETED and self.rendezvous.was_member(node)
             self.rendezvous.died(node)
+            if finished:  # it was trained to the end: who comes now must not begin anew
+                self.rendezvous.close()
 
     def _nodes_changed(self) -> None:
         self.woken.set()
         if self.nodes is not None and self.rendezvous is not None:
             workers = [r for r in self.nodes.book.roles() if r not in SERVICE_ROLES]
             self.rendezvous.expect(sum(len(self.nodes.book.seated(role)) for role in workers))
+
+    def excuse_idle(self) -> None:
+        """A program that waits for shards is not one that hangs."""
+        if self.nodes is not None and self.shards is not None:
+            for node in self.shards.idle_nodes():
+                self.nodes.book.idle(node, self.clock.now())
 
     def _progress(self, node: str, records: int) -> None:
         self.stats.add_records(node, records)

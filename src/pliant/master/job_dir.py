@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pliant.core.errors import NotFound
 from pliant.platforms.durable_files import read_json
-from pliant.rpc.channel import Address
 from pliant.rpc.identity import read_token_file
-from pliant.rpc.tls import TlsFiles
+
+if TYPE_CHECKING:
+    from pliant.rpc.channel import Address
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,9 @@ class JobDir:
 
     def address(self) -> Address:
         """Where the job's master listens (or did)."""
+        from pliant.rpc.channel import Address  # brings gRPC, which a launcher does not need before its master runs
+        from pliant.rpc.tls import TlsFiles
+
         found = read_json(self.master_file)
         if found is None:
             raise NotFound(f"the job in {self.path} has no master yet")

@@ -1,9 +1,10 @@
 """Every decision that must survive is on disk before it is answered.
 
-The state machines of ``core`` change in memory, on the event loop; ``Journal.do`` notes each call. A writer thread
-takes whatever has gathered and commits it as one batch (group commit: one fsync serves all calls of the last
-millisecond). A handler answers only after ``durable()``, which waits for everything noted *so far*, not just its own
-call: an answer may rest on what another call has just changed.
+The state machines of ``core`` change in memory, on the event loop; ``Journal.do`` notes each call. What is noted without
+an ``await`` in between (a call, what follows from it, its events and its audit) reaches the disk together or not at all.
+A writer thread takes whatever has gathered and commits it as one batch (group commit: one fsync serves all calls of the
+last millisecond). A handler answers only after ``durable()``, which waits for everything noted *so far*, not just its
+own call: an answer may rest on what another call has just changed.
 
 Now and then the state itself is stored and the calls before it are dropped, so the journal's size follows what is in
 flight, and a restart is quick.
@@ -15,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
 import threading
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -30,6 +30,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 SNAPSHOT_EVERY = 2000  # operations
+LONGEST_EVENT = 4000  # characters
 
 
 class Journal:
@@ -38,8 +39,11 @@ class Journal:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._names: dict[int, str] = {}  # id of a state machine -> its name
-        self._pending = Batch()
-        self._noted = 0  # batches' worth of notes: rises with each note
+        self._pending = Batch()  # what the loop notes; handed over once the loop's current callback is done
+        self._handed = Batch()  # what the writer takes, under the condition
+        self._handing = False
+        self._noted = 0  # rises with each note
+        self._upto = 0  # of what was handed over
         self._committed = 0
         self._since_snapshot = 0
         self._event_number = last_event
@@ -69,7 +73,8 @@ class Journal:
 
     def event(self, kind: str, message: str, node: str = "") -> EventRecord:
         self._event_number += 1
-        record = EventRecord(self._event_number, self._clock.now(), kind, node, message)
+        text = message[:LONGEST_EVENT].encode("utf-8", "replace").decode()  # half a surrogate pair cannot be stored
+        record = EventRecord(self._event_number, self._clock.now(), kind, node, text)
         self._note(lambda batch: batch.events.append(record))
         return record
 
@@ -98,6 +103,7 @@ class Journal:
             await asyncio.shield(self._waiters)
 
     async def close(self) -> None:
+        self._hand_over()
         with self._wake:
             self._closing = True
             self._wake.notify()
@@ -105,23 +111,32 @@ class Journal:
         self._store.close()
 
     def _note(self, put: Callable[[Batch], None]) -> None:
+        put(self._pending)
+        self._noted += 1
+        if not self._handing:
+            self._handing = True
+            self._loop.call_soon(self._hand_over)
+
+    def _hand_over(self) -> None:
+        self._handing = False
+        batch, self._pending = self._pending, Batch()
         with self._wake:
-            put(self._pending)
-            self._noted += 1
+            self._handed.append(batch)
+            self._upto = self._noted
             self._wake.notify()
 
     def _write_loop(self) -> None:
         while True:
             with self._wake:
-                while not self._pending and not self._closing:
+                while not self._handed and not self._closing:
                     self._wake.wait()
-                batch, upto = self._pending, self._noted
-                self._pending = Batch()
+                batch, upto = self._handed, self._upto
+                self._handed = Batch()
                 if not batch:
                     return
             try:
                 self._store.commit(batch)
-            except (sqlite3.Error, OSError) as error:
+            except Exception as error:  # noqa: BLE001  # whatever it is, nobody may wait for this thread in vain
                 self._loop.call_soon_threadsafe(self._failed, error)
                 return
             self._loop.call_soon_threadsafe(self._done, upto)

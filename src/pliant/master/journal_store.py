@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pliant.core.errors import CorruptData
+from pliant.core.errors import CorruptData, MasterUnavailable, PliantError
 
 FORMAT = 1
 
@@ -63,6 +63,15 @@ class Batch:
     snapshot: dict[str, Any] | None = None  # the state before this batch's operations; all earlier ones are dropped
     definitions: dict[str, Any] = field(default_factory=dict)
 
+    def append(self, later: Batch) -> None:
+        """Add what came later; its snapshot holds the operations of before."""
+        if later.snapshot is not None:
+            self.snapshot, self.definitions = later.snapshot, later.definitions
+            self.operations = []
+        self.operations += later.operations
+        self.events += later.events
+        self.audit += later.audit
+
     def __bool__(self) -> bool:
         return bool(self.operations or self.events or self.audit or self.snapshot is not None)
 
@@ -105,21 +114,30 @@ class SqliteStore(JournalStore):
     def __init__(self, path: Path, *, sync: str = "full") -> None:
         self.path = path
         # One thread writes (the journal's), after the loading thread is done with it: no two at a time.
-        self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=30)
+        try:
+            self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=30)
+        except sqlite3.Error as error:
+            raise _in_words(path, error) from error
         try:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute(f"PRAGMA synchronous = {'FULL' if sync == 'full' else 'NORMAL'}")
             self._db.executescript(_SCHEMA)
             self._db.execute("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (str(FORMAT),))
             (found,) = self._db.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
-                raise
-            raise CorruptData(f"{path} is not a journal of Pliant: {error}") from error
-        if int(found) != FORMAT:
+        except (sqlite3.Error, TypeError) as error:
+            self._db.close()
+            raise _in_words(path, error) from error
+        if found != str(FORMAT):
+            self._db.close()
             raise CorruptData(f"{path} has journal format {found}; this release reads {FORMAT}")
 
     def load(self) -> Recovered:
+        try:
+            return self._load()
+        except (sqlite3.Error, ValueError) as error:
+            raise _in_words(self.path, error) from error
+
+    def _load(self) -> Recovered:
         row = self._db.execute("SELECT state FROM snapshot").fetchone()
         definitions = {n: json.loads(d) for n, d in self._db.execute("SELECT name, definition FROM definitions")}
         rows = self._db.execute("SELECT machine, method, now, arguments FROM operations ORDER BY seq")
@@ -133,7 +151,7 @@ class SqliteStore(JournalStore):
         try:
             self._write(batch)
             db.execute("COMMIT")
-        except sqlite3.Error:
+        except Exception:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             raise
@@ -157,6 +175,28 @@ class SqliteStore(JournalStore):
 
     def close(self) -> None:
         self._db.close()
+
+
+_PASSES = frozenset(  # what is wrong with the disk or the folder, not with the file
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_PERM,
+    }
+)
+
+
+def _in_words(path: Path, error: Exception) -> PliantError:
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF in _PASSES:  # the low byte: extended codes say more
+        return MasterUnavailable(f"the journal {path} cannot be opened: {error}")
+    return CorruptData(
+        f"{path} is not a journal of Pliant, or is damaged: {error}",
+        hint="put the file aside (and the files beside it, -wal and -shm) and start the job anew",
+    )
 
 
 def _audit(row: AuditRow) -> Sequence[Any]:

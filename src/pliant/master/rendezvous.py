@@ -16,6 +16,7 @@ class RendezvousServer:
         self._clock = clock
         self._changed = asyncio.Event()
         self._expected = -1
+        self._heard: dict[str, float] = {}  # member -> when; not journaled
 
     def join(self, member: str, incarnation: str, attrs: dict[str, str], step: int, after: int | None) -> None:
         self._told(
@@ -28,7 +29,8 @@ class RendezvousServer:
         self._told(self._journal.do(self.machine.leave, member=member, incarnation=incarnation))
 
     def died(self, member: str) -> None:
-        """A program ended; whatever incarnation of it was a member is gone."""
+        """A program ended, or is given up; whatever incarnation of it was a member is gone."""
+        self._heard.pop(member, None)
         self._told(self._journal.do(self.machine.died, member=member, incarnation=None))
 
     def set_limits(self, min_nodes: int, max_nodes: int) -> None:
@@ -44,6 +46,27 @@ class RendezvousServer:
     def close(self) -> None:
         if not self.machine.closed:
             self._told(self._journal.do(self.machine.close))
+
+    def is_member(self, name: str) -> bool:
+        """Of the world in use, or of those who wait for one."""
+        machine = self.machine
+        gone = machine.status(machine.round).missing if machine.round else ()
+        in_world = machine.world is not None and any(m.name == name for m in machine.world.members) and name not in gone
+        return in_world or any(m.name == name for m in machine.waiting)
+
+    def was_member(self, name: str) -> bool:
+        """Of the latest world."""
+        return self.machine.world is not None and any(m.name == name for m in self.machine.world.members)
+
+    def heard_of(self, member: str) -> None:
+        """A sign of life of a member's own process."""
+        self._heard[member] = self._clock.now()
+
+    def resume(self) -> None:
+        """After a pause of the master, silence is counted from now on."""
+        now = self._clock.now()
+        names = {m.name for m in self.machine.waiting} | {m.name for m in (self.machine.world.members if self.machine.world else ())}
+        self._heard = dict.fromkeys(names, now)
 
     async def get_world(self, member: str, incarnation: str) -> World | Waiting | Expelled:
         """Wait until there is a world with this member, or there will be none."""
@@ -61,7 +84,13 @@ class RendezvousServer:
                 return status
             await self._changed.wait()
 
-    def tick(self) -> None:
+    def tick(self, member_timeout: float) -> None:
+        now = self._clock.now()
+        for member, heard in list(self._heard.items()):
+            if now - heard > member_timeout:
+                del self._heard[member]
+                self._journal.event("silent", f"{member} was silent for {now - heard:.0f} s and is out of its world", member)
+                self.died(member)
         if self.machine.due(self._clock.now()):
             self._told(self._journal.do(self.machine.form))
 

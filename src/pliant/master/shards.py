@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -40,13 +41,16 @@ class DataShardManager:
         self._audit = audit
         self._heard: dict[str, float] = {}  # session -> when; not journaled
         self._changed = asyncio.Event()
+        self._waiting: Counter[str] = Counter()  # calls that wait for shards, by session
         self.on_progress: Callable[[str, int], None] = lambda node, records: None
         self.on_complete: Callable[[], None] = lambda: None
 
     def resume(self) -> None:
-        """After a restart nobody is late: silence is counted from now on."""
+        """After a restart or a pause of the master nobody is late: silence is counted from now on."""
         now = self._clock.now()
         self._heard = dict.fromkeys(self.book.sessions(), now)
+        if self._heard:
+            self._journal.do(self.book.forgive)
 
     # --- datasets
 
@@ -59,13 +63,11 @@ class DataShardManager:
             self._notify()
         return created
 
-    def grow_stream(self, dataset: str, records: int, close: bool, expected_length: int) -> int:
-        """``expected_length`` is the length before; a call that is sent again finds it grown and changes nothing."""
-        queue = self.book.queue(dataset)
-        if expected_length >= 0 and queue.length == expected_length + records and (records or queue.closed == close):
-            if records:
-                return queue.length
-        length = self._journal.do(self.book.grow, dataset=dataset, records=records, close=close)
+    def grow_stream(self, dataset: str, records: int, close: bool, producer: str, number: int) -> int:
+        """Each numbered call of a producer counts once, however often it is sent."""
+        length = self._journal.do(
+            self.book.grow, dataset=dataset, records=records, close=close, producer=producer, number=number
+        )
         self._notify()
         return length
 
@@ -139,11 +141,22 @@ class DataShardManager:
         self._journal.event("dataset", f"continued from a checkpoint: {', '.join(names)}")
         self._notify()
 
-    async def wait_for_shards(self, dataset: str) -> Supply:
+    async def wait_for_shards(self, dataset: str, session: str = "") -> Supply:
         """Wait while a dataset has nothing to give but may have something later."""
-        while (supply := self.book.supply(dataset)) is Supply.WAIT:
-            await self._changed.wait()
+        self._waiting[session] += 1
+        try:
+            while (supply := self.book.supply(dataset)) is Supply.WAIT:
+                await self._changed.wait()
+        finally:
+            self._waiting[session] -= 1
+            if not self._waiting[session]:
+                del self._waiting[session]
         return supply
+
+    def idle_nodes(self) -> list[str]:
+        """Those whose programs wait for shards and hold none: no progress can be expected of them."""
+        book = self.book
+        return [book.node_of(s) for s in self._waiting if book.has_session(s) and not book.is_holding(s)]
 
     def tick(self) -> None:
         """Act on silence."""

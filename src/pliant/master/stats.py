@@ -10,9 +10,13 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from pliant.core.clock import Clock
+from pliant.core.datasets import LARGEST
+from pliant.core.errors import InvalidRequest
 
 HISTORY = 600  # samples per node: ten minutes at one a second
 WINDOW = 10.0  # seconds over which a rate is taken
+MOST_METRICS = 1000  # of the user's own
+MOST_GUESTS = 10_000  # nodes of which anything is kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,7 @@ class Rate:
     def add(self, now: float, count: int) -> None:
         if self._began is None:
             self._began = now
-        self.total += count
+        self.total = min(LARGEST, self.total + count)
         self._in_window += count
         self._seen.append((now, count))
         self._forget(now)
@@ -83,6 +87,8 @@ class MemoryStats(StatsCollector):
         return {name: stats.usage[-1] for name, stats in self._nodes.items() if stats.usage}
 
     def node(self, name: str) -> NodeStats:
+        if name not in self._nodes and len(self._nodes) >= MOST_GUESTS:
+            del self._nodes[next(iter(self._nodes))]
         return self._nodes.setdefault(name, NodeStats())
 
     def forget(self, node: str) -> None:
@@ -94,6 +100,8 @@ class MemoryStats(StatsCollector):
         self.node(node).records.add(now, records)
 
     def set_step(self, node: str, step: int, metrics: dict[str, float]) -> None:
+        if step < 0 or len(self.metrics.keys() | metrics.keys()) > MOST_METRICS:
+            raise InvalidRequest(f"step {step} with {len(metrics)} metrics; at most {MOST_METRICS} names are kept")
         self.node(node).step = step
         self.global_step = max(self.global_step, step)
         self.metrics.update(metrics)

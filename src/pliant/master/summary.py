@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
@@ -63,9 +64,14 @@ def summarize(parts: Components, components: dict[str, Any]) -> dict[str, Any]:
         "restarts": sum(n["restarts"] for n in status["nodes"]),
         "replacements": sum(1 for n in status["nodes"] if n["replaces"]),
         "master_parts": components,
-        "metrics": dict(parts.stats.metrics),
-        "evaluation": {str(v): m for v, m in parts.training.book.results.items()} if parts.training else {},
+        "metrics": _finite(parts.stats.metrics),
+        "evaluation": {str(v): _finite(m) for v, m in parts.training.book.results.items()} if parts.training else {},
     }
+
+
+def _finite(metrics: dict[str, float]) -> dict[str, float | None]:
+    """JSON has no NaN and no infinity; a loss may well be one."""
+    return {name: value if math.isfinite(value) else None for name, value in metrics.items()}
 
 
 def exit_code(phase: Phase | str) -> int:

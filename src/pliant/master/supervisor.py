@@ -1,8 +1,11 @@
 """Keeps a job's master alive on this machine: whoever holds ``launcher.lock`` starts it again when it dies.
 
 Normally that is ``pliant run``. If that process is killed, the master notices (the kernel lets go of the lock) and starts
-a supervisor without a terminal in its place; so killing any one process of a job ends nothing. A job ends when it is done,
-fails, or is stopped (``pliant stop``).
+a supervisor without a terminal in its place; if both are killed at once, an agent does (``platforms.local.revive``). So
+killing any process of a job ends nothing, as long as one is left. A job ends when it is done, fails, or is stopped
+(``pliant stop``).
+
+How a master ended is told by its exit code: whether another try makes sense, and when.
 """
 
 from __future__ import annotations
@@ -10,38 +13,47 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
-from pliant.core.errors import Conflict, PermanentError
+from pliant.core.errors import Conflict, JobFailed, PermanentError, PliantError
 from pliant.master.job_dir import JobDir
+from pliant.platforms.base import SUPERVISED
 from pliant.platforms.durable_files import FileLock
 
 log = logging.getLogger(__name__)
 
-SUPERVISED = "PLIANT_SUPERVISED"  # set for a master whose supervisor is watched in turn
+ALREADY_THERE, NOT_NOW, HOPELESS = 3, 4, 5  # exit codes of a master: another serves; no room on the disk; no use
 MOST_QUICK_DEATHS = 8  # in a row, each within a second of its start: then something is wrong that no restart mends
+LONGEST_PAUSE = 2.0  # seconds before a start
+# Someone killed it, or it waits for room: says nothing about the next start. None: not our child.
+NO_FAULT = (-signal.SIGKILL, -signal.SIGTERM, NOT_NOW, None)
 
 
 class Supervisor:
     def __init__(self, job_dir: JobDir) -> None:
         self.job_dir = job_dir
         self.restarts = 0
-        self.on_restart: Callable[[], None] = lambda: None
+        self.on_restart: Callable[[str], None] = lambda why: None
         self._lock = FileLock(job_dir.path / "launcher.lock")
         self._master_lock = FileLock(job_dir.path / "master.lock")
         self._master: subprocess.Popen[bytes] | None = None
 
     def acquire(self) -> None:
-        if not self._lock.try_acquire():
-            raise Conflict(
-                f"a launcher of the job in {self.job_dir.path} is running already",
-                hint="watch it with `pliant status` and `pliant logs -f`, or choose another --name",
-            )
+        for _ in range(10):  # others look at it, and hold it for an instant
+            if self._lock.try_acquire():
+                return
+            time.sleep(0.02)
+        raise Conflict(
+            f"a launcher of the job in {self.job_dir.path} is running already",
+            hint="watch it with `pliant status` and `pliant logs -f`, or choose another --name",
+        )
 
     def release(self) -> None:
         self._lock.release()
@@ -59,25 +71,39 @@ class Supervisor:
 
     def keep_alive(self) -> None:
         """Until the job is over. Adopts a master that another launcher started."""
-        quick_deaths = 0
+        quick = faults = 0  # deaths right after a start, in a row; and those of them that were its own doing
+        blocked = False
         while True:
             began = time.monotonic()
             code = self._wait_for_death()
             if self.job_dir.summary_file.exists():
                 return
-            lived = time.monotonic() - began
-            quick_deaths = quick_deaths + 1 if lived < 1.0 else 0
-            if quick_deaths >= MOST_QUICK_DEATHS:
-                raise PermanentError(
-                    f"the master died {quick_deaths} times right after its start (exit code {code}):\n"
-                    + self._last_words(),
-                    hint=f"see {self.job_dir.logs / 'master.log'}",
-                )
-            if quick_deaths:
-                time.sleep(min(2.0, 0.05 * 2**quick_deaths))
+            if code == ALREADY_THERE:
+                self._master = None
+                continue
+            quick = quick + 1 if time.monotonic() - began < 1.0 else 0
+            faults = faults + 1 if quick and code not in NO_FAULT else 0
+            if code == HOPELESS or faults >= MOST_QUICK_DEATHS or not self.job_dir.exists():
+                self._give_up(code, faults)
+            if code != NOT_NOW:
+                self.on_restart("the master died; starting it again")
+            elif not blocked:
+                self.on_restart(f"the master cannot write to {self.job_dir.path}; it goes on when there is room")
+            blocked = code == NOT_NOW
+            if quick or blocked:
+                time.sleep(LONGEST_PAUSE if blocked else min(LONGEST_PAUSE, 0.05 * 2**quick))
             self.restarts += 1
-            self.on_restart()
             self.start_master()
+
+    def _give_up(self, code: int | None, faults: int) -> NoReturn:
+        """No master can serve this job: end what is left of it, and say why."""
+        from pliant.platforms.local import sweep_job  # seldom needed, and a launcher should start fast
+
+        sweep_job(self.job_dir.path)
+        if not self.job_dir.exists():
+            raise JobFailed(f"the job's folder {self.job_dir.path} was removed while the job ran")
+        how = "cannot go on" if code == HOPELESS else f"died {faults} times right after its start (exit code {code})"
+        raise PermanentError(f"the master {how}:\n{self._last_words()}", hint=f"see {self.job_dir.logs / 'master.log'}")
 
     def _wait_for_death(self) -> int | None:
         if self._master is not None:
@@ -128,7 +154,11 @@ def main() -> int:
         supervisor.acquire()
     except Conflict:
         return 0
-    supervisor.keep_alive()
+    try:
+        supervisor.keep_alive()
+    except PliantError as error:
+        log.error("%s", error)
+        return 1
     return 0
 
 

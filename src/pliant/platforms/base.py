@@ -16,6 +16,9 @@ from pliant.core.relaunch import ExitReason
 from pliant.core.resources import Resources
 
 
+SUPERVISED = "PLIANT_SUPERVISED"  # in the environment of a master, and of its agents, that is started again if it dies
+
+
 @dataclass(frozen=True, slots=True)
 class NodeLaunch:
     node: str

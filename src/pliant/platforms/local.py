@@ -26,9 +26,20 @@ from typing import Any
 
 import psutil
 
+from pliant.core.errors import RetryableError
 from pliant.core.relaunch import ExitReason
 from pliant.core.resources import Resources
-from pliant.platforms.base import JobContext, NodeEvent, NodeLaunch, NodeWatcher, Platform, Refusal, ScalePlan, Scaler
+from pliant.platforms.base import (
+    SUPERVISED,
+    JobContext,
+    NodeEvent,
+    NodeLaunch,
+    NodeWatcher,
+    Platform,
+    Refusal,
+    ScalePlan,
+    Scaler,
+)
 from pliant.platforms.cgroup import CgroupLimit
 from pliant.platforms.durable_files import FileLock, read_json, write_json
 from pliant.platforms.processes import find_marked, kill_all, when_gone
@@ -106,7 +117,11 @@ class _Host:
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / "agent.lock")
         if not lock.try_acquire():
-            return None  # it is there: an earlier master started it, and ``find`` will tell
+            return Refusal(launch.node, "what an earlier master started there is not gone yet", unschedulable=True)
+        if (folder / "agent.json").exists():  # it was there, and ended: a name is used once
+            lock.release()
+            self.events.put_nowait(self._end_of(launch.node, None))
+            return None
         try:
             popen = self._spawn(launch, folder, lock.fd)
         except OSError as error:
@@ -141,8 +156,9 @@ class _Host:
                     self._follow(_Agent(node, record["pid"], Resources.from_json(record["resources"]), None))
             if node in self._agents:
                 found.append(NodeEvent(node, True))
-            else:
-                await asyncio.to_thread(self._sweep, node)
+                continue
+            await asyncio.to_thread(self._sweep, node)
+            if (folder / "agent.json").exists():  # else an earlier master died before it started anything
                 found.append(self._end_of(node, None))
         return found
 
@@ -203,6 +219,8 @@ class _Host:
         told = read_json(self._nodes_dir / node / "exit.json")
         if told is not None:
             return NodeEvent(node, False, ExitReason(told["exit_reason"]), told["message"])
+        if code == -signal.SIGTERM:
+            return NodeEvent(node, False, ExitReason.PREEMPTED, "preempted before its agent was ready")
         if code is not None and code < 0:
             return NodeEvent(node, False, ExitReason.KILLED, f"its agent was killed by {signal.Signals(-code).name}")
         if code is not None:
@@ -213,7 +231,10 @@ class _Host:
         """What a killed agent leaves behind: processes of its program that escaped the kernel's notice, the cgroup."""
         kill_all(find_marked({"PLIANT_NODE": node, "PLIANT_JOB_DIR": str(self._context.job_dir)}))
         if (group := CgroupLimit.find(cgroup_job(self._context.job, self._context.job_dir), node)) is not None:
-            group.remove()
+            try:
+                group.remove()
+            except (RetryableError, OSError) as error:  # the node's end is told all the same
+                log.warning("the cgroup of %s stays behind: %s", node, error)
 
     def _gone_without_trace(self, node: str) -> None:
         folder = self._nodes_dir / node
@@ -252,6 +273,42 @@ class _Host:
             return
         with contextlib.suppress(ProcessLookupError):
             os.kill(agent.pid, number)
+
+
+def revive(job_dir: Path) -> subprocess.Popen[bytes] | None:
+    """If nobody keeps the job's master alive any more, start a supervisor. It gives way if another agent was faster.
+
+    For an agent that cannot reach its master. The supervisor is no part of the agent's node, so it gets no marks of it.
+    """
+    if os.environ.get(SUPERVISED) != "1" or (job_dir / "summary.json").exists() or not (job_dir / "job.yaml").exists():
+        return None
+    if FileLock(job_dir / "launcher.lock").is_held():
+        return None
+    log.warning("neither launcher nor master is there; starting a supervisor")
+    with (job_dir / "logs" / "master.log").open("ab") as output:
+        return subprocess.Popen(
+            [sys.executable, "-m", "pliant.master.supervisor", "--job-dir", str(job_dir)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={k: v for k, v in os.environ.items() if not k.startswith("PLIANT_") or k == "PLIANT_HOME"},
+            cwd="/",
+            start_new_session=True,
+        )
+
+
+def sweep_job(job_dir: Path) -> None:
+    """End whatever runs for a job that has no master and will have none."""
+    left = find_marked({"PLIANT_JOB_DIR": str(job_dir)})
+    nodes = set()
+    for process in left:
+        with contextlib.suppress(psutil.Error, KeyError):
+            env = process.environ()
+            nodes.add((env["PLIANT_JOB"], env["PLIANT_NODE"]))
+    kill_all(left)
+    for job, node in nodes:
+        if (group := CgroupLimit.find(cgroup_job(job, job_dir), node)) is not None:
+            group.remove()
 
 
 def cgroup_job(job: str, job_dir: Path) -> str:

@@ -49,7 +49,7 @@ _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.max_receive_message_length", LARGEST_MESSAGE),
     ("grpc.max_send_message_length", LARGEST_MESSAGE),
     ("grpc.initial_reconnect_backoff_ms", 50),  # a master is back in under a second; do not wait longer than it
-    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 5_000),  # in truth: how long one attempt may take; TLS on a busy machine is slow
     ("grpc.max_reconnect_backoff_ms", 500),
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),

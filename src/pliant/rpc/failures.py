@@ -1,9 +1,13 @@
-"""How errors cross the wire: each type of ``PliantError`` has one gRPC status, and comes out as the same type."""
+"""How errors cross the wire: as a gRPC status whose details name the type, so each comes out as what it was.
+
+What gRPC itself says (no connection, a message too large) has no type of ours in it, and is told by its status.
+"""
 
 from __future__ import annotations
 
 import grpc
 
+from pliant.core import errors
 from pliant.core.errors import (
     Conflict,
     InvalidRequest,
@@ -13,10 +17,11 @@ from pliant.core.errors import (
     PliantError,
     SessionExpired,
     Unauthenticated,
-    Unschedulable,
 )
 
-_SEPARATOR = "\x1f"  # between the message and the hint
+_SEPARATOR = "\x1f"  # between the type, the message and the hint
+_LONGEST = 1000  # characters of a message: details travel as metadata, which is limited to some KB
+_KINDS = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, PliantError)}
 _CODES: dict[type[PliantError], grpc.StatusCode] = {
     InvalidRequest: grpc.StatusCode.INVALID_ARGUMENT,
     NotAvailable: grpc.StatusCode.FAILED_PRECONDITION,
@@ -24,22 +29,37 @@ _CODES: dict[type[PliantError], grpc.StatusCode] = {
     Conflict: grpc.StatusCode.ALREADY_EXISTS,
     NotFound: grpc.StatusCode.NOT_FOUND,
     SessionExpired: grpc.StatusCode.ABORTED,
-    Unschedulable: grpc.StatusCode.RESOURCE_EXHAUSTED,
     MasterUnavailable: grpc.StatusCode.UNAVAILABLE,
 }
-_TYPES = {code: kind for kind, code in _CODES.items()} | {grpc.StatusCode.DEADLINE_EXCEEDED: MasterUnavailable}
+_ON_THE_WAY = (
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.CANCELLED,  # by a master that ends
+    grpc.StatusCode.RESOURCE_EXHAUSTED,  # too many calls at once
+)
+_TYPES = {code: kind for kind, code in _CODES.items()} | dict.fromkeys(_ON_THE_WAY, MasterUnavailable)
+_CUT_OFF = "Stream removed"  # what gRPC says, as UNKNOWN, of a call whose connection was lost at a bad moment
+_TOO_LARGE = "message larger than max"
 
 
 def to_status(error: PliantError) -> tuple[grpc.StatusCode, str]:
     code = _CODES.get(type(error), grpc.StatusCode.UNKNOWN)
-    return code, _SEPARATOR.join(filter(None, (error.message, error.hint)))
+    parts = (type(error).__name__, _clipped(error.message), _clipped(error.hint))
+    return code, _SEPARATOR.join(part.replace(_SEPARATOR, " ") for part in parts)
 
 
 def from_status(error: grpc.RpcError, called: str) -> PliantError:
     """The error that the other side raised, or what happened on the way."""
     code, details = error.code(), error.details() or ""
-    message, _, hint = details.partition(_SEPARATOR)
-    kind = _TYPES.get(code, PliantError)
+    name, *ours = details.split(_SEPARATOR)
+    if len(ours) == 2 and name in _KINDS:
+        return _KINDS[name](ours[0], hint=ours[1])
+    if _TOO_LARGE in details:
+        return InvalidRequest(f"{called} is too large: {details}", hint="send less in one call")
+    kind = MasterUnavailable if details == _CUT_OFF else _TYPES.get(code, PliantError)
     if kind is MasterUnavailable:
-        return MasterUnavailable(f"the master did not answer {called}: {message}", hint=hint)
-    return kind(message if kind is not PliantError else f"{called} failed with {code.name}: {message}", hint=hint)
+        return MasterUnavailable(f"the master did not answer {called}: {details}")
+    return kind(f"{called} failed with {code.name}: {details}" if kind is PliantError else details)
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

@@ -375,16 +375,18 @@ class CreateDatasetReply(_message.Message):
     def __init__(self, created: _Optional[bool] = ...) -> None: ...
 
 class GrowRequest(_message.Message):
-    __slots__ = ("dataset", "records", "close", "expected_length")
+    __slots__ = ("dataset", "records", "close", "producer", "number")
     DATASET_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     CLOSE_FIELD_NUMBER: _ClassVar[int]
-    EXPECTED_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
     dataset: str
     records: int
     close: bool
-    expected_length: int
-    def __init__(self, dataset: _Optional[str] = ..., records: _Optional[int] = ..., close: _Optional[bool] = ..., expected_length: _Optional[int] = ...) -> None: ...
+    producer: str
+    number: int
+    def __init__(self, dataset: _Optional[str] = ..., records: _Optional[int] = ..., close: _Optional[bool] = ..., producer: _Optional[str] = ..., number: _Optional[int] = ...) -> None: ...
 
 class GrowReply(_message.Message):
     __slots__ = ("length",)
@@ -567,14 +569,16 @@ class World(_message.Message):
     def __init__(self, round: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ...) -> None: ...
 
 class GetWorldReply(_message.Message):
-    __slots__ = ("state", "reason", "world")
+    __slots__ = ("state", "reason", "world", "round")
     STATE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     WORLD_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
     state: str
     reason: str
     world: World
-    def __init__(self, state: _Optional[str] = ..., reason: _Optional[str] = ..., world: _Optional[_Union[World, _Mapping]] = ...) -> None: ...
+    round: int
+    def __init__(self, state: _Optional[str] = ..., reason: _Optional[str] = ..., world: _Optional[_Union[World, _Mapping]] = ..., round: _Optional[int] = ...) -> None: ...
 
 class WatchRoundRequest(_message.Message):
     __slots__ = ("round", "known_waiting", "member", "incarnation")

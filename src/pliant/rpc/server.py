@@ -65,7 +65,7 @@ def _guarded(inner: _Handler, method: str) -> _Handler:
         except PliantError as error:
             code, details = to_status(error)
             await context.abort(code, details)
-        except (grpc.aio.AbortError, OSError):
+        except grpc.aio.AbortError:
             raise
         except Exception:
             log.exception("a bug in the handler of %s", method)

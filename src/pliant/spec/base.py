@@ -88,7 +88,7 @@ class Model(BaseModel):
         for name, info in type(self).model_fields.items():
             key, value = info.alias or name, getattr(self, name)
             default = getattr(base, name) if base else info.get_default(call_default_factory=True)
-            if value is None or value == default:
+            if value is None or (value == default and not info.is_required()):
                 continue
             if isinstance(value, Model):
                 differing[key] = value.differences(default if isinstance(default, Model) else None)

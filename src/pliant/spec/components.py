@@ -17,6 +17,9 @@ class ComponentFlags(Model):
 
     need_pod_manager: Flag | None = Field(default=None, description="Create and watch nodes. Default: true.")
     need_task_manager: Flag | None = Field(default=None, description="Give out shards. Default: true.")
+    need_rendezvous: Flag | None = Field(
+        None, description="Form worlds of workers. Default: true with strategy allreduce."
+    )
     need_training_service: Flag | None = Field(
         default=None,
         description="Evaluation, model versions and checkpoints of native training. Default: by the strategy.",
@@ -55,12 +58,16 @@ def resolve(flags: ComponentFlags, strategy: Strategy) -> Components:
     shards = _either(flags.need_task_manager, True)
     training = _either(flags.need_training_service, nodes and shards and strategy != "none")
     tolerant = _either(flags.task_fault_tolerance, nodes and shards)
+    rendezvous = _either(flags.need_rendezvous, strategy == "allreduce")
     problems = []
     if not nodes and not shards:
         path = ("components", "need_task_manager")
         problems.append(Problem(path, False, "true, since nothing would run without pods and tasks"))
     if not nodes and strategy != "none":
         problems.append(Problem(("strategy",), strategy, "none, since components.need_pod_manager is false"))
+    if flags.need_rendezvous and not nodes:
+        path = ("components", "need_rendezvous")
+        problems.append(Problem(path, True, "false, since need_pod_manager is false"))
     if training and not (nodes and shards):
         path = ("components", "need_training_service")
         problems.append(Problem(path, True, "false, unless need_pod_manager and need_task_manager are true"))
@@ -69,4 +76,4 @@ def resolve(flags: ComponentFlags, strategy: Strategy) -> Components:
         problems.append(Problem(path, True, "false, since need_task_manager is false"))
     if problems:
         raise Contradiction(problems)
-    return Components(nodes, shards, strategy == "allreduce", training, tolerant)
+    return Components(nodes, shards, rendezvous, training, tolerant)

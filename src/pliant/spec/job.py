@@ -178,7 +178,7 @@ class JobSpec(Model):
 
     def _world_size(self) -> tuple[int, int]:
         worker = self.roles.get("worker")
-        low, high = (max(1, worker.replicas.min), worker.replicas.max) if worker else (1, 1)
+        low, high = 1, worker.replicas.max if worker else 1  # survivors go on, however few
         given_low, given_high = self.rendezvous.min, self.rendezvous.max
         high = given_high or max(high, given_low or 1)
         return given_low or min(low, high), high

@@ -26,17 +26,20 @@ def spec_error(found: ValidationError, schema: Schema, source: str) -> SpecError
 
 def _lines(found: ValidationError, schema: Schema) -> Iterator[str]:
     for error in found.errors(include_url=False):
-        path, value = [part for part in error["loc"] if part != KEY], error["input"]
+        path, value = list(error["loc"]), error["input"]
+        key_is_wrong = path[-1:] == [KEY] and error["type"] != "extra_forbidden"
+        if key_is_wrong:
+            path.pop()
         cause = error.get("ctx", {}).get("error")
         if isinstance(cause, Contradiction):
             yield from (_line([*path, *problem.path], problem) for problem in cause.problems)
         elif error["type"] == "extra_forbidden":
-            yield f"{_dotted(path)}: unknown field{_meant(str(path[-1]), list(_at(schema, path[:-1])['properties']))}"
+            yield f"{_dotted(path)}: unknown field{_meant(str(path[-1]), list(_at(schema, path[:-1]).get('properties', ())))}"
         elif error["type"] == "missing":
             yield f"{_dotted(path)}: missing; allowed: {_allowed(_at(schema, path))}"
         elif error["type"] == NOT_ALLOWED:
             yield _line(path, Problem((), value, error["ctx"]["allowed"]))
-        elif KEY in error["loc"] or error["type"] == "invalid_key":
+        elif key_is_wrong or error["type"] == "invalid_key":
             yield _line(path, Problem((), value, "a text as the name"))
         else:
             node = _at(schema, path)

@@ -80,11 +80,11 @@ def _split(value: Any) -> Any:
         raise refuse(f"a command whose quotes match ({str(error).lower()})") from None
     if operators := SHELL_OPERATORS.intersection(words):
         raise refuse(f"a program and its arguments; no shell runs it, so write [sh, -c, ...] to use {min(operators)}")
-    return words
+    return words or [""]
 
 
 def _check_command(words: tuple[str, ...]) -> tuple[str, ...]:
-    if not words or not words[0]:
+    if words and not words[0]:
         raise refuse("a program and its arguments, as a list or as one line")
     return words
 

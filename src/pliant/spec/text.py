@@ -47,6 +47,12 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
+def _represent(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    """Line breaks of any kind and control characters only survive inside double quotes."""
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=None if value.isprintable() else '"')
+
+
+_Dumper.add_representer(str, _represent)
 for _tag, _form, _first in _PLAIN:
     for _class in (_Loader, _Dumper):
         _class.add_implicit_resolver(_tag, re.compile(rf"(?:{_form})\Z"), ["" if c == "\0" else c for c in _first])

@@ -16,7 +16,8 @@ import numpy as np
 
 from pliant.data import index_cache
 from pliant.data.files import PathLike
-from pliant.data.recordio.chunk import ChunkDamage, ChunkHeader
+from pliant.data.recordio.chunk import HEADER, ChunkDamage, ChunkHeader
+from pliant.data.recordio.compression import Compression
 from pliant.data.recordio.index import ChunkIndex, Damage, hop, read_header, read_payload, salvage
 from pliant.data.recordio.payload import Payload
 from pliant.data.recordio.source import open_source
@@ -30,7 +31,7 @@ class PayloadCache:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._used = 0
-        self._payloads: OrderedDict[tuple[str, int], Payload] = OrderedDict()
+        self._payloads: OrderedDict[tuple[str, int], Payload] = OrderedDict()  # the last used is the last
         self._lock = Lock()
 
     def get(self, key: tuple[str, int]) -> Payload | None:
@@ -45,15 +46,39 @@ class PayloadCache:
             if key in self._payloads:
                 return
             self._payloads[key] = payload
-            self._used += payload.cost + 256
+            self._used += payload.cost
             while self._used > self._limit and len(self._payloads) > 1:
-                _, oldest = self._payloads.popitem(last=False)
-                self._used -= oldest.cost + 256
+                self._used -= self._payloads.popitem(last=False)[1].cost
 
     def clear(self) -> None:
         with self._lock:
             self._payloads.clear()
             self._used = 0
+
+
+class LazyRecords:
+    """Records that become ``bytes`` when they are iterated.
+
+    An uncompressed chunk of a mapped file is also checked only then: the checksum brings the bytes into the cache of the core
+    that is about to copy them. Doing it ahead, in the thread that reads ahead, cost a third more.
+    """
+
+    __slots__ = ("_chunk", "_file", "_held", "_start", "_stop")
+
+    def __init__(self, file: RecordFile, chunk: int, start: int, stop: int, held: Payload | ChunkHeader) -> None:
+        self._file = file
+        self._chunk = chunk
+        self._start = start
+        self._stop = stop
+        self._held = held
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    def __iter__(self) -> Iterator[bytes]:
+        held = self._held
+        payload = held if isinstance(held, Payload) else self._file.payload(self._chunk, held)
+        return payload.iterate(self._start, self._stop)
 
 
 class RecordFile:
@@ -111,11 +136,11 @@ class RecordFile:
             raise self._damage(chunk, damage).error() from None
         return header
 
-    def payload(self, chunk: int) -> Payload:
+    def payload(self, chunk: int, header: ChunkHeader | None = None) -> Payload:
         key = (self.path, chunk)
         if (known := self._cache.get(key)) is not None:
             return known
-        header = self.header(chunk)
+        header = header or self.header(chunk)
         try:
             payload = read_payload(self._source, self._offsets[chunk], header, verify=not self._verified[chunk])
         except ChunkDamage as damage:
@@ -125,12 +150,24 @@ class RecordFile:
         return payload
 
     def spans(self, start: int, stop: int) -> Iterator[tuple[Payload, int, int]]:
-        """The chunks that hold records [start, stop), each with the range of its own records."""
+        """The payloads that hold records [start, stop), each with the range of its own records."""
+        for chunk, first, behind in self._chunks(start, stop):
+            yield self.payload(chunk), first, behind
+
+    def prepare(self, start: int, stop: int) -> Iterator[LazyRecords]:
+        """The same, with all that waits or takes long done now, and what is fast from the mapped file left for later."""
+        for chunk, first, behind in self._chunks(start, stop):
+            header = self.header(chunk)
+            mapped = self._source.will_need(self._offsets[chunk], HEADER.size + header.size)
+            lazy = mapped and header.compression is Compression.NONE
+            yield LazyRecords(self, chunk, first, behind, header if lazy else self.payload(chunk, header))
+
+    def _chunks(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
         chunk = bisect_right(self._starts, start) - 1
         while start < stop:
             first, behind = self._starts[chunk], self._starts[chunk + 1]
             if start < behind:  # not so for a chunk without records
-                yield self.payload(chunk), start - first, min(stop, behind) - first
+                yield chunk, start - first, min(stop, behind) - first
             start = max(start, behind)
             chunk += 1
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import chain
 
 import numpy as np
@@ -21,14 +22,21 @@ from pliant.data.recordio.chunk import LENGTH_BYTES, ChunkDamage
 from pliant.data.recordio.lengths import Buffer, Places, find_records
 
 _LONGEST_ITEM = 1 << 20  # bytes; longer records are worth a slice each
-_RUN_BYTES = 1 << 17  # made at once when iterating, so that they stay in the cache of the core
+_RUN_BYTES = 1 << 18  # made at once when iterating, so that they stay in the cache of the core
+_OWN_COST = 256  # bytes, about, of the object and its place in a cache
+_U32 = np.dtype("<u4")
 _unpack_length = struct.Struct("<I").unpack_from
+
+
+@lru_cache(64)
+def _opaque(length: int) -> np.dtype[np.void]:
+    return np.dtype((np.void, length))
 
 
 class Payload:
     """The records of one verified chunk."""
 
-    __slots__ = ("_buffer", "_ends", "_first", "_length", "_starts", "count")
+    __slots__ = ("_buffer", "_ends", "_first", "_length", "_starts", "cost", "count")
 
     def __init__(self, buffer: Buffer, origin: int, size: int, count: int) -> None:
         if size < count * LENGTH_BYTES or (count == 0 and size):
@@ -41,12 +49,11 @@ class Payload:
         self._ends: Places | None = None
         if self._length < 0:
             self._starts, self._ends = find_records(buffer, origin, size, count)
-
-    @property
-    def cost(self) -> int:
-        """Bytes of memory held, beyond the mapped file."""
-        held = len(self._buffer) if isinstance(self._buffer, bytes) else 0
-        return held + (0 if self._starts is None else 2 * self._starts.nbytes)
+        self.cost = _OWN_COST  # bytes of memory held, beyond the mapped file
+        if isinstance(buffer, bytes):
+            self.cost += len(buffer)
+        if self._starts is not None:
+            self.cost += 2 * self._starts.nbytes
 
     def take(self, start: int, stop: int) -> list[bytes]:
         buffer, length = self._buffer, self._length
@@ -55,7 +62,7 @@ class Payload:
         if 0 < length <= _LONGEST_ITEM:
             stride = length + LENGTH_BYTES
             place = self._first + start * stride
-            items: list[bytes] = np.ndarray((stop - start,), f"V{length}", buffer, place, (stride,)).tolist()
+            items: list[bytes] = np.ndarray((stop - start,), _opaque(length), buffer, place, (stride,)).tolist()
             return items
         return [buffer[a:b] for a, b in self._bounds(start, stop)]
 
@@ -97,5 +104,5 @@ def _one_length(buffer: Buffer, origin: int, size: int, count: int) -> int:
     stride = length + LENGTH_BYTES
     if stride * count != size:
         return -1
-    lengths = np.ndarray((count,), "<u4", buffer, origin, (stride,))
-    return length if bool((lengths == length).all()) else -1
+    lengths = np.ndarray((count,), _U32, buffer, origin, (stride,)).tobytes()
+    return length if lengths == lengths[:LENGTH_BYTES] * count else -1

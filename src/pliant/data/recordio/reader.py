@@ -11,30 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal, overload
 
-from pliant.data.contract import Metadata, PartReader
+from pliant.data.contract import Metadata, PartReader, is_run
 from pliant.data.files import PathLike, Paths, expand
 from pliant.data.recordio.file import PayloadCache, RecordFile
 from pliant.data.recordio.index import Damage
 from pliant.data.recordio.payload import Payload
 
 _CACHE_BYTES = 64 << 20
-
-
-class LazyRecords:
-    """Records of a chunk that is read, checked and expanded; they become ``bytes`` when they are iterated."""
-
-    __slots__ = ("_payload", "_start", "_stop")
-
-    def __init__(self, payload: Payload, start: int, stop: int) -> None:
-        self._payload = payload
-        self._start = start
-        self._stop = stop
-
-    def __len__(self) -> int:
-        return self._stop - self._start
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self._payload.iterate(self._start, self._stop)
 
 
 class RecordIOReader(PartReader):
@@ -93,10 +76,15 @@ class RecordIOReader(PartReader):
             records += payload.take(a, b)
         return records
 
-    def read_now(self, start: int, stop: int) -> Iterable[bytes]:
-        self._check(start, stop)
-        spans = [LazyRecords(*span) for span in self._spans(start, stop)]
-        return spans[0] if len(spans) == 1 else chain.from_iterable(spans)
+    def blocks(self, indices: Sequence[int], size: int) -> Iterator[tuple[int, Iterable[bytes]]]:
+        """Neighbours come chunk by chunk, whatever ``size`` is: they take no memory before they are iterated."""
+        if not is_run(indices):
+            yield from super().blocks(indices, size)
+            return
+        self._check(indices.start, max(indices.start, indices.stop))
+        for number, first, behind in self.parts.spans(indices.start, indices.stop):
+            for lazy in self.files[number].prepare(first, behind):
+                yield len(lazy), lazy
 
     def read_part(self, number: int, start: int, stop: int) -> Iterable[bytes]:
         return chain.from_iterable(p.iterate(a, b) for p, a, b in self.files[number].spans(start, stop))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import mmap
-from typing import Protocol
+import os
+from typing import IO, Protocol
 
 from pliant.data.files import Stamp, is_remote, open_binary, stamp
 from pliant.data.recordio.lengths import Buffer
@@ -22,6 +23,9 @@ class Source(Protocol):
 
     def peek(self, position: int, size: int) -> bytes:
         """A copy of a few bytes; fewer at the end of the file."""
+
+    def will_need(self, position: int, size: int) -> bool:
+        """Have the system fetch these bytes in the background; False where ``at`` must be called to have them."""
 
     def find(self, needle: bytes, position: int) -> int:
         """The next place of ``needle`` from ``position`` on, or -1."""
@@ -37,9 +41,11 @@ class MappedSource:
     def __init__(self, path: str) -> None:
         self.stamp = stamp(path)
         self._map: Buffer = b""
+        self._file: IO[bytes] | None = None
+        self._probe = bytearray(1)
         if self.stamp.size:
-            with open(path, "rb") as file:
-                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            self._file = open(path, "rb")  # noqa: SIM115  (open as long as the map)
+            self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
             self.stamp = Stamp(len(self._map), self.stamp.changed)
 
     def at(self, position: int, size: int) -> tuple[Buffer, int]:
@@ -48,10 +54,22 @@ class MappedSource:
     def peek(self, position: int, size: int) -> bytes:
         return self._map[position : position + size]
 
+    def will_need(self, position: int, size: int) -> bool:
+        """Asks only for what is not in the page cache, since asking takes as long as a checksum over what is."""
+        if hasattr(os, "RWF_NOWAIT") and self._file is not None:
+            try:
+                os.preadv(self._file.fileno(), [self._probe], position + size - 1, os.RWF_NOWAIT)
+            except OSError:  # would have to wait, or cannot tell
+                os.posix_fadvise(self._file.fileno(), position, size, os.POSIX_FADV_WILLNEED)
+        return True
+
     def find(self, needle: bytes, position: int) -> int:
         return self._map.find(needle, position)
 
     def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
         if isinstance(self._map, mmap.mmap):
             with contextlib.suppress(
                 BufferError
@@ -73,6 +91,9 @@ class RemoteSource:
     def peek(self, position: int, size: int) -> bytes:
         self._file.seek(position)
         return self._file.read(size)
+
+    def will_need(self, position: int, size: int) -> bool:
+        return False
 
     def find(self, needle: bytes, position: int) -> int:
         while position < self.stamp.size:

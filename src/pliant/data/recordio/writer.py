@@ -3,8 +3,10 @@
 Records go to a hidden file beside the target, which takes its name only when it is closed without error, after its bytes are on
 disk. A program that dies on the way leaves the hidden file and never a target that reads as short.
 
-Chunks are cut as the family does it: before the record that would bring the sum of record lengths over the maximum.
-The default maximum is ours, not the family's 32 MiB: see ``DEFAULT_CHUNK_BYTES``.
+Chunks are cut as the family does it: before the record that would bring the sum of record lengths over the maximum. Who gives no
+maximum gets one by measurement (``bench/data.py --chunks``) instead of the family's 32 MiB. Reading a range checks whole chunks, so
+they should be small; a chunk costs about 15 µs in Python, so they should hold many records. 256 KiB is the best for ranges of small
+records and near the best in sequence; larger records get up to 1 MiB until a chunk holds 128 of them.
 """
 
 from __future__ import annotations
@@ -20,10 +22,9 @@ from pliant.data.files import PathLike, file_system, is_remote
 from pliant.data.recordio.chunk import LENGTH_BYTES, pack_header
 from pliant.data.recordio.compression import LARGEST_PAYLOAD, compress, named
 
-# Measured over 16 KiB … 4 MiB (bench/data.py --chunks): a range read checks whole chunks, so small ones win there; a chunk has a
-# fixed cost in Python, so large ones win in sequence. 256 KiB is within a tenth of the best of both, and fits the
-# cache of a core, so that the copy after the checksum comes from there.
-DEFAULT_CHUNK_BYTES = 256 << 10
+_CHUNK_BYTES = 256 << 10
+_MANY_RECORDS = 128
+_LARGE_CHUNK_BYTES = 1 << 20  # for chunks that would not hold that many
 
 _pack_length = struct.Struct("<I").pack
 
@@ -31,8 +32,8 @@ _pack_length = struct.Struct("<I").pack
 class RecordIOWriter:
     """``with RecordIOWriter(path) as w: w.write(b"…")``. The file appears when the block ends well."""
 
-    def __init__(self, path: PathLike, *, compressor: str = "none", max_chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> None:
-        if not 1 <= max_chunk_bytes <= LARGEST_PAYLOAD:
+    def __init__(self, path: PathLike, *, compressor: str = "none", max_chunk_bytes: int | None = None) -> None:
+        if max_chunk_bytes is not None and not 1 <= max_chunk_bytes <= LARGEST_PAYLOAD:
             raise InvalidRequest(f"max_chunk_bytes is {max_chunk_bytes}; allowed: 1 to {LARGEST_PAYLOAD}")
         self.path = os.fspath(path)
         self.records = 0
@@ -47,13 +48,18 @@ class RecordIOWriter:
         size = len(record) if isinstance(record, (bytes, bytearray)) else record.nbytes
         if size + LENGTH_BYTES > LARGEST_PAYLOAD:
             raise InvalidRequest(f"a record of {size} bytes is too long; the most is {LARGEST_PAYLOAD - LENGTH_BYTES}")
-        payload = self._pending + LENGTH_BYTES * (len(self._parts) // 2)
-        if self._pending + size > self._most or payload + size + LENGTH_BYTES > LARGEST_PAYLOAD:
+        if self._parts and self._is_full(size):
             self._flush()
         self._parts.append(_pack_length(size))
         self._parts.append(bytes(record))
         self._pending += size
         self.records += 1
+
+    def _is_full(self, size: int) -> bool:
+        """Whether a record of ``size`` more bytes belongs into the next chunk."""
+        count = len(self._parts) // 2
+        most = self._most or (_CHUNK_BYTES if count >= _MANY_RECORDS else _LARGE_CHUNK_BYTES)
+        return self._pending + size > most or self._pending + size + LENGTH_BYTES * (count + 1) > LARGEST_PAYLOAD
 
     def write_all(self, records: Iterable[bytes]) -> None:
         for record in records:

@@ -1,0 +1,62 @@
+"""The agent's part in checkpoints: what the program copied into memory is written out here, while the program goes on.
+
+The folder of slots outlives the program, so that its next run restores from it; the agent removes the folder at its own end,
+when all is on storage. It does not import torch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+from pliant.checkpoint.slots import FOLDER_VARIABLE, SlotFolder, node_folder, sweep
+from pliant.checkpoint.writeout import Drain
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY = 0.1  # seconds between looks for a new snapshot: two small files
+
+
+class SnapshotWriter:
+    """Of one node. ``run()`` for as long as the agent lives, ``flush()`` after each run of the program, ``close()`` last."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = SlotFolder(folder)
+        self._drain = Drain(self._folder)
+        self._folder.create()
+        if not self._folder.watch():
+            log.warning("the snapshots in %s are already written out by another process", folder)
+
+    @classmethod
+    def of_node(cls, job: str, node: str, identity: str) -> SnapshotWriter:
+        """``identity``: something that only this run of the job has, such as its token."""
+        for root in sweep():
+            log.info("removed %s, left behind by a job that is gone", root)
+        return cls(node_folder(job, node, identity).path)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """For the program."""
+        return {FOLDER_VARIABLE: str(self._folder.path)}
+
+    async def run(self) -> None:
+        """For ever; cancel it."""
+        while True:
+            await self.flush()
+            await asyncio.sleep(_LOOK_EVERY)
+
+    async def flush(self) -> bool:
+        """Write out what is pending; False if something could not be written."""
+        if not self._folder.pending():
+            return True
+        return not any(written.problem for written in await asyncio.to_thread(self._drain.once))
+
+    async def close(self, *, keep_unwritten: bool = False) -> None:
+        """Write out the rest and remove the memory; ``keep_unwritten``: unless it could not be written out."""
+        whole = await self.flush()
+        if keep_unwritten and not whole:
+            log.warning("the last snapshot stays in memory, in %s", self._folder.path)
+            self._folder.unwatch()
+        else:
+            await asyncio.to_thread(self._folder.remove)

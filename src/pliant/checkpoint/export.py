@@ -1,0 +1,62 @@
+"""A checkpoint, or the model in it, as one plain file: a safetensors file or what ``torch.save`` writes of a state dict."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+import torch
+from pliant.checkpoint import layout
+from pliant.checkpoint.find import Found
+from pliant.checkpoint.places import LocalPlace
+from pliant.checkpoint.restore import load
+from pliant.checkpoint.snapshot import DTYPES
+from pliant.core.errors import InvalidRequest
+
+
+def export(found: Found, to: Path, prefix: str = "model") -> int:
+    """Gives the number of tensors. ``prefix``: the keys to the part that is wanted, joined by dots; empty: everything."""
+    if to.suffix not in (".safetensors", ".pt", ".pth"):
+        raise InvalidRequest(f"{to} should end in .safetensors or .pt", hint="the ending chooses the format")
+    state = load(found, below=prefix)
+    tensors = dict(_named(state, ""))
+    if not tensors:
+        raise InvalidRequest(
+            f"there are no tensors below {prefix!r}", hint="`pliant checkpoint inspect` shows the names"
+        )
+    if to.suffix == ".safetensors":
+        _write_safetensors(tensors, to)
+    else:
+        temporary = to.with_name(f".{to.name}.{token_hex(4)}")
+        try:
+            torch.save(state, temporary)
+            os.replace(temporary, to)
+        finally:
+            temporary.unlink(missing_ok=True)
+    return len(tensors)
+
+
+def _named(state: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
+    """Tensors only; a safetensors file holds nothing else."""
+    if isinstance(state, torch.Tensor):
+        yield name or "tensor", state
+    elif isinstance(state, dict | list | tuple):
+        for key, item in state.items() if isinstance(state, dict) else enumerate(state):
+            yield from _named(item, f"{name}.{key}" if name else str(key))
+
+
+def _write_safetensors(tensors: dict[str, torch.Tensor], to: Path) -> None:
+    for name, tensor in tensors.items():
+        if tensor.dtype not in DTYPES:
+            raise InvalidRequest(f"{name} is of {tensor.dtype}, which safetensors does not know", hint="export to .pt")
+    placed = layout.arrange(layout.Entry(n, DTYPES[t.dtype], tuple(t.shape)) for n, t in tensors.items())
+    header = layout.encode(placed, {"format": "pt"})
+    data = (_bytes(tensors[entry.name]) for entry in placed if entry.nbytes)
+    LocalPlace(to.parent).put(to.name, (header, *data), len(header) + sum(entry.nbytes for entry in placed))
+
+
+def _bytes(tensor: torch.Tensor) -> memoryview:
+    return tensor.reshape(-1).view(torch.uint8).numpy().data

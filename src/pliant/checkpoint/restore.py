@@ -1,0 +1,118 @@
+"""A checkpoint read back, by any number of workers, whatever number wrote it.
+
+Every worker can read everything: it needs the whole state. Parts in this machine's memory are taken from there. What comes
+from storage is compared with its checksums; a damaged checkpoint is named in the log and the one before it is used.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from pliant.checkpoint import files
+from pliant.checkpoint.copying import Move, move
+from pliant.checkpoint.files import PartNote
+from pliant.checkpoint.find import Found, InMemory, candidates
+from pliant.checkpoint.layout import Layout
+from pliant.checkpoint.places import map_file, open_place
+from pliant.checkpoint.slots import SlotFolder
+from pliant.checkpoint.state import Tensors, descend, dtype_named, tensor_names, unflatten
+from pliant.core.errors import CorruptData, NotFound
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Restored:
+    found: Found
+    state: Any
+
+
+def load(found: Found, *, below: str = "", verify: bool = True) -> Any:
+    """The state, or what is below keys joined by dots, such as ``model``; then only those tensors are copied."""
+    target: _Target | None = None
+    for part in found.parts:
+        with _opened(part, found, verify) as (data, name):
+            layout = files.parse(data, name)
+            about = files.own_metadata(layout)
+            if target is None:
+                target = _Target(about, below, name)
+            target.take(data, layout, about, name)
+    assert target is not None
+    return unflatten(target.structure, target.finish(found))
+
+
+def load_latest(directory: str | os.PathLike[str], memory: bool | Path = True) -> Restored | None:
+    """The newest checkpoint that can be read; those that cannot are named in the log. None if there is none at all."""
+    for found in candidates(directory, memory):
+        try:
+            return Restored(found, load(found))
+        except (CorruptData, FileNotFoundError) as error:
+            log.error("the checkpoint of step %d (%s) cannot be used: %s", found.step, found.source, error)
+    return None
+
+
+class _Target:
+    """The tensors in the making."""
+
+    def __init__(self, about: dict[str, Any], below: str, file: str) -> None:
+        try:
+            self.structure = descend(about["structure"], below)
+            index = {name: (dtype_named(dtype), torch.Size(shape)) for name, (dtype, shape) in about["tensors"].items()}
+            wanted = set(tensor_names(self.structure))
+            self.tensors: Tensors = {name: torch.empty(index[name][1], dtype=index[name][0]) for name in wanted}
+        except KeyError as error:
+            if below and "structure" in about:
+                raise NotFound(f"the checkpoint has no {below!r}", hint=f"there is: {error.args[0]}") from None
+            raise CorruptData(f"{file}: the structure of the state is damaged: {error!r}") from None
+        except (TypeError, ValueError, AttributeError, RuntimeError) as error:
+            raise CorruptData(f"{file}: the structure of the state is damaged: {error!r}") from None
+        self._missing = {name: tensor.nbytes for name, tensor in self.tensors.items()}
+
+    def take(self, data: memoryview, layout: Layout, about: dict[str, Any], file: str) -> None:
+        moves: list[Move] = []
+        base = _address(data) + layout.data_begin
+        for entry in layout.entries:
+            name, begin, end = about.get("pieces", {}).get(entry.name, (entry.name, 0, None))
+            if (tensor := self.tensors.get(name)) is None:
+                continue
+            end = tensor.numel() if end is None else end
+            size = (end - begin) * tensor.itemsize
+            if size != entry.end - entry.begin or not 0 <= begin <= end <= tensor.numel():
+                raise CorruptData(f"{file}: tensor {entry.name} does not fit into {name} {tuple(tensor.shape)}")
+            if size:
+                moves.append((tensor.data_ptr() + begin * tensor.itemsize, base + entry.begin, size))
+            self._missing[name] -= size
+        move(moves)
+
+    def finish(self, found: Found) -> Tensors:
+        for name, missing in self._missing.items():
+            if missing:
+                raise CorruptData(f"the checkpoint {found.path} lacks {missing} bytes of tensor {name}")
+        return self.tensors
+
+
+@contextmanager
+def _opened(part: PartNote | InMemory, found: Found, verify: bool) -> Iterator[tuple[memoryview, str]]:
+    if isinstance(part, InMemory):
+        folder, filling = SlotFolder(part.folder), part.filling
+        with folder.reading(filling.slot):
+            if folder.filling(filling.slot) != filling:
+                raise CorruptData(f"the snapshot of step {filling.step} in {folder.path} has been overwritten")
+            yield memoryview(map_file(Path(filling.file))), filling.file
+        return
+    place = open_place(found.directory)
+    data, name = memoryview(place.open(part.path)), f"{place.url}/{part.path}"
+    if verify:
+        files.check(data, part, name)
+    yield data, name
+
+
+def _address(data: memoryview) -> int:
+    return torch.frombuffer(data, dtype=torch.uint8).data_ptr()

@@ -1,0 +1,199 @@
+"""Look at checkpoints and take models out of them.
+
+pliant checkpoint ls my-job
+pliant checkpoint inspect my-job --verify
+pliant checkpoint export my-job --to model.safetensors
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from pliant.checkpoint import files
+from pliant.checkpoint.checksums import ALGORITHM
+from pliant.checkpoint.find import Found, Stored, candidates, survey
+from pliant.checkpoint.places import Place, open_place
+from pliant.cli.homes import find_job
+from pliant.core.errors import CorruptData, NotFound
+from pliant.spec import load_spec
+
+app = typer.Typer(help=__doc__, no_args_is_help=True, rich_markup_mode=None)
+
+Where = Annotated[str, typer.Argument(metavar="DIR|JOB", help="A directory of checkpoints (also s3://...), or a job.")]
+Step = Annotated[int | None, typer.Option(help="Which step. [default: the newest good one]")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command("ls")
+def list_checkpoints(
+    where: Where,
+    verify: Annotated[bool, typer.Option(help="Read everything and compare checksums.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the checkpoints, also incomplete and broken ones with what is wrong. Exit code 1 if there is no good one."""
+    place = _place(where)
+    rows = [_row(place, stored, verify) for stored in survey(place)]
+    if as_json:
+        print(json.dumps({"directory": place.url, "checkpoints": rows}, indent=1))
+    else:
+        _print_list(place, rows)
+    if not any(row["status"] == "complete" for row in rows):
+        raise typer.Exit(1)
+
+
+@app.command()
+def inspect(
+    where: Where,
+    step: Step = None,
+    verify: Annotated[bool, typer.Option(help="Read everything and compare checksums.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the tensors of a checkpoint: shapes, types, sizes, and the part that each is in."""
+    place = _place(where)
+    found = _choose(place, step)
+    notes = [part for part in found.parts if isinstance(part, files.PartNote)]
+    problems = _problems(place, notes) if verify else []
+    tensors = _tensors(place, notes)
+    if as_json:
+        value = {"step": found.step, "path": found.path, "world": found.world, "verified": verify and not problems}
+        print(json.dumps({**value, "problems": problems, "tensors": tensors}, indent=1))
+    else:
+        _print_tensors(found, notes, tensors)
+        for problem in problems:
+            print(f"broken: {problem}")
+        if verify and not problems:
+            print(f"all checksums match ({sum(len(note.checksums) for note in notes)} of {ALGORITHM})")
+    if problems:
+        raise typer.Exit(1)
+
+
+@app.command()
+def export(
+    where: Where,
+    to: Annotated[Path, typer.Option(help="The file; .safetensors or .pt chooses the format.")],
+    step: Step = None,
+    prefix: Annotated[str, typer.Option(help="Keys to what is wanted, joined by dots; '' for everything.")] = "model",
+    as_json: AsJson = False,
+) -> None:
+    """Write the model (or what is below another prefix) as one plain file, checked on the way."""
+    from pliant.checkpoint.export import export as write  # torch takes its time
+
+    found = _choose(_place(where), step)
+    count = write(found, to, prefix)
+    size = to.stat().st_size
+    if as_json:
+        print(json.dumps({"step": found.step, "tensors": count, "bytes": size, "file": str(to)}))
+    else:
+        print(f"{count} tensors of step {found.step} in {to} ({_size(size)})")
+
+
+def _place(where: str) -> Place:
+    """A directory as it is; else a job's."""
+    if "://" in where:
+        return open_place(where)
+    folder = Path(where)
+    if folder.is_dir() and not (folder / "job.yaml").exists():
+        return open_place(folder)
+    job = find_job(where)
+    return open_place(load_spec(job.spec).checkpoint.dir or job.path / "checkpoints")
+
+
+def _choose(place: Place, step: int | None) -> Found:
+    found = [one for one in candidates(place.url, memory=False) if step is None or one.step == step]
+    if not found:
+        what = "complete checkpoint" if step is None else f"complete checkpoint of step {step}"
+        raise NotFound(f"there is no {what} in {place.url}", hint="`pliant checkpoint ls` shows what there is, and why")
+    return found[0]
+
+
+def _row(place: Place, stored: Stored, verify: bool) -> dict[str, Any]:
+    notes = stored.cuts[0] if stored.cuts else stored.partial
+    problems = list(stored.problems)
+    status = stored.status
+    if verify and stored.cuts and (damage := _problems(place, notes)):
+        problems, status = problems + damage, "broken"
+    if status == "incomplete":
+        problems = [f"{len(notes)} of {notes[0].of} parts are there" if notes else "no part is whole"]
+    return {
+        "step": stored.step,
+        "status": status,
+        "parts": len(notes),
+        "world": notes[0].world if notes else None,
+        "bytes": sum(note.bytes for note in notes),
+        "time": max((note.time for note in notes), default=None),
+        "path": f"{place.url}/{files.step_folder(stored.step)}",
+        "problems": problems,
+    }
+
+
+def _problems(place: Place, notes: list[files.PartNote]) -> list[str]:
+    found = []
+    for note in notes:
+        try:
+            files.check(memoryview(place.open(note.path)), note, f"{place.url}/{note.path}")
+        except CorruptData as error:
+            found.append(error.message)
+    return found
+
+
+def _tensors(place: Place, notes: list[files.PartNote]) -> list[dict[str, Any]]:
+    """Each once, with the parts that it is in."""
+    index: dict[str, Any] = {}
+    parts: dict[str, list[int]] = {}
+    sizes: dict[str, int] = {}
+    for note in notes:
+        layout = files.read_layout(place, note)
+        about = files.own_metadata(layout)
+        index |= about.get("tensors", {})
+        for entry in layout.entries:
+            name = about.get("pieces", {}).get(entry.name, [entry.name])[0]
+            parts.setdefault(name, []).append(note.part)
+            sizes[name] = sizes.get(name, 0) + entry.nbytes
+    return [
+        {"name": name, "dtype": dtype, "shape": shape, "bytes": sizes.get(name, 0), "parts": parts.get(name, [])}
+        for name, (dtype, shape) in index.items()
+    ]
+
+
+def _print_list(place: Place, rows: list[dict[str, Any]]) -> None:
+    console = Console()
+    if not rows:
+        console.print(f"no checkpoints in {place.url}", markup=False)
+        return
+    table = Table("step", "status", "size", "parts", "taken", title=place.url, title_justify="left", box=None)
+    for row in rows:
+        taken = datetime.fromtimestamp(row["time"]).strftime("%Y-%m-%d %H:%M:%S") if row["time"] else ""
+        table.add_row(str(row["step"]), row["status"], _size(row["bytes"]), str(row["parts"]), taken)
+    console.print(table)
+    for row in rows:
+        for problem in row["problems"]:
+            console.print(f"step {row['step']}: {problem}", markup=False, soft_wrap=True)
+
+
+def _print_tensors(found: Found, notes: list[files.PartNote], tensors: list[dict[str, Any]]) -> None:
+    console = Console()
+    console.print(f"step {found.step}, taken by {found.world} workers, {found.path}", markup=False, soft_wrap=True)
+    table = Table("tensor", "type", "shape", "size", "parts", box=None)
+    for tensor in tensors:
+        shape = "x".join(map(str, tensor["shape"])) or "scalar"
+        table.add_row(
+            tensor["name"], tensor["dtype"], shape, _size(tensor["bytes"]), ",".join(map(str, tensor["parts"]))
+        )
+    console.print(table)
+    total = sum(tensor["bytes"] for tensor in tensors)
+    console.print(f"{len(tensors)} tensors, {_size(total)} in {len(notes)} parts", markup=False)
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"

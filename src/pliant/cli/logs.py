@@ -1,0 +1,73 @@
+"""Show what the programs of a job wrote, each line with its node's name before it.
+
+    pliant logs
+    pliant logs digits -f --node worker-0 --node worker-3
+    pliant logs digits --tail 20
+    pliant logs digits --master
+
+With -f it goes on until the job ends.
+
+Exit code: 0; 2 if there is no such job or node.
+"""
+
+from __future__ import annotations
+
+import time
+from difflib import get_close_matches
+from typing import Annotated
+
+import typer
+
+from pliant.cli.homes import find_job
+from pliant.cli.options import Folder, Name
+from pliant.core.errors import NotFound
+from pliant.master.job_dir import JobDir
+
+LOOK_EVERY = 0.2  # seconds
+
+
+def logs(
+    name: Name = None,
+    job_dir: Folder = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Show new lines until the job ends.")] = False,
+    node: Annotated[
+        list[str] | None, typer.Option("--node", metavar="NODE", help="Only this node; may be given several times.")
+    ] = None,
+    tail: Annotated[
+        int | None, typer.Option("--tail", min=0, metavar="N", help="Begin with the last N lines of each node.")
+    ] = None,
+    master: Annotated[bool, typer.Option("--master", help="The log of the master, not of the programs.")] = False,
+) -> None:
+    from rich.console import Console
+
+    from pliant.cli.output import OutputTail
+
+    home = find_job(name, job_dir)
+    wanted = [*(node or []), *(["master"] if master else [])]
+    if not follow:
+        _check(home, wanted)
+    output = OutputTail(home.logs, Console(highlight=False, soft_wrap=True), nodes=frozenset(wanted) or None)
+    if tail is not None:
+        output.skip_to_last(tail)
+    while follow:
+        over = home.summary_file.exists()  # asked first: what came before the end is shown below
+        while output.show_new():
+            continue
+        if over:
+            break
+        time.sleep(LOOK_EVERY)
+    while output.show_new():
+        continue
+    output.finish()
+
+
+def _check(home: JobDir, wanted: list[str]) -> None:
+    there = [path.stem for path in sorted(home.logs.glob("*.log"))]
+    for name in wanted:
+        if name not in there:
+            nodes = [n for n in there if n not in ("agents", "master")]
+            close = get_close_matches(name, nodes, 1)
+            known = f"known: {', '.join(nodes)}" if nodes else "no program has written anything yet"
+            raise NotFound(
+                f"job {home.path.name} has no log of {name!r}", hint=f"did you mean {close[0]}?" if close else known
+            )

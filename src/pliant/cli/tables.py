@@ -1,0 +1,127 @@
+"""A job as tables for people: its nodes, its datasets, what went wrong."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from pliant.cli.asking import Sight
+from pliant.cli.progress import NODE_STYLES, clock, progress_of
+from pliant.rpc import pliant_pb2 as pb
+
+PHASE_STYLES = {"Running": "green", "Succeeded": "bold green", "Failed": "bold red", "Interrupted": "bold yellow"}
+
+
+WIDE = 200  # columns, where the output goes to a file or another program
+
+
+def table_console() -> Console:
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=WIDE)
+
+
+def job_view(sight: Sight) -> RenderableType:
+    status = sight.status
+    parts: list[RenderableType] = [_headline(sight)]
+    if sight.note:
+        parts.append(Text(f"{sight.note}; this is what its journal says", style="yellow"))
+    if status.datasets:
+        parts += [Text(), progress_of(status)]
+        parts += [_parked(dataset, shard) for dataset in status.datasets for shard in dataset.parked]
+    if status.nodes:
+        parts += [Text(), node_table(list(status.nodes))]
+    if status.HasField("first_failure"):
+        parts += [Text(), _failure(status.first_failure)]
+    return Group(*parts)
+
+
+def node_table(nodes: list[pb.NodeStatus]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for name in ("NODE", "STATE", "PID", "RESTARTS", "RECORDS", "CPU", "MEMORY", "WHY"):
+        table.add_column(name, justify="right" if name in ("PID", "RESTARTS", "RECORDS", "CPU", "MEMORY") else "left")
+    for node in nodes:
+        exit_reason = f"{node.exit_reason}: " if node.exit_reason and node.exit_reason != "Completed" else ""
+        why = exit_reason + node.message
+        table.add_row(
+            node.name,
+            Text(node.state, style=NODE_STYLES.get(node.state, "default")),
+            str(node.pid or ""),
+            str(node.restarts),
+            f"{node.records:,}",
+            f"{node.cpu:.1f}" if node.cpu else "",
+            memory(node),
+            Text(f"replaces {node.replaces}; {why}" if node.replaces else why),
+        )
+    return table
+
+
+def usage_table(status: pb.JobStatus) -> Table:
+    """Of the living, busiest first."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("NODE")
+    table.add_column("STATE")
+    for name in ("CPU", "MEMORY", "RECORDS/S", "RECORDS", "RESTARTS"):
+        table.add_column(name, justify="right")
+    for node in sorted(living(status), key=lambda node: (-node.cpu, node.name)):
+        table.add_row(
+            node.name,
+            Text(node.state, style=NODE_STYLES.get(node.state, "default")),
+            f"{node.cpu:.2f}",
+            memory(node),
+            f"{node.records_per_second:,.0f}",
+            f"{node.records:,}",
+            str(node.restarts),
+        )
+    return table
+
+
+def living(status: pb.JobStatus) -> list[pb.NodeStatus]:
+    return [node for node in status.nodes if node.state in ("Pending", "Creating", "Running")]
+
+
+def memory(node: pb.NodeStatus) -> str:
+    if not node.memory_mb:
+        return ""
+    limit = f" of {node.memory_limit_mb:,.0f}" if node.memory_limit_mb else ""
+    return f"{node.memory_mb:,.0f}{limit} MB"
+
+
+def seconds_of(status: pb.JobStatus) -> float:
+    until = status.ended_at or status.time
+    return float(max(0.0, until - status.started_at)) if status.started_at else 0.0
+
+
+def moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S") if seconds else ""
+
+
+def _headline(sight: Sight) -> Text:
+    status = sight.status
+    text = Text(f"{status.name}  ", style="bold")
+    text.append(sight.phase, style=PHASE_STYLES.get(sight.phase, "yellow"))
+    text.append(f"  {clock(seconds_of(status))}", style="default")
+    if status.records_per_second and not sight.over:
+        text.append(f"  {status.records_per_second:,.0f} records/s", style="default")
+    if status.global_step:
+        text.append(f"  step {status.global_step:,}", style="default")
+    if status.master_starts > 1:
+        text.append(f"  master started {status.master_starts} times", style="yellow")
+    if status.reason:
+        text.append(f"\n{status.reason}", style="default")
+    text.append(f"\n{sight.home.path}", style="dim")
+    return text
+
+
+def _parked(dataset: pb.DatasetStatus, shard: pb.ParkedShard) -> Text:
+    where = f"records [{shard.start}, {shard.end}) of {shard.name}, epoch {shard.epoch}"
+    return Text(f"given up: {where}: failed {shard.failures} times, last: {shard.message}", style="red")
+
+
+def _failure(failure: pb.Failure) -> Text:
+    text = Text(f"first failure: {failure.node}, {failure.kind}: {failure.message}", style="red")
+    for line in failure.traceback.splitlines()[-12:]:
+        text.append(f"\n  {line}", style="default")
+    return text

@@ -1,0 +1,55 @@
+"""Watch what each node of a running job uses and does: CPU cores, memory, records per second. Busiest first.
+
+    pliant top
+    pliant top digits --once
+    pliant top digits --json
+
+Exit code: 0; 2 if there is no such job or it is over.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Annotated
+
+import typer
+
+from pliant.cli.homes import find_job
+from pliant.cli.options import AsJson, Folder, Name
+from pliant.core.errors import Conflict
+
+
+def top(
+    name: Name = None,
+    job_dir: Folder = None,
+    once: Annotated[bool, typer.Option("--once", help="Print the table once, not live.")] = False,
+    as_json: AsJson = False,
+    every: Annotated[float, typer.Option("--every", min=0.1, metavar="SECONDS", help="How often to look.")] = 1.0,
+) -> None:
+    from pliant.cli.asking import look
+    from pliant.cli.tables import living, table_console, usage_table
+
+    home = find_job(name, job_dir)
+    sight = look(home)
+    if sight.over:
+        raise Conflict(f"job {home.path.name} is over ({sight.phase})", hint=f"see `pliant status {home.path.name}`")
+    if not sight.master_alive or sight.note:
+        raise Conflict(f"job {home.path.name}: {sight.note}", hint=f"see `pliant status {home.path.name}`")
+    if as_json:
+        from pliant.master.summary import status_dict
+
+        rows = [status_dict(node) for node in living(sight.status)]
+        print(json.dumps({"records_per_second": sight.status.records_per_second, "nodes": rows}, indent=1))
+        return
+    console = table_console()
+    if once or not console.is_terminal:
+        console.print(usage_table(sight.status))
+        return
+    from rich.live import Live
+
+    with Live(usage_table(sight.status), console=console, auto_refresh=False) as live:
+        while not sight.over:
+            time.sleep(every)
+            sight = look(home)
+            live.update(usage_table(sight.status), refresh=True)

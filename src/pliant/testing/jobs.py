@@ -1,0 +1,333 @@
+"""A real job on this machine, under someone who wishes it ill: started as a user does, then killed and frozen by verbs.
+
+    with LocalJob(tmp_path, ["python", "train.py"], workers=3) as job:
+        job.wait_for(lambda status: status.datasets[0].records_done > 100, "some progress")
+        job.kill_master()
+        assert job.wait() == 0
+
+Leaving the block checks that nothing is left of the job: no process, no cgroup, no listening port.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import psutil
+import yaml
+
+from pliant.core.errors import PliantError
+from pliant.master.job_dir import JobDir
+from pliant.master.journal_store import AuditRow, EventRecord, read_audit, read_events
+from pliant.platforms.durable_files import FileLock, read_json
+from pliant.platforms.local import cgroup_job
+from pliant.platforms.processes import find_marked, is_alive
+from pliant.rpc import pliant_pb2 as pb
+from pliant.rpc.channel import MasterClient
+
+T = TypeVar("T")
+LOOK_EVERY = 0.1  # seconds; a look is a call, or a walk over all processes
+PATIENCE = 60.0  # seconds; a machine that runs other tests besides is slow
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+class LocalJob:
+    def __init__(
+        self,
+        folder: Path,
+        command: Sequence[str],
+        *,
+        workers: int | str = 1,
+        name: str = "job",
+        spec: Mapping[str, Any] | None = None,
+        role: Mapping[str, Any] | None = None,
+        options: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        job_dir: Path | None = None,
+    ) -> None:
+        """``spec`` and ``role`` add to the job's YAML and to its role ``worker``; ``options`` are those of ``pliant run``."""
+        self.folder = folder
+        self.home = JobDir(job_dir or folder / "jobs" / name)
+        self._options = list(options)
+        self._env = {**os.environ, "PLIANT_HOME": str(folder), **(env or {})}
+        self._output = folder / f"{name}.out"
+        worker = {"replicas": workers, "command": list(command), **(role or {})}
+        self.yaml = folder / f"{name}.yaml"
+        self.yaml.write_text(yaml.safe_dump({"name": name, "audit": True, "roles": {"worker": worker}, **(spec or {})}))
+        self.name = name
+        self._launcher: subprocess.Popen[bytes] | None = None
+        self._client: MasterClient | None = None
+
+    # --- life
+
+    def start(self, *options: str) -> Self:
+        command = [sys.executable, "-c", "from pliant.cli import main; main()", "run", "--job-dir", str(self.home.path)]
+        with self._output.open("ab") as output:
+            self._launcher = subprocess.Popen(
+                [*command, *self._options, *options, str(self.yaml)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=self._env,
+                cwd=self.folder,
+            )
+        return self
+
+    @property
+    def launcher(self) -> subprocess.Popen[bytes]:
+        assert self._launcher is not None, "the job was not started"
+        return self._launcher
+
+    def wait(self, timeout: float = PATIENCE) -> int:
+        """The exit code of ``pliant run``."""
+        try:
+            return self.launcher.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the job did not end within {timeout:g} s\n{self.report()}") from None
+
+    def wait_for_summary(self, timeout: float = PATIENCE) -> dict[str, Any]:
+        """For a job without its launcher."""
+        self.until(self.home.summary_file.exists, "the job's end", timeout)
+        self.until(lambda: not self._is_held("master.lock"), "the end of its master", timeout)
+        return self.summary()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if self._client is not None:
+            self._client.close()
+        if kind is None:
+            try:
+                self.check_nothing_is_left()
+            finally:
+                self.end_all()
+            return
+        if error is not None:
+            error.add_note(self.report())
+        self.end_all()
+
+    def until(self, predicate: Callable[[], T | None], what: str, timeout: float = PATIENCE) -> T:
+        """The first true value of ``predicate``; a time-out tells all that is known of the job."""
+        deadline = time.monotonic() + timeout
+        while not (value := predicate()):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"waited {timeout:g} s in vain for {what}\n{self.report()}")
+            time.sleep(LOOK_EVERY)
+        return value
+
+    # --- what is there
+
+    def status(self) -> pb.JobStatus | None:
+        """None while there is no master to ask."""
+        try:
+            if self._client is None:
+                self._client = MasterClient(self.home.address())
+            reply: pb.JobStatus = self._client.call(self._client.stubs.job.GetStatus, pb.Empty(), timeout=2)
+        except PliantError:
+            return None
+        return reply
+
+    def call(self, method: Callable[[MasterClient], Callable[..., Any]], request: Any) -> Any:
+        """``job.call(lambda c: c.stubs.job.Scale, pb.ScaleRequest(…))``, insisting while the master is away."""
+
+        def attempt() -> Any:
+            client = MasterClient(self.home.address())
+            try:
+                return client.call(method(client), request, timeout=5)
+            except PliantError as error:
+                if "did not answer" not in error.message:
+                    raise
+                return None
+            finally:
+                client.close()
+
+        return self.until(attempt, "an answer of the master", PATIENCE)
+
+    def wait_for(self, condition: Callable[[pb.JobStatus], T | None], what: str, timeout: float = PATIENCE) -> T:
+        """The first true value of ``condition`` of the job's status."""
+
+        def look() -> T | None:
+            status = self.status()
+            return condition(status) if status is not None else None
+
+        return self.until(look, what, timeout)
+
+    def wait_for_progress(self, records: int, timeout: float = PATIENCE) -> pb.JobStatus:
+        def enough(status: pb.JobStatus) -> pb.JobStatus | None:
+            return status if sum(d.records_done for d in status.datasets) >= records else None
+
+        return self.wait_for(enough, f"{records} records to be done", timeout)
+
+    def node(self, name: str) -> pb.NodeStatus:
+        status = self.wait_for(lambda status: status, "the master")
+        return next(node for node in status.nodes if node.name == name)
+
+    def wait_until_running(self, name: str) -> pb.NodeStatus:
+        """Until the program of this node runs."""
+
+        def running(status: pb.JobStatus) -> pb.NodeStatus | None:
+            return next((n for n in status.nodes if n.name == name and n.state == "Running" and n.pid), None)
+
+        return self.wait_for(running, f"the program of {name}")
+
+    def summary(self) -> dict[str, Any]:
+        found = self.home.summary()
+        assert found is not None, f"there is no summary\n{self.report()}"
+        return found
+
+    def audit(self) -> list[AuditRow]:
+        return read_audit(self.home.journal)
+
+    def events(self, kind: str | None = None) -> list[EventRecord]:
+        found = read_events(self.home.journal, limit=100_000)
+        return [event for event in found if kind in (None, event.kind)]
+
+    def output(self) -> str:
+        """Of ``pliant run``."""
+        return self._output.read_text(errors="replace") if self._output.exists() else ""
+
+    def log(self, node: str) -> str:
+        path = self.home.log_of(node)
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def master_pid(self) -> int:
+        def find() -> int | None:
+            record = read_json(self.home.master_file)
+            return int(record["pid"]) if record and _runs(int(record["pid"]), "pliant.master") else None
+
+        return self.until(find, "a master", PATIENCE)
+
+    # --- evil deeds
+
+    def kill_master(self) -> int:
+        pid = self.master_pid()
+        self.send(pid, signal.SIGKILL)
+        return pid
+
+    def freeze_master(self) -> int:
+        pid = self.master_pid()
+        self.send(pid, signal.SIGSTOP)
+        return pid
+
+    def thaw(self, pid: int) -> None:
+        self.send(pid, signal.SIGCONT)
+
+    def kill_program(self, node: str) -> int:
+        pid = self.wait_until_running(node).pid
+        self.send(pid, signal.SIGKILL)
+        return pid
+
+    def freeze_program(self, node: str) -> int:
+        pid = self.wait_until_running(node).pid
+        self.send(pid, signal.SIGSTOP)
+        return pid
+
+    def kill_agent(self, node: str) -> int:
+        pid = self.wait_until_running(node).agent_pid
+        self.send(pid, signal.SIGKILL)
+        return pid
+
+    def freeze_agent(self, node: str) -> int:
+        pid = self.wait_until_running(node).agent_pid
+        self.send(pid, signal.SIGSTOP)
+        return pid
+
+    def preempt(self, node: str) -> int:
+        """As a platform does: SIGTERM to the agent."""
+        pid = self.wait_until_running(node).agent_pid
+        self.send(pid, signal.SIGTERM)
+        return pid
+
+    def interrupt(self) -> None:
+        """Ctrl-C."""
+        self.launcher.send_signal(signal.SIGINT)
+
+    def kill_launcher(self) -> None:
+        self.launcher.kill()
+        self.launcher.wait()
+
+    @staticmethod
+    def send(pid: int, number: int) -> bool:
+        """False if there is no such process any more."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+            return True
+        return False
+
+    # --- the end
+
+    def processes(self) -> list[psutil.Process]:
+        """Whatever runs for this job: agents, programs and what they started, masters, supervisors."""
+        ours = {p.pid: p for p in find_marked({"PLIANT_JOB_DIR": str(self.home.path)})}
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                words = process.cmdline()
+                if str(self.home.path) in words and any(w.startswith("pliant.") or "pliant.cli" in w for w in words):
+                    ours[process.pid] = process
+        return [process for process in ours.values() if is_alive(process)]
+
+    def cgroups(self) -> list[Path]:
+        prefix = f"pliant-{cgroup_job(self.name, self.home.path)}"
+        return [path for path in (*CGROUPS.glob(f"{prefix}*"), *CGROUPS.glob(f"*/{prefix}*")) if path.is_dir()]
+
+    def check_nothing_is_left(self, timeout: float = 15.0) -> None:
+        self.until(lambda: not self.processes(), "all of its processes to end", timeout)
+        assert not self.cgroups(), f"cgroups are left: {self.cgroups()}"
+        record = read_json(self.home.master_file)
+        if record is not None:
+            host, _, port = str(record["address"]).rpartition(":")
+            assert not _listens(host, int(port)), f"something listens on {record['address']}"
+
+    def end_all(self) -> None:
+        """By force; for a test that failed."""
+        for _ in range(20):
+            left = self.processes()
+            if not left:
+                break
+            for process in left:
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+            psutil.wait_procs(left, timeout=1)
+        if self._launcher is not None:
+            self._launcher.kill()
+            self._launcher.wait()
+
+    def report(self) -> str:
+        """All that helps to see what happened."""
+        parts = [f"--- pliant run\n{self.output()[-6000:]}"]
+        if self.home.logs.exists():
+            parts += [
+                f"--- {p.name}\n{p.read_text(errors='replace')[-4000:]}" for p in sorted(self.home.logs.glob("*.log"))
+            ]
+        if self.home.journal.exists():
+            events = "\n".join(f"{e.time:.2f} {e.kind} {e.node} {e.message}" for e in self.events()[-60:])
+            parts.append(f"--- events\n{events}")
+        parts.append("--- processes\n" + "\n".join(f"{p.pid} {' '.join(p.cmdline())[:200]}" for p in self.processes()))
+        return "\n".join(parts)
+
+    def _is_held(self, lock: str) -> bool:
+        return (self.home.path / lock).exists() and FileLock(self.home.path / lock).is_held()
+
+
+def _runs(pid: int, module: str) -> bool:
+    try:
+        process = psutil.Process(pid)
+        return is_alive(process) and module in process.cmdline()
+    except psutil.Error:
+        return False
+
+
+def _listens(host: str, port: int) -> bool:
+    with contextlib.closing(socket.socket()) as probe:
+        probe.settimeout(2)
+        return probe.connect_ex((host, port)) == 0

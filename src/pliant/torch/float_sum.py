@@ -1,0 +1,147 @@
+"""Gradients added up in floating point: fast, and equal for any number of workers within rounding.
+
+What this worker has computed gathers in ``param.grad``. What travels is a copy, so that a world which breaks in the middle
+costs nothing: the gradients are still there. While the last micro-batch of a step is in its backward pass, each bucket
+starts to travel as soon as its parameters are finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from pliant.torch.buckets import Bucket, make_buckets, slices
+from pliant.torch.worlds import World, WorldBroken
+
+
+class FloatSum:
+    def __init__(self, *, bucket_bytes: int, overlap: bool) -> None:
+        self._bucket_bytes = bucket_bytes
+        self._overlap = overlap
+        self._params: list[torch.nn.Parameter] = []
+        self._buckets: list[Bucket] = []
+        self._sent: list[torch.Tensor | None] = []  # per bucket, the copy that travels
+        self._kept: dict[int, torch.Tensor] = {}  # buffers of the last good step, to be used again
+        self._works: list[Any] = []
+        self._hooks: list[Any] = []
+        self._unfinished: list[int] = []  # per bucket: parameters that the last backward pass has not reached
+        self._bucket_of: dict[int, int] = {}
+        self._world: World | None = None
+        self._problem: WorldBroken | None = None
+
+    def begin_step(self, params: Sequence[torch.nn.Parameter]) -> None:
+        same = len(params) == len(self._params) and all(a is b for a, b in zip(params, self._params, strict=True))
+        if not same:
+            self._lay_out(list(params))
+        for param in self._params:
+            param.grad = None
+
+    def begin_unit(self, world: World, *, last: bool) -> None:
+        """``last``: the last micro-batch of this worker in this step; its gradients may travel as they appear."""
+        if last and self._overlap and not world.alone:
+            self._world = world
+            self._unfinished = [len(bucket.places) for bucket in self._buckets]
+
+    def end_unit(self) -> None:
+        return  # autograd has added to param.grad by itself
+
+    def used(self) -> list[int]:
+        return [0 if param.grad is None else 1 for param in self._params]
+
+    def flags(self) -> int:
+        return 0
+
+    def start(self, world: World) -> list[Any]:
+        """Send what has not been sent; gives all that is under way."""
+        self._world = None
+        if world.alone:
+            return []
+        if self._problem is not None:
+            raise self._problem
+        for at in range(len(self._works), len(self._buckets)):
+            self._send(at, world)
+        return self._works
+
+    def store(self, used: Sequence[int]) -> None:
+        """The sums become ``param.grad``; a parameter that no micro-batch used has none."""
+        for at, bucket in enumerate(self._buckets):
+            flat = self._sent[at]
+            if flat is None:
+                continue
+            for place, view in zip(bucket.places, slices(bucket, flat, self._params), strict=True):
+                param = self._params[place]
+                param.grad = view.to(param.device) if used[place] else None
+            self._kept[at] = flat
+        self._reset()
+
+    def abandon(self) -> None:
+        """The world broke. Whatever travels may still write into its buffers, so they are not used again."""
+        self._kept.clear()
+        self._reset()
+
+    def redo(self) -> None:
+        """Forget this step's gradients; they are computed again."""
+        self._reset()
+        for param in self._params:
+            param.grad = None
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        return
+
+    def close(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+
+    # --- inside
+
+    def _lay_out(self, params: list[torch.nn.Parameter]) -> None:
+        self.close()
+        self._params = params
+        self._buckets = make_buckets(params, self._bucket_bytes)
+        self._bucket_of = {place: at for at, bucket in enumerate(self._buckets) for place in bucket.places}
+        self._kept.clear()
+        self._reset()
+        if self._overlap:
+            for place, param in enumerate(params):
+                hook = param.register_post_accumulate_grad_hook(self._finished(place))  # type: ignore[no-untyped-call]
+                self._hooks.append(hook)
+
+    def _reset(self) -> None:
+        self._sent = [None] * len(self._buckets)
+        self._works = []
+        self._world = None
+        self._problem = None
+
+    def _finished(self, place: int) -> Callable[[torch.Tensor], None]:
+        def hook(_param: torch.Tensor) -> None:
+            if self._world is None or self._problem is not None:
+                return
+            self._unfinished[self._bucket_of[place]] -= 1
+            while len(self._works) < len(self._buckets) and self._unfinished[len(self._works)] == 0:
+                try:
+                    self._send(len(self._works), self._world)
+                except WorldBroken as error:  # not out of a backward pass; ``start`` raises it
+                    self._problem = error
+                    return
+
+        return hook
+
+    @torch.no_grad()
+    def _send(self, at: int, world: World) -> None:
+        bucket = self._buckets[at]
+        flat = self._kept.pop(at, None)
+        if flat is None:
+            flat = torch.empty(bucket.numel, dtype=bucket.dtype)
+        for place, view in zip(bucket.places, slices(bucket, flat, self._params), strict=True):
+            grad = self._params[place].grad
+            if grad is None:
+                view.zero_()
+            else:
+                view.copy_(grad.to_dense() if grad.is_sparse else grad)
+        self._sent[at] = flat
+        self._works.append(world.allreduce(flat))

@@ -1,0 +1,202 @@
+"""Belonging to a world: joining, watching, leaving, through the job's master.
+
+A thread asks the master for news of the current round (a call that waits there); it tells the world when a peer is gone and
+how many wait to be let in, and it is this process's sign of life. While the master is away the thread keeps trying, and
+training goes on: only a change of the world has to wait.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import grpc
+
+from pliant.client.job import Job
+from pliant.core.errors import Conflict, MasterUnavailable, PliantError, RetryableError, SessionExpired
+from pliant.rpc import pliant_pb2 as pb
+from pliant.torch.worlds import Peer, World, WorldBroken, connect, open_store, wait_for_old_groups
+
+log = logging.getLogger(__name__)
+
+WATCH_SECONDS = 2.0  # a call that waits for news is renewed so often
+WORLD_SECONDS = 20.0
+
+
+class Expelled(RetryableError):
+    """The master gave this process up (it was frozen, say); it may come back as a new one, without its state."""
+
+
+class TrainingOver(SystemExit):
+    """The others have finished the training that this process came to join; there is nothing left to do."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(0)
+        self.message = message
+
+
+class Membership:
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._master = job.master
+        self._host = _own_address(self._master.address.target)
+        self._store = open_store(self._host)
+        self._incarnation = uuid.uuid4().hex
+        self._patience = float(os.environ.get("PLIANT_ORPHAN_TIMEOUT", 600))
+        self._round = 0  # of the last world that this incarnation was in
+        self._watched: World | None = None
+        self._wake = threading.Event()
+        self._call: Any = None  # the one that waits for news
+        self._closed = False
+        self._watcher = threading.Thread(target=self._watch, name="pliant-world", daemon=True)
+        self._watcher.start()
+
+    def join(self, step: int, *, has_state: bool, units: frozenset[int]) -> World:
+        """Wait for the next world and connect to it.
+
+        Raises ``Expelled`` if this process was given up meanwhile; a peer that dies while the world is formed only
+        leads to another try.
+        """
+        attrs = {
+            "store": f"{self._host}:{self._store.port}",
+            "state": "1" if has_state else "0",
+            "units": ",".join(map(str, sorted(units))),
+        }
+        while True:
+            self._ask_to_join(step, attrs)
+            found = self._wait_for_world()
+            if found is None:
+                continue
+            world = self._enter(found)
+            try:
+                connect(world, self._store, self._host)
+            except WorldBroken as error:
+                log.info("%s", error)
+                world.leave()
+                continue
+            return world
+
+    def subgroup(self, world: World, ranks: Sequence[int]) -> World:
+        return world.subgroup(ranks, self._store, self._host)
+
+    def close(self) -> None:
+        """Leave for good."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._watched is not None:
+            self._watched.leave()
+        request = pb.LeaveRequest(member=self._job.node, incarnation=self._incarnation)
+        try:
+            self._master.call(self._master.stubs.rendezvous.Leave, request, timeout=2)
+        except PliantError as error:
+            log.debug("the master was not told of leaving: %s", error)
+        self._wake.set()
+        if (call := self._call) is not None:
+            call.cancel()
+        self._watcher.join(5)
+        wait_for_old_groups(5)
+
+    # --- joining
+
+    def _ask_to_join(self, step: int, attrs: dict[str, str]) -> None:
+        request = pb.JoinRequest(
+            member=self._job.node, incarnation=self._incarnation, attrs=attrs, step=step, after=self._round
+        )
+        try:
+            self._insist(self._master.stubs.rendezvous.Join, request)
+        except SessionExpired as error:
+            self._incarnation = uuid.uuid4().hex
+            self._round = 0
+            raise Expelled(f"{self._job.node} was expelled: {error.message}") from None
+        except Conflict as error:
+            raise TrainingOver(error.message) from None
+
+    def _wait_for_world(self) -> pb.World | None:
+        """The world that this process is a member of; None: join again."""
+        request = pb.GetWorldRequest(member=self._job.node, incarnation=self._incarnation)
+        while True:
+            reply = self._insist(self._master.stubs.rendezvous.GetWorld, request, timeout=WORLD_SECONDS)
+            match reply.state:
+                case "world":
+                    world: pb.World = reply.world
+                    return world
+                case "rejoin":
+                    self._round = max(self._round, reply.round)
+                    return None
+                case "expelled":
+                    if "ending" in reply.reason:
+                        raise TrainingOver(reply.reason)
+                    self._incarnation = uuid.uuid4().hex
+                    self._round = 0
+                    raise Expelled(f"{self._job.node} was expelled: {reply.reason}")
+
+    def _enter(self, found: pb.World) -> World:
+        peers = [_peer(member) for member in found.members]
+        rank = [peer.name for peer in peers].index(self._job.node)
+        world = World(found.round, rank, peers)
+        self._round = found.round
+        self._watched = world
+        self._wake.set()
+        return world
+
+    def _insist(self, method: Callable[..., Any], request: Any, timeout: float = 10.0) -> Any:
+        """A call that survives restarts of the master."""
+        deadline = time.monotonic() + self._patience
+        while True:
+            try:
+                return self._master.call(method, request, timeout=timeout)
+            except MasterUnavailable:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+
+    # --- watching
+
+    def _watch(self) -> None:
+        while not self._closed:
+            world = self._watched
+            if world is None or world.broken.is_set():
+                self._wake.wait(WATCH_SECONDS)
+                self._wake.clear()
+                continue
+            request = pb.WatchRoundRequest(
+                round=world.round,
+                known_waiting=world.waiting,
+                member=self._job.node,
+                incarnation=self._incarnation,
+            )
+            self._call = self._master.start(self._master.stubs.rendezvous.WatchRound, request, timeout=WATCH_SECONDS)
+            try:
+                status = self._call.result()
+            except (grpc.RpcError, grpc.FutureCancelledError) as error:
+                log.debug("no news of round %d: %s", world.round, error)
+                self._wake.wait(0.1)
+                continue
+            world.waiting = status.waiting
+            if not status.intact:
+                world.break_up()
+
+
+def _peer(member: pb.Member) -> Peer:
+    units = frozenset(int(u) for u in member.attrs["units"].split(",") if u)
+    return Peer(member.name, member.attrs["store"], member.step, member.attrs["state"] == "1", units)
+
+
+def _own_address(master: str) -> str:
+    """The address of this machine that the others can reach: the one from which the master is reached."""
+    import socket
+
+    host = master.rpartition(":")[0].strip("[]")
+    try:
+        family = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family[0], socket.SOCK_DGRAM) as probe:
+            probe.connect(family[4])  # sends nothing; asks the routing table
+            return str(probe.getsockname()[0])
+    except OSError:
+        return "127.0.0.1"

@@ -1,0 +1,50 @@
+"""One step of training, as the user's loops see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from pliant.core.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from pliant.torch.trainer import Trainer
+
+
+class Step:
+    """Iterating it gives this worker's micro-batches; leaving the loop at its end commits the step."""
+
+    def __init__(self, trainer: Trainer, index: int, epoch: int, number: int, records: int) -> None:
+        self._trainer = trainer
+        self.index = index  # counted over all epochs
+        self.epoch = epoch
+        self.number = number  # within the epoch
+        self.records = records  # of all virtual workers together
+        self.loss = float("nan")  # mean over the whole step, the same on every worker; known once it is committed
+        self.unit = -1  # the micro-batch in work
+        self.committed = False
+        self.backwards = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.committed:
+            raise InvalidRequest("a step can be iterated once")
+        return self._trainer._micro_batches(self)
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Compute the gradients of one micro-batch's mean loss; once per micro-batch."""
+        if self.unit < 0:
+            raise InvalidRequest("step.backward belongs inside `for batch in step`")
+        if loss.numel() != 1:
+            raise InvalidRequest(
+                f"the loss must be one number, the mean over the micro-batch; it has {tuple(loss.shape)}"
+            )
+        if self.backwards:
+            raise InvalidRequest(
+                "step.backward was called twice for one micro-batch", hint="add the losses up and call it once"
+            )
+        self.backwards += 1
+        self._trainer._backward(self, loss)
+
+    def __repr__(self) -> str:
+        return f"Step({self.index}, epoch {self.epoch}, {'committed' if self.committed else 'in work'})"

@@ -1,0 +1,110 @@
+"""Processes that are there and do not run: what they hold goes to others, and what they say too late does not count."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from pliant.testing.jobs import LocalJob
+from pliant.testing.reading import ReadingJob
+from pliant.testing.traces import read_traces
+
+pytestmark = pytest.mark.e2e
+
+
+def test_shards_of_a_frozen_program_go_to_others_and_its_late_reports_are_refused(tmp_path: Path) -> None:
+    read = {"train": {"size": 600, "shard_size": 3}}
+    with ReadingJob(tmp_path, read, workers=2, pace=0.05, spec={"fault": {"session_timeout": 2.0}}) as job:
+        job.wait_for_progress(60)
+        frozen = job.freeze_program("worker-1")
+        job.until(lambda: [e for e in job.events("session") if e.node == "worker-1"], "the end of its session")
+        done = job.wait_for_progress(0).datasets[0].records_done
+        job.wait_for_progress(done + 30)
+        job.thaw(frozen)
+        assert job.wait() == 0
+        job.assert_each_record_once()
+        sessions = {seen.session for seen in read_traces(job.traces) if seen.node == "worker-1"}
+        summary = job.summary()
+    assert len(sessions) == 2, "it went on with a new session"
+    assert (summary["restarts"], summary["replacements"]) == (0, 0)
+    assert "was given to another worker" in job.log("worker-1")
+
+
+def test_a_program_that_commits_is_told_when_its_shard_was_given_to_another(tmp_path: Path) -> None:
+    program = tmp_path / "commit.py"
+    program.write_text(
+        "import os, pliant, time\n"
+        "job = pliant.connect()\n"
+        "for shard in job.shards('train', size=60, shard_size=1, prefetch=1):\n"
+        "    time.sleep(0.05)\n"
+        "    print(shard.start, shard.commit(), flush=True)\n"
+    )
+    spec = {"fault": {"session_timeout": 1.5}}
+    with LocalJob(tmp_path, ["python", str(program)], workers=2, spec=spec) as job:
+        job.wait_for_progress(4)
+        frozen = job.freeze_program("worker-0")
+        job.until(lambda: job.events("session"), "the end of its session")
+        job.wait_for(lambda s: s.datasets[0].shards_waiting == 0, "its shards to be taken by the other")
+        job.thaw(frozen)
+        assert job.wait() == 0
+        said = [line.split() for node in ("worker-0", "worker-1") for line in job.log(node).splitlines()]
+    committed = [int(words[0]) for words in said if words[1:] == ["True"]]
+    assert sorted(committed) == list(range(60))
+
+
+def test_a_node_whose_agent_is_frozen_is_given_up_killed_and_replaced(tmp_path: Path) -> None:
+    words = 'echo started; [ "$PLIANT_NODE" != worker-0 ] || sleep 1000'
+    spec = {"fault": {"heartbeat_timeout": 2.0}}
+    with LocalJob(tmp_path, ["bash", "-c", words], workers=2, spec=spec) as job:
+        program = job.wait_until_running("worker-0").pid
+        agent = job.freeze_agent("worker-0")
+        assert job.wait() == 0
+        assert not {agent, program} & {process.pid for process in job.processes()}
+        nodes = {node["name"]: node for node in job.summary()["nodes"]}
+    assert (nodes["worker-0"]["state"], nodes["worker-0"]["exit_reason"]) == ("Failed", "Hang")
+    assert "silent" in nodes["worker-0"]["message"]
+    assert nodes["worker-2"]["replaces"] == "worker-0"
+
+
+def test_nobody_is_given_up_because_the_master_was_frozen(tmp_path: Path) -> None:
+    read = {"train": {"size": 400, "shard_size": 2, "lease_floor": 2.0}}
+    fault = {"heartbeat_timeout": 2.0, "session_timeout": 2.0, "progress_timeout": 3.0}
+    with ReadingJob(tmp_path, read, workers=2, pace=0.03, spec={"fault": fault}) as job:
+        done = job.wait_for_progress(40).datasets[0].records_done
+        frozen_at = job.events()[-1].number
+        for _ in range(2):
+            master = job.freeze_master()
+            time.sleep(4)  # longer than any of the time-outs
+            job.thaw(master)
+            job.wait_for_progress(done + 10)
+        assert job.wait() == 0
+        job.assert_each_record_once()
+        summary = job.summary()
+    assert (summary["restarts"], summary["replacements"], summary["master_starts"]) == (0, 0, 1)
+    late = [e for e in job.events() if e.number > frozen_at and e.kind in ("session", "lease", "hang")]
+    assert not late
+
+
+def test_a_worker_without_progress_is_replaced_and_those_who_only_wait_are_not(tmp_path: Path) -> None:
+    program = tmp_path / "stuck.py"
+    program.write_text(
+        "import pathlib, pliant, time\n"
+        "job = pliant.connect()\n"
+        "for shard in job.shards('train', size=20, shard_size=1, prefetch=1):\n"
+        "    time.sleep(0.02)\n"
+        "    if shard.start == 19 and not pathlib.Path('stuck').exists():\n"
+        "        pathlib.Path('stuck').write_text(job.node)\n"
+        "        time.sleep(1000)\n"
+    )
+    spec = {"fault": {"progress_timeout": 3.0, "grace": 0.5}}
+    with LocalJob(tmp_path, ["python", str(program)], workers=3, spec=spec) as job:
+        assert job.wait() == 0
+        stuck = (tmp_path / "stuck").read_text()
+        nodes = {node["name"]: node for node in job.summary()["nodes"]}
+    assert {name for name, node in nodes.items() if node["exit_reason"] == "Hang"} == {stuck}
+    assert "no progress" in nodes[stuck]["message"]
+    assert len(nodes) == 4
+    assert json.loads(job.home.summary_file.read_text())["records_done"] == 20

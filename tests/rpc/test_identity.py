@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import grpc
+import pytest
+
+from pliant.core.errors import PermanentError, Unauthenticated
+from pliant.rpc import pliant_pb2 as pb
+from pliant.rpc.channel import Address, MasterClient
+from pliant.rpc.identity import TOKEN_HEADER, create_token_file, read_token_file, same_token
+from pliant.testing import RunningMaster
+
+ANOTHER_JOBS_TOKEN = "0123456789abcdef" * 4
+
+
+def stop_the_job(target: str, metadata: list[tuple[str, str]]) -> grpc.StatusCode:
+    with grpc.insecure_channel(target) as channel:
+        call = channel.unary_unary("/pliant.v1.Job/Stop")
+        try:
+            call(pb.StopRequest(reason="an intruder").SerializeToString(), metadata=metadata, timeout=10)
+        except grpc.RpcError as error:
+            return error.code()
+    return grpc.StatusCode.OK
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        pytest.param([], id="no token"),
+        pytest.param([(TOKEN_HEADER, "")], id="an empty token"),
+        pytest.param([(TOKEN_HEADER, "guess")], id="a guess"),
+        pytest.param([(TOKEN_HEADER, ANOTHER_JOBS_TOKEN)], id="another job's token"),
+        pytest.param([("authorization", "bearer x")], id="another header"),
+    ],
+)
+def test_who_does_not_know_the_secret_is_refused_and_changes_nothing(
+    master: RunningMaster, metadata: list[tuple[str, str]]
+) -> None:
+    before = master.state()
+    assert stop_the_job(master.address.target, metadata) is grpc.StatusCode.UNAUTHENTICATED
+    assert master.state() == before
+
+
+def test_a_prefix_of_the_secret_is_not_the_secret(master: RunningMaster) -> None:
+    token = master.address.token
+    for given in (token[:-1], token + "0", token.upper() + " ", f" {token}x"):
+        assert stop_the_job(master.address.target, [(TOKEN_HEADER, given)]) is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_a_refused_caller_is_logged_without_its_token(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    spec = {"components": {"need_pod_manager": False}}
+    with caplog.at_level(logging.WARNING, logger="pliant.rpc.server"), RunningMaster(tmp_path, spec) as master:
+        for _ in range(5):
+            stop_the_job(master.address.target, [(TOKEN_HEADER, ANOTHER_JOBS_TOKEN)])
+        assert master.alive
+    told = [record.getMessage() for record in caplog.records if "token" in record.getMessage()]
+    assert len(told) == 3, "the 1st, 2nd and 4th: a flood does not fill the log"
+    assert "/pliant.v1.Job/Stop" in told[0]
+    assert ANOTHER_JOBS_TOKEN not in caplog.text
+
+
+def test_a_wrong_token_comes_out_as_our_own_error(master: RunningMaster) -> None:
+    intruder = MasterClient(Address(master.address.target, ANOTHER_JOBS_TOKEN))
+    with pytest.raises(Unauthenticated):
+        intruder.call(intruder.stubs.job.GetStatus, pb.Empty())
+    intruder.close()
+
+
+def test_the_health_of_a_master_can_be_asked_without_a_token(master: RunningMaster) -> None:
+    from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+    with grpc.insecure_channel(master.address.target) as channel:
+        reply = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=10)
+    assert reply.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_a_token_file_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    token = create_token_file(path)
+    assert create_token_file(path) == read_token_file(path) == token
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert create_token_file(tmp_path / "other") != token
+
+
+def test_a_missing_or_short_token_file_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(Unauthenticated, match="PLIANT_TOKEN_FILE"):
+        read_token_file(tmp_path / "none")
+    (tmp_path / "short").write_text("abc")
+    with pytest.raises(Unauthenticated, match="does not hold"):
+        read_token_file(tmp_path / "short")
+
+
+def test_tokens_of_any_bytes_can_be_compared() -> None:
+    assert not same_token("\udcff\x00ü", ANOTHER_JOBS_TOKEN)
+    assert not same_token(b"\xff", ANOTHER_JOBS_TOKEN)
+    assert same_token(ANOTHER_JOBS_TOKEN.encode(), ANOTHER_JOBS_TOKEN)
+
+
+def test_an_environment_without_a_master_or_token_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(PermanentError, match="PLIANT_MASTER_ADDR"):
+        Address.from_env({})
+    with pytest.raises(PermanentError, match="PLIANT_TOKEN_FILE"):
+        Address.from_env({"PLIANT_MASTER_ADDR": "here:1"})
