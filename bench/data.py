@@ -244,7 +244,7 @@ def mds_rates(data: Data, rounds: int) -> tuple[float, float] | None:
 
 
 class BenchShard:
-    offset, name = 0, ""
+    name = ""
 
     def __init__(self, start: int, end: int) -> None:
         self.start, self.end = start, end

@@ -114,6 +114,11 @@ def median(values: Sequence[float]) -> float:
     return statistics.median(values) if values else float("nan")
 
 
+def paired(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """The median of the ratios within each turn: what slows a machine for a while slows both."""
+    return median([a / b for a, b in zip(ours, theirs, strict=True)])
+
+
 def quantile(values: Sequence[float], share: float) -> float:
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")

@@ -2,8 +2,9 @@
 
     python bench/launch.py [--quick] [--json] [--runs N] [--workers N]
 
-The program is one line that writes the time, so what is measured is the launcher. Both in turn; shown are medians.
-``first`` is when the first worker's program runs, ``all`` when the last one does, ``end`` when the command returns.
+The program is one line that writes the time, so what is measured is the launcher. Both in turn; shown are medians, and
+medians of the ratios within a turn. ``first`` is when the first worker's program runs, ``all`` when the last one does,
+``end`` when the command returns.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness import CACHE, finish, machine, median, say, table, times
+from harness import CACHE, finish, machine, median, paired, say, table
 
 PROGRAM = "import os, time; open(f\"{os.environ['BENCH_OUT']}/{os.getpid()}\", 'w').write(repr(time.time()))\n"
 PHASES = ("first", "all", "end")
@@ -90,14 +91,15 @@ def main() -> None:
                     taken[name].setdefault(key, []).append(value)
     result: dict[str, Any] = {"machine": machine(), "runs": runs, "workers": options.workers}
     result["seconds"] = {name: {key: median(values) for key, values in found.items()} for name, found in taken.items()}
-    ours, theirs = result["seconds"]["pliant"], result["seconds"].get("torchrun", {})
-    result["ratios"] = {phase: ours[phase] / theirs[phase] for phase in PHASES if phase in theirs}
+    ours = result["seconds"]["pliant"]
+    peer = taken.get("torchrun", {})
+    result["ratios"] = {phase: paired(taken["pliant"][phase], peer[phase]) for phase in PHASES if phase in peer}
     table(
         f"Seconds from the command, {options.workers} workers, median of {runs} (aim: no slower than torchrun)",
         ["", *PHASES],
         [
             *([name, *(f"{found[phase]:.2f}" for phase in PHASES)] for name, found in result["seconds"].items()),
-            ["ratio", *(times(ours[phase], theirs.get(phase)) for phase in PHASES)],
+            ["ratio", *(f"{result['ratios'][phase]:.2f}" if peer else "-" for phase in PHASES)],
         ],
     )
     marks = ["at spec", "at master", "at agent", "first"]

@@ -97,7 +97,9 @@ def show(home: JobDir, killer: Killer, summary: dict[str, Any]) -> bool:
     table.add_row("records", f"{digits['records_done']:,} = {per_epoch:,} x {epochs} epochs, {seen} (pliant audit)")
     when = f"after {killer.done_at_kill:,} records; its program was started again {restarted} time(s)"
     table.add_row("killed", f"{killer.victim}, {when}" if killer.victim else "nobody: the job was over too soon")
-    table.add_row("stalled", f"{summary['stalled_seconds']:.1f} s without a finished record, in {summary['seconds']:.1f} s")
+    table.add_row(
+        "stalled", f"{summary['stalled_seconds']:.1f} s without a finished record, in {summary['seconds']:.1f} s"
+    )
     table.add_row("accuracy", f"{100 * learned['accuracy']:.1f} % on {learned['held_out']} held-out digits")
     table.add_row("files", str(home.path))
     console = Console(highlight=False, soft_wrap=True)

@@ -22,11 +22,13 @@ import pliant
 
 gate = sys.argv[1]
 job = pliant.connect()
-for number, shard in enumerate(job.shards("train", size=200, shard_size=5, epochs=2, shuffle=True, seed=3)):
-    if number == 2:
+waited = False
+for shard in job.shards("train", size=200, shard_size=5, epochs=2, shuffle=True, seed=3, prefetch=1):
+    if not waited:
         print(job.node, "waits", *sys.argv[2:], flush=True)
-        while not os.path.exists(gate):
-            time.sleep(0.05)
+    while not os.path.exists(gate):
+        time.sleep(0.05)
+    waited = True
 print("finished", flush=True)
 """
 

@@ -24,7 +24,7 @@ import pliant
 left = int(sys.argv[1])
 job = pliant.connect()
 for shard in job.shards("train", size=100, shard_size=10):
-    shard.done()
+    assert shard.commit()
     print(shard.start, flush=True)
     left -= 1
     if left == 0:

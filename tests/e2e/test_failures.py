@@ -40,12 +40,6 @@ def test_no_error_is_forgiven_if_the_user_says_so(tmp_path: Path) -> None:
         assert job.summary()["restarts"] == 0
 
 
-def test_a_command_that_does_not_exist_is_named(tmp_path: Path) -> None:
-    with LocalJob(tmp_path, ["no-such-program"], options=["--max-restarts", "0"]) as job:
-        assert job.wait() == 1
-        assert "'no-such-program' was not found" in job.output()
-
-
 @pytest.mark.parametrize("skip", [False, True])
 def test_a_poisonous_record_costs_its_shard_and_nothing_else(tmp_path: Path, skip: bool) -> None:
     read = {"train": {"size": 60, "shard_size": 4, "max_failures": 2, "skip_parked": skip}}

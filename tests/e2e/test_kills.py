@@ -80,11 +80,10 @@ def test_a_master_killed_again_and_again_loses_and_repeats_nothing(tmp_path: Pat
 def test_a_master_killed_while_it_starts_is_started_again(tmp_path: Path) -> None:
     with reading(tmp_path, workers=2) as job:
         for pause in (0.0, 0.1, 0.2, 0.3, 0.4, 0.5):
-            starting = job.until(lambda: [p for p in job.processes() if "pliant.master" in p.cmdline()], "a master")
+            (starting,) = job.until(job.masters, "a master")
             time.sleep(pause)
-            for process in starting:
-                job.send(process.pid, signal.SIGKILL)
-            job.until(lambda s=starting: not any(p.is_running() for p in s), "its end")  # type: ignore[misc]
+            job.send(starting, signal.SIGKILL)
+            job.until(lambda pid=starting: pid not in job.masters(), "its end")  # type: ignore[misc]
         assert job.wait() == 0
         job.assert_each_record_once()
 
@@ -103,7 +102,7 @@ def test_a_killed_launcher_is_replaced_and_the_job_ends_by_itself(tmp_path: Path
     with reading(tmp_path) as job:
         job.wait_for_progress(60)
         job.kill_launcher()
-        job.until(lambda: any("pliant.master.supervisor" in p.cmdline() for p in job.processes()), "a supervisor")
+        job.until(job.keepers, "a supervisor")
         job.kill_master()
         summary = job.wait_for_summary()
         job.assert_each_record_once()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -95,9 +96,9 @@ def test_a_full_disk_stops_the_job_until_there_is_room_and_nothing_is_lost(tmp_p
     with ReadingJob(tmp_path, read, workers=2, pace=0.03, job_dir=small_disk / "job") as job:
         job.wait_for_progress(60)
         filler = small_disk / "filler"
-        with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
-            while True:
-                file.write(bytes(4096))
+        with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while file.write(bytes(4096)):
+                pass
         job.until(lambda: "it goes on when there is room" in job.output(), "the master to say what it lacks")
         assert job.launcher.poll() is None
         filler.unlink()

@@ -3,6 +3,9 @@
 It registers, starts the program, and reports its end; the master decides whether the program is started again here. While
 the master is away the program goes on; an agent that hears of no master for ``orphan_timeout`` ends its program and itself.
 
+A program has a seat among those of its role, in torchrun's sense, and waits for one if there is none. An answer to a
+heartbeat may recall it: then it is ended, as torchrun does when a member of a group failed, and started with the next seat.
+
 SIGTERM to the agent is a preemption notice: it is passed on to the program, which has ``grace`` seconds. An order of the
 master to stop comes with a heartbeat (or as SIGTERM from the platform, where the master knows why it came).
 """
@@ -23,6 +26,7 @@ from typing import Any
 
 from pliant.agent.exits import ExitReport, classify, read_tail
 from pliant.agent.process import Program
+from pliant.agent.seat import Seat
 from pliant.agent.usage import MemoryWatchdog, UsageSampler
 from pliant.core.errors import NotAvailable, PliantError, RetryableError
 from pliant.core.relaunch import ExitReason
@@ -36,6 +40,7 @@ from pliant.rpc.channel import Address, AsyncMasterClient
 log = logging.getLogger(__name__)
 
 RETRY_PAUSE = 0.1  # seconds between tries to reach the master
+SEAT_PAUSE = 0.1  # seconds between heartbeats while the program waits for its seat
 REVIVE_EVERY = 2.0  # seconds of silence of the master between two looks whether anyone will start it again
 NOT_WELCOME = 4  # exit code: the master has given this node up
 
@@ -48,6 +53,7 @@ class Orphaned(Exception):
 class AgentConfig:
     job: str
     node: str
+    role: str
     command: tuple[str, ...]
     log: Path
     resources: Resources
@@ -63,6 +69,7 @@ class AgentConfig:
         return cls(
             env["PLIANT_JOB"],
             env["PLIANT_NODE"],
+            env["PLIANT_NODE"].rpartition("-")[0],
             tuple(command),
             Path(env["PLIANT_LOG_FILE"]),
             Resources(float(env.get("PLIANT_CPU", 0)), int(env.get("PLIANT_MEMORY_MB", 0))),
@@ -90,6 +97,10 @@ class Agent:
         self._cgroup: CgroupLimit | None = None
         self._sampler: UsageSampler | None = None
         self._watchdog: MemoryWatchdog | None = None
+        self._seat: Seat | None = None
+        self._grouped = False  # the program was seen to use its seat
+        self._recall = ""  # why the program shall end, to be started again with its group
+        self._news = asyncio.Event()  # of seat, recall or stopping
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
@@ -111,6 +122,8 @@ class Agent:
         except Orphaned:
             log.error("no master for %.0f s: %s ends", time.monotonic() - self._heard, self._config.node)
             report = ExitReport(ExitReason.UNKNOWN, "its agent heard of no master for too long", "")
+            if self._preempted and self._program is None:
+                report = ExitReport(ExitReason.PREEMPTED, "stopped before its program was started", "")
         finally:
             if self._program is not None:
                 await self._program.kill()
@@ -123,15 +136,38 @@ class Agent:
 
     async def _run_program(self) -> ExitReport:
         while True:
+            if not await self._wait_for_seat():
+                return ExitReport(ExitReason.PREEMPTED, "stopped before its program was started", "")
             report = await self._one_run()
-            answer = await self._report_exit(report)
+            asking = asyncio.create_task(self._report_exit(report))
+            await asyncio.sleep(0)  # the report goes out first: peers wait for the news, leftovers can wait
+            if self._program is not None:
+                await self._program.kill()  # what it started must not outlive it
+            answer = await asking
             if not answer.restart or self._stopping.is_set():
                 return report
             log.info("%s: run %d in %.1f s: %s", self._config.node, answer.incarnation, answer.delay, answer.reason)
             self._incarnation = answer.incarnation
+            self._take_seat(answer.group)
             await self._pause(answer.delay)
             if self._stopping.is_set():
                 return report
+
+    async def _wait_for_seat(self) -> bool:
+        """False: the node shall stop."""
+        while not self._stopping.is_set():
+            if self._seat is not None and not self._recall:
+                return True
+            if self._recall:  # before it began
+                self._take_seat(pb.Group())
+            self._news.clear()
+            await self._news.wait()
+        return False
+
+    def _take_seat(self, group: pb.Group) -> None:
+        self._seat, self._recall, self._grouped = Seat.from_message(group), "", False
+        self._program = None
+        self._news.set()
 
     async def _one_run(self) -> ExitReport:
         config = self._config
@@ -156,11 +192,13 @@ class Agent:
         telling = asyncio.create_task(self._tell(self._master.stubs.nodes.ProgramStarted, started))
         try:
             await self._until_over(program)
-            code = await program.kill()  # what it started must not outlive it
+            code = await program.wait()
         finally:
             telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)
             self._sampler = self._watchdog = None
+        if self._recall and not self._stopping.is_set():
+            return ExitReport(ExitReason.KILLED, self._recall, "")
         kills = self._cgroup.oom_kills() - kills_before if self._cgroup else 0
         tail = read_tail(config.log, program.log_offset)
         report = classify(
@@ -175,20 +213,29 @@ class Agent:
     def _environment(self) -> dict[str, str]:
         """``python`` means the Python that Pliant runs in, as in an activated environment."""
         path = os.pathsep.join(filter(None, (str(Path(sys.executable).parent), os.environ.get("PATH"))))
-        return {**os.environ, "PATH": path, "PLIANT_INCARNATION": str(self._incarnation)}
+        seat = self._seat.environment(self._config.job, self._config.role) if self._seat is not None else {}
+        return {**os.environ, **seat, "PATH": path, "PLIANT_INCARNATION": str(self._incarnation)}
 
     async def _until_over(self, program: Program) -> None:
-        """Until the program ended, by itself or because the node shall stop."""
+        """Until the program ended, by itself or because the node shall stop or its group starts anew."""
         ended = asyncio.create_task(program.wait())
-        stopping = asyncio.create_task(self._stopping.wait())
+        told = asyncio.create_task(self._until_told())
         try:
-            await asyncio.wait({ended, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if not ended.done():
+            await asyncio.wait({ended, told}, return_when=asyncio.FIRST_COMPLETED)
+            if ended.done():
+                self._recall = ""  # it came too late
+            else:
                 await program.stop(self._stop_grace)
         finally:
-            for task in (ended, stopping):
+            for task in (ended, told):
                 task.cancel()
-            await asyncio.gather(ended, stopping, return_exceptions=True)
+            await asyncio.gather(ended, told, return_exceptions=True)
+
+    async def _until_told(self) -> None:
+        """To end the program."""
+        while not self._stopping.is_set() and not self._recall:
+            self._news.clear()
+            await self._news.wait()
 
     def _limit(self) -> None:
         """Real limits where the system allows it; else the watchdog looks after memory."""
@@ -228,6 +275,7 @@ class Agent:
             return False
         self._heartbeat_seconds = reply.heartbeat_seconds or 1.0
         self._incarnation = max(self._incarnation, reply.incarnation)
+        self._take_seat(reply.group)
         return True
 
     async def _report_exit(self, report: ExitReport) -> Any:
@@ -240,6 +288,9 @@ class Agent:
                 message=report.message,
                 traceback=report.traceback,
                 log=str(self._config.log),
+                generation=self._seat.generation if self._seat else 0,
+                grouped=self._grouped or (self._seat is not None and self._seat.is_named_in(report.traceback)),
+                recalled=bool(self._recall),
             ),
         )
 
@@ -261,6 +312,8 @@ class Agent:
                     memory_limit_mb=limit,
                     stopped=self._program is not None and self._program.is_stopped,
                 ),
+                generation=self._seat.generation if self._seat else 0,
+                grouped=self._look_for_peers(),
             )
             try:
                 reply = await self._master.call(self._master.stubs.nodes.Heartbeat, request, timeout=5)
@@ -274,7 +327,26 @@ class Agent:
                 if reply.stop:
                     log.info("%s: the master ends it: %s", self._config.node, reply.reason)
                     self._stop(reply.grace)
-            await self._pause(self._heartbeat_seconds, wake_on_stop=False)
+                self._hear_of_group(request.generation, reply)
+            waits = self._seat is None
+            await self._pause(SEAT_PAUSE if waits else self._heartbeat_seconds, wake_on_stop=False)
+
+    def _look_for_peers(self) -> bool:
+        if not self._grouped and self._seat is not None and self._program is not None:
+            self._grouped = self._seat.is_used_by(self._program.pid)
+        return self._grouped
+
+    def _hear_of_group(self, asked_with: int, reply: pb.HeartbeatReply) -> None:
+        """What the answer says of the seat that was held when the heartbeat was sent."""
+        if asked_with != (self._seat.generation if self._seat else 0):
+            return
+        if reply.recall and not self._recall:
+            log.info("%s: its program starts anew with its group: %s", self._config.node, reply.recall)
+            self._recall = reply.recall
+            self._stop_grace = self._config.grace
+            self._news.set()
+        elif self._seat is None and reply.group.generation:
+            self._take_seat(reply.group)
 
     async def _tell(self, method: Callable[..., Any], request: Any) -> Any:
         """A call that must arrive: tried until the master answers, however often it is restarted meanwhile."""
@@ -283,6 +355,8 @@ class Agent:
                 reply = await self._master.call(method, request, timeout=10)
             except RetryableError:
                 self._check_orphaned()
+                if self._stopping.is_set() and self._program is None:
+                    raise Orphaned from None  # it never began: whoever wants it to go need not wait for a master
                 await asyncio.sleep(RETRY_PAUSE)
             else:
                 self._heard = time.monotonic()
@@ -313,6 +387,7 @@ class Agent:
     def _stop(self, grace: float) -> None:
         self._stop_grace = grace
         self._stopping.set()
+        self._news.set()
 
     async def _pause(self, seconds: float, *, wake_on_stop: bool = True) -> None:
         if not wake_on_stop:

@@ -75,8 +75,9 @@ def unpack(header: bytes, buffer: torch.Tensor) -> Any:
 def _parse(header: bytes) -> dict[str, Any]:
     try:
         parsed = json.loads(header)
-        if type(parsed["bytes"]) is int and parsed["bytes"] >= 0 and isinstance(parsed["tensors"], list):
+        known = {"structure", "tensors", "bytes"} <= parsed.keys() and isinstance(parsed["tensors"], list)
+        if known and type(parsed["bytes"]) is int and parsed["bytes"] >= 0:
             return dict(parsed)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, AttributeError, TypeError, RecursionError):
         pass
     raise CorruptData("the header of a state is damaged")

@@ -78,7 +78,9 @@ class LocalPlace:
 
     def put(self, path: str, chunks: Iterable[Bytes], size: int) -> None:
         target = self._root / path
-        os.makedirs(target.parent, exist_ok=True)
+        if not target.parent.is_dir():
+            os.makedirs(target.parent, exist_ok=True)
+            _sync_folder(target.parent.parent)
         temporary = target.with_name(f"{HIDDEN}{target.name}.{token_hex(4)}")
         file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:

@@ -69,7 +69,10 @@ def write_out(filling: Filling) -> None:
     data = memoryview(map_file(Path(filling.file)))
     write_part(place, data, filling)
     if complete(place, filling.step):
-        tidy(place, KeepRules(filling.keep_last, filling.keep_every))
+        try:
+            tidy(place, KeepRules(filling.keep_last, filling.keep_every))
+        except OSError as error:
+            log.warning("old checkpoints in %s could not be deleted: %s", place.url, error)
 
 
 def write_part(place: Place, data: memoryview, filling: Filling) -> None:

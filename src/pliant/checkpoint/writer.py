@@ -23,6 +23,7 @@ from pliant.checkpoint.places import open_place
 from pliant.checkpoint.slots import FOLDER_VARIABLE, SLOTS, Filling, SlotFolder, Written, node_folder, sweep
 from pliant.checkpoint.snapshot import PartPlan, SlotBuffer, plan_part
 from pliant.checkpoint.writeout import Drain
+from pliant.core.errors import InvalidRequest
 
 log = logging.getLogger(__name__)
 
@@ -102,11 +103,16 @@ class CheckpointWriter:
         rank: int,
         world: int,
         *,
-        round: int = 0,
+        round: int | None = None,
         wait: bool = False,
         timeout: float = 600.0,
     ) -> SnapshotReport:
-        """Copy this worker's part; with ``wait`` (a preemption, the end) also until it is on storage, or ``timeout``."""
+        """Copy this worker's part; with ``wait`` (a preemption, the end) also until it is on storage, or ``timeout``.
+
+        ``round``: of the world, needed where it has several workers: only parts of one round make a checkpoint.
+        """
+        if round is None and world > 1:
+            raise InvalidRequest("a snapshot by several workers needs the round of their world", hint="give round=")
         began = time.perf_counter()
         deadline = time.monotonic() + timeout
         if self._preparing is not None:
@@ -124,7 +130,7 @@ class CheckpointWriter:
             if not free:
                 return self._skip(step, began, "the slot is being read")
             try:
-                filling = self._fill(slot, plan, step, rank, world, round)
+                filling = self._fill(slot, plan, step, rank, world, round or 0)
             except OSError as error:
                 return self._skip(step, began, f"no memory for it: {error}")
         if self._alone is not None:

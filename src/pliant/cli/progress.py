@@ -24,7 +24,7 @@ def progress_view(status: pb.JobStatus | None) -> RenderableType:
 
 
 def _headline(status: pb.JobStatus) -> Text:
-    text = Text(f"{status.name}  ", style="bold")
+    text = Text().append(f"{status.name}  ", style="bold")
     text.append(status.phase, style="green" if status.phase == "Running" else "bold red")
     text.append(f"  {clock(max(0.0, status.time - status.started_at))}", style="default")
     if status.records_per_second:

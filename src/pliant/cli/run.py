@@ -25,7 +25,7 @@ from pliant.cli.homes import fresh_name, jobs_home
 from pliant.cli.interrupts import Interrupts
 from pliant.core.errors import Conflict, InvalidRequest, NotFound, PliantError
 from pliant.master.job_dir import JobDir
-from pliant.platforms.durable_files import FileLock
+from pliant.platforms.durable_files import FileLock, write_text
 from pliant.rpc.identity import create_token_file
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def prepare(
             log_dir.mkdir(parents=True, exist_ok=True)
             home.logs.symlink_to(log_dir.absolute(), target_is_directory=True)
         create_token_file(home.token)
-        home.spec.write_text(spec.to_yaml())
+        write_text(home.spec, spec.to_yaml())
     except OSError as error:
         raise PliantError(f"cannot write the job's folder {home.path}: {error.strerror}") from error
     return home

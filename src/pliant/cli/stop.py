@@ -44,7 +44,7 @@ def stop(
     summary = home.summary()
     if summary is None and not _is_left_alone(home):
         _ask(home, now, reason)
-        summary = _wait(home, now, reason, deadline)
+        summary = _wait(home, now, deadline)
     elif summary is None:
         summary = _sweep(home, now)
     if as_json:
@@ -65,7 +65,7 @@ def _ask(home: JobDir, now: bool, reason: str) -> None:
             raise
 
 
-def _wait(home: JobDir, now: bool, reason: str, deadline: float) -> dict[str, Any]:
+def _wait(home: JobDir, now: bool, deadline: float) -> dict[str, Any]:
     while (summary := home.summary()) is None:
         if time.monotonic() > deadline:
             hint = "" if now else "`pliant stop --now` kills its programs"

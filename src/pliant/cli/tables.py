@@ -100,7 +100,7 @@ def moment(seconds: float) -> str:
 
 def _headline(sight: Sight) -> Text:
     status = sight.status
-    text = Text(f"{status.name}  ", style="bold")
+    text = Text().append(f"{status.name}  ", style="bold")
     text.append(sight.phase, style=PHASE_STYLES.get(sight.phase, "yellow"))
     text.append(f"  {clock(seconds_of(status))}", style="default")
     if status.records_per_second and not sight.over:

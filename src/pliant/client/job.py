@@ -49,7 +49,9 @@ class Job:
         self._alone = Alone() if address is None else None
         self._session: Session | None = None
         self._streams: WeakSet[ShardStream] = WeakSet()  # a loop that is left lets go of its stream, which then closes
+        self._sources: list[RemoteSource] = []  # kept until their last report is answered
         self._lock = threading.Lock()
+        self._telling: set[Any] = set()
         self._growing = threading.Lock()
         self._producer = uuid.uuid4().hex  # of records for streams
         self._growths = 0
@@ -116,7 +118,9 @@ class Job:
             return self._keep(ShardStream(self._alone.source(known)))
         if not given:
             spec = self._defined(dataset)
-        return self._keep(ShardStream(RemoteSource(self._open_session(), spec, ahead=prefetch)))
+        source = RemoteSource(self._open_session(), spec, ahead=prefetch)
+        self._sources = [*(kept for kept in self._sources if kept.busy), source]
+        return self._keep(ShardStream(source))
 
     def create_dataset(self, spec: DatasetSpec) -> None:
         """Define a dataset; every worker may, as long as all say the same."""
@@ -163,7 +167,9 @@ class Job:
         if self._master is None:
             return
         request = pb.ReportStepRequest(node=self.node, step=step, records=records, metrics=metrics)
-        self._master.start(self._master.stubs.stats.ReportStep, request, timeout=5)
+        call = self._master.start(self._master.stubs.stats.ReportStep, request, timeout=5)
+        self._telling.add(call)  # gRPC cancels a call that nobody holds
+        call.add_done_callback(self._telling.discard)
 
     def status(self) -> pb.JobStatus:
         if self._master is None:
@@ -186,6 +192,8 @@ class Job:
         died = self._under_agent and getattr(sys, "last_value", None) is not None  # of an error that nobody caught
         for shards in list(self._streams):
             shards.close() if not died else shards.drop()
+        for source in self._sources:
+            source.close()  # a loop that was left may have reports on their way
         if self._session is not None:
             self._session.close(give_back=not died)  # if it died, the agent says of what, and its shard is blamed
         if self._master is not None:

@@ -105,6 +105,10 @@ class RemoteSource:
             self._abandoned_until = time.monotonic() + LINGER_SECONDS
             self._leave()
 
+    @property
+    def busy(self) -> bool:
+        return self._thread.is_alive()
+
     def close(self) -> None:
         with self._changed:
             self._leave()

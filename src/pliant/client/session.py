@@ -61,6 +61,8 @@ class Session:
         while True:
             try:
                 return self.master.call(method, request, timeout=timeout)
+            except ValueError as error:  # gRPC, of a channel that was closed
+                raise MasterUnavailable(f"the job was closed: {error}") from error
             except MasterUnavailable as error:
                 if time.monotonic() > deadline or self._closed.is_set():
                     raise MasterUnavailable(

@@ -78,6 +78,10 @@ class Roster:
         self.role(role)
         return self._started and not self.live(role)
 
+    def all_blocked(self, role: str) -> bool:
+        """Those that have not ended wait for room that the platform does not have."""
+        return all(node.state is NodeState.PENDING and node.waiting_since is not None for node in self.live(role))
+
     def counts(self, role: str) -> dict[NodeState, int]:
         """Remembered nodes by state. What counts for ever (lines finished, given up) is in ``role(name)``."""
         self.role(role)

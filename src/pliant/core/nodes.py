@@ -41,6 +41,7 @@ from pliant.core.node_states import (
     NodeState,
     Overdue,
     Remove,
+    RestartProgram,
     RoleSpec,
     in_words,
     parse_exit_reason,
@@ -215,6 +216,17 @@ class NodeBook(Roster):
             return []
         return self._over(now, found, kind, message, agent_alive=found.state is NodeState.RUNNING)
 
+    def program_recalled(self, now: float, *, node: str, incarnation: int, message: str) -> list[Decision]:
+        """Its program ended with its group (``core/groups.py``), which starts anew: so does it, and nothing is counted."""
+        found = self._find(node)
+        if found is None or found.ended:
+            return []
+        if incarnation != found.incarnation or found.removal is not None or self.closed:
+            return self.program_exited(
+                now, node=node, incarnation=incarnation, exit_reason=ExitReason.KILLED.value, message=message
+            )
+        return [self._restart(now, found, 0.0, message)]
+
     # --- what is not journaled, and what is found in it ---
 
     def heartbeat(self, node: str, now: float) -> None:
@@ -286,17 +298,8 @@ class NodeBook(Roster):
         failures = {**node.failures, kind.value: node.failures.get(kind.value, 0) + 1}
         node = changed(node, failures=failures, pid=None)
         if verdict.step is Step.RESTART:
-            node = changed(
-                node,
-                incarnation=node.incarnation + 1,
-                restarts=node.restarts + 1,
-                restart_delay=verdict.delay,
-                restart_reason=verdict.reason,
-                exit_reason=kind,
-                message=message,
-            )
-            self._pulse.began(node, now)
-            return [self._put(node).restart()]
+            node = changed(node, exit_reason=kind, message=message)
+            return [self._restart(now, node, verdict.delay, verdict.reason)]
         if verdict.memory_mb is not None:
             node = changed(node, memory_floor_mb=verdict.memory_mb)
         self._end(now, node, NodeState.FAILED, kind, message)
@@ -306,6 +309,19 @@ class NodeBook(Roster):
             return self._give_up(node, kind, verdict.reason)
         reason = f"in place of {node.name}: {verdict.reason}"
         return [self._add(now, node.role, reason, after=node, delay=verdict.delay)]
+
+    def _restart(self, now: float, node: Node, delay: float, reason: str) -> RestartProgram:
+        """The next run of its program, in place."""
+        node = changed(
+            node,
+            pid=None,
+            incarnation=node.incarnation + 1,
+            restarts=node.restarts + 1,
+            restart_delay=delay,
+            restart_reason=reason,
+        )
+        self._pulse.began(node, now)
+        return self._put(node).restart()
 
     def _give_up(self, node: Node, kind: ExitReason, why: str) -> list[Decision]:
         """The end of a line. Either the job fails, or it goes on with one node less."""

@@ -15,7 +15,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, count
+from operator import eq
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeGuard, overload, runtime_checkable
 
@@ -24,7 +25,7 @@ from pliant.data.errors import OutOfRange
 
 @runtime_checkable
 class ShardRange(Protocol):
-    """Records ``[start, end)`` of ``name``, or exactly those of ``indices`` where a shard has them (list or method)."""
+    """Records ``[start, end)`` of ``name``, or those of ``indices`` where a shard has them: a list, or a method that gives one."""
 
     @property
     def name(self) -> str: ...
@@ -47,10 +48,14 @@ def order_of(shard: ShardRange) -> Sequence[int]:
     listed = getattr(shard, "indices", None)
     if callable(listed):
         listed = listed()
+    elif not listed:
+        listed = range(shard.start, shard.end)
     if isinstance(listed, range):
         return listed
-    chosen: list[int] = list(listed or ())
-    return chosen or range(shard.start, shard.end)
+    chosen = list(listed)
+    if chosen and chosen[-1] - chosen[0] + 1 == len(chosen) and all(map(eq, chosen, count(chosen[0]))):
+        return range(chosen[0], chosen[0] + len(chosen))
+    return chosen
 
 
 @dataclass(frozen=True, slots=True)

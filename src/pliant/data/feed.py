@@ -113,9 +113,9 @@ class ReadThread:
             dry = shard is None
 
     def blocks(self, progress: ShardProgress) -> Iterator[tuple[int, int, Iterable[Any]]]:
-        """(position, number, records) of what is still to be read of a shard."""
-        position = progress.first
-        blocks = self.reader.blocks(progress.indices[position:], self.block)
+        """(position, number, records) of a shard, block by block."""
+        position = 0
+        blocks = self.reader.blocks(progress.indices, self.block)
         while True:
             try:
                 count, records = next(blocks)
@@ -139,8 +139,8 @@ class ReadThread:
                 yield PAUSE
 
     def items_of(self, progress: ShardProgress) -> Iterator[Item]:
-        if progress.first >= len(progress.indices):  # nothing is left to read, but it must still be reported
-            yield Signal.NOTHING, ((progress, progress.first),)
+        if not progress.indices:  # nothing is left to read, but it must still be reported
+            yield Signal.NOTHING, ((progress, 0),)
         for position, _, records in self.blocks(progress):
             for place, record in enumerate(records, position):
                 yield record, ((progress, place),)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from pliant.core.errors import InvalidRequest
+from pliant.core.errors import InvalidRequest, PliantError
 from pliant.data.channel import Closed
 from pliant.data.contract import DataReader, Metadata
 from pliant.data.feed import Blocks, Failure, ReadThread
@@ -118,12 +118,16 @@ def _plain(thread: ReadThread) -> Iterator[Blocks]:
     for progress in filter(None, thread.shards()):
         blocks: list[Iterable[Any]] = [()]  # so that a shard without records is reported too
         waiting = 0
-        for _, count, records in thread.blocks(progress):
-            blocks.append(records)
-            waiting += count
-            if waiting >= thread.block:
-                yield Blocks(progress, blocks)
-                blocks, waiting = [], 0
+        try:
+            for _, count, records in thread.blocks(progress):
+                blocks.append(records)
+                waiting += count
+                if waiting >= thread.block:
+                    yield Blocks(progress, blocks)
+                    blocks, waiting = [], 0
+        except PliantError:  # what was read before comes first
+            yield Blocks(progress, blocks)
+            raise
         if blocks:
             yield Blocks(progress, blocks)
 
@@ -188,15 +192,19 @@ def _grouped(items: Iterator[Item], most: int) -> Iterator[list[Item]]:
     """Several items at once through the channel, of up to ``most`` records, and none kept back while the source waits."""
     group: list[Item] = []
     records = 0
-    for item in items:
-        value, marks = item
-        if value is not Signal.FLUSH and value is not Signal.PAUSE:
-            group.append(item)
-            records += len(marks) or most
-            if records < most:
-                continue
-        if group:
-            yield group
-        group, records = [], 0
+    try:
+        for item in items:
+            value, marks = item
+            if value is not Signal.FLUSH and value is not Signal.PAUSE:
+                group.append(item)
+                records += len(marks) or most
+                if records < most:
+                    continue
+            if group:
+                yield group
+            group, records = [], 0
+    except Exception:  # what was made before comes first
+        yield group
+        raise
     if group:
         yield group

@@ -13,7 +13,7 @@ from pliant.data.contract import DataReader
 
 
 class LeasedShard(Protocol):
-    """What the client's shard iterator yields. Positions count records in the shard's own order, from its first record."""
+    """What a source of shards yields. A shard may have been begun by another worker: only what is left of it counts here."""
 
     @property
     def name(self) -> str: ...
@@ -21,15 +21,12 @@ class LeasedShard(Protocol):
     def start(self) -> int: ...
     @property
     def end(self) -> int: ...
-    @property
-    def offset(self) -> int:
-        """Records that were done before this lease; reading begins behind them."""
 
     def indices(self) -> Iterable[int]:
-        """Record numbers of the whole shard in its order; a ``range`` where they are neighbours."""
+        """The record numbers that are left to do, in order."""
 
     def progress(self, records: int) -> None:
-        """The first ``records`` of the shard are consumed (a total, not a difference)."""
+        """The first ``records`` of ``indices()`` are consumed (a total, not a difference)."""
 
     def done(self) -> None:
         """All of them are."""
@@ -43,13 +40,9 @@ class ShardProgress:
         self._reader = reader
         self._every = every  # records between reports
         self.indices: Sequence[int] = reader.positions(shard)
-        self._prefix = self._reported = shard.offset
+        self._prefix = self._reported = 0
         self._early: set[int] = set()  # consumed, but behind one that is not
         self._done = False
-
-    @property
-    def first(self) -> int:
-        return self._shard.offset
 
     def place(self, position: int) -> tuple[str, int]:
         index = self.indices[position]

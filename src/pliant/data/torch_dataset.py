@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset, Sampler, default_collate, get_worker_info
@@ -145,7 +146,20 @@ class _Collate:
         return [self._function(values)] if values else []
 
 
-_Portion = tuple[ShardProgress, int]  # so many of the next records of a shard
+@dataclass(slots=True)
+class _Batch:
+    """Record numbers, and of which shards they are the next so many."""
+
+    indices: list[int] = field(default_factory=list)
+    portions: list[tuple[ShardProgress, int]] = field(default_factory=list)
+
+    def add(self, progress: ShardProgress, indices: Sequence[int]) -> None:
+        self.indices += indices
+        self.portions.append((progress, len(indices)))
+
+    def consumed(self) -> None:
+        for progress, records in self.portions:
+            progress.advance(records)
 
 
 class _Plan(Sampler[list[int]]):
@@ -158,57 +172,53 @@ class _Plan(Sampler[list[int]]):
         self._drop_last = drop_last
         self._flush_after = flush_after
         self._lease: LeaseThread | None = None
-        self._under_way: deque[tuple[list[int], list[_Portion]]] = deque()
+        self._begun: ShardProgress | None = None  # a shard of which some records are in no batch yet
+        self._taken = 0  # of its records
+        self._under_way: deque[_Batch] = deque()
         self.finished = False
 
     def consumed(self) -> None:
         """The oldest batch under way is used up."""
-        _, portions = self._under_way.popleft()
-        for progress, records in portions:
-            progress.advance(records)
+        self._under_way.popleft().consumed()
 
     def __iter__(self) -> Iterator[list[int]]:
-        for indices, _ in list(self._under_way):  # a pass was left early: what it did not use comes again
-            yield indices
-        batch: list[int] = []
-        portions: list[_Portion] = []
-        for progress in self._leased():
-            remaining = progress.indices[progress.first :]
-            taken = 0
-            while taken < len(remaining):
-                some = remaining[taken : taken + self._size - len(batch)]
-                batch += some
-                portions.append((progress, len(some)))
-                taken += len(some)
-                if len(batch) == self._size:
-                    self._under_way.append((batch, portions))
-                    yield batch
-                    batch, portions = [], []
-            if not len(remaining):
-                progress.advance(0)
-        if batch and self._drop_last:
-            for progress, records in portions:
-                progress.advance(records)
-        elif batch:
-            self._under_way.append((batch, portions))
-            yield batch
+        for batch in list(self._under_way):  # a pass was left early: what it did not use comes again
+            yield batch.indices
+        while (made := self._next_batch()) is not None:
+            self._under_way.append(made)
+            yield made.indices
 
-    def _leased(self) -> Iterator[ShardProgress]:
-        """Shards until the source is dry. The first is waited for, since nothing of ours is under way then."""
+    def _next_batch(self) -> _Batch | None:
+        """None when the source is dry or at its end."""
+        batch = _Batch()
+        while len(batch.indices) < self._size:
+            self._begun = self._begun or self._next_shard(wait=not (batch.indices or self._under_way))
+            if self._begun is None:
+                break
+            some = self._begun.indices[self._taken : self._taken + self._size - len(batch.indices)]
+            batch.add(self._begun, some)
+            self._taken += len(some)
+            if self._taken == len(self._begun.indices):
+                self._begun, self._taken = None, 0
+        if len(batch.indices) == self._size or (batch.portions and not self._drop_last):
+            return batch
+        batch.consumed()
+        return None
+
+    def _next_shard(self, *, wait: bool) -> ShardProgress | None:
+        """Waits without end only while nothing of ours is under way that the master may be waiting for."""
         self._lease = self._lease or LeaseThread(self._shards)
-        patience = self._flush_after if self._under_way else None
         while True:
             try:
-                shard = self._lease.leased.get(patience)
+                shard = self._lease.leased.get(None if wait else self._flush_after)
             except Empty:
-                return
+                return None
             except Closed:
                 self.finished = True
-                return
+                return None
             if isinstance(shard, Failure):
                 raise shard.error
             if shard is not None:
-                patience = self._flush_after
-                yield ShardProgress(shard, self._reader, every=REPORT_EVERY)
-            elif patience is not None:
-                return
+                return ShardProgress(shard, self._reader, every=REPORT_EVERY)
+            if not wait:
+                return None

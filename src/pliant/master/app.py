@@ -22,6 +22,7 @@ import grpc.aio
 from pliant.core.clock import Clock
 from pliant.core.datasets import ShardType
 from pliant.core.errors import CorruptData, JobFailed, PermanentError, PliantError, RetryableError
+from pliant.core.groups import GroupBook
 from pliant.core.job import JobBook, Phase
 from pliant.core.node_states import Launch, RoleSpec
 from pliant.core.nodes import NodeBook
@@ -30,10 +31,11 @@ from pliant.core.shards import ShardBook
 from pliant.core.training import TrainingBook
 from pliant.master.clock import SystemClock
 from pliant.master.components import Components
+from pliant.master.groups import GroupKeeper
 from pliant.master.job_dir import JobDir
 from pliant.master.journal import Journal
 from pliant.master.journal_store import JournalStore, Recovered, SqliteStore, read_events
-from pliant.master.metrics import serve_metrics
+from pliant.master.metrics import MetricsServer, serve_metrics
 from pliant.master.nodes import NodeManager
 from pliant.master.rendezvous import RendezvousServer
 from pliant.master.service import add_services
@@ -108,7 +110,7 @@ class Master:
             journal.event("master", f"master {'started' if first else 'is back'} (start {parts.job.master_starts})")
             parts.wire()
             self._start_parts(parts)
-            metrics = serve_metrics(parts, self.spec.metrics_port, self._host)
+            metrics = self._serve_metrics(parts, first)
             if metrics is not None:
                 undo.push_async_callback(asyncio.to_thread, metrics.close)
             await server.start()
@@ -135,6 +137,18 @@ class Master:
         journal.snapshot = self._snapshot
         return journal
 
+    def _serve_metrics(self, parts: Components, first: bool) -> MetricsServer | None:
+        try:
+            return serve_metrics(parts, self.spec.metrics_port, self._host)
+        except OSError as error:
+            where = f"{self._host}:{self.spec.metrics_port}"
+            if first:
+                raise PermanentError(
+                    f"cannot serve metrics on {where}: {error.strerror}", hint="choose another --metrics-port, or 0"
+                ) from error
+            log.warning("no metrics any more, %s is taken: %s", where, error)  # that ends no running job
+            return None
+
     async def _close_platform(self) -> None:
         if self._platform is not None:
             await self._platform.close()
@@ -159,6 +173,7 @@ class Master:
                 if role.command
             }
             self._machines["nodes"] = NodeBook(roles, self.spec.fault_policy())
+            self._machines["groups"] = GroupBook()
         if wanted.shards:
             self._machines["shards"] = ShardBook()
         if wanted.rendezvous:
@@ -230,11 +245,19 @@ class Master:
                 address,
                 self.job_dir.token,
                 tls_dir,
-                self.spec.platform.model_dump(mode="json"),
+                self.spec.platform.model_dump(),  # amounts as numbers, not as people write them
             )
             scaler, watcher = self._platform.open(context)
             book = self._machines["nodes"]
             parts.nodes = NodeManager(book, journal, self._clock, scaler, watcher, self._describe)
+            parts.groups = GroupKeeper(
+                self._machines["groups"],
+                book,
+                journal,
+                self._clock,
+                max_restarts=self.spec.fault.error.limit,
+                one_machine=self.spec.platform.kind == "local",
+            )
         if wanted.shards:
             parts.shards = DataShardManager(
                 self._machines["shards"],
@@ -272,6 +295,9 @@ class Master:
             "PLIANT_ORPHAN_TIMEOUT": str(fault.orphan_timeout),
             "PLIANT_STRATEGY": self.spec.strategy,
         }
+        if self.spec.platform.kind == "local" and "OMP_NUM_THREADS" not in os.environ:
+            cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+            env.setdefault("OMP_NUM_THREADS", str(max(1, cores // role.replicas.max)))  # else all fight for all cores
         return NodeLaunch(
             launch.node, launch.role, launch.resources, tuple(role.command), env, self.spec.working_dir or ""
         )
@@ -316,6 +342,8 @@ class Master:
         parts.excuse_idle()
         if parts.nodes is not None:
             await parts.nodes.tick()
+        if parts.groups is not None:
+            parts.groups.tick()
         parts.check_end()
         if not parts.gone.is_set():
             parts.woken.clear()

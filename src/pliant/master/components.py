@@ -14,8 +14,9 @@ from pliant.core.clock import Clock
 from pliant.core.datasets import LARGEST
 from pliant.core.errors import Conflict, InvalidRequest, NotAvailable, NotFound
 from pliant.core.job import JobBook, Phase
-from pliant.core.node_states import NodeState, RestartProgram
+from pliant.core.node_states import Node, NodeState, RestartProgram
 from pliant.core.relaunch import ExitReason
+from pliant.master.groups import GroupKeeper
 from pliant.master.journal import Journal
 from pliant.master.journal_store import EventRecord
 from pliant.master.nodes import NodeManager
@@ -27,6 +28,8 @@ from pliant.master.training import TrainingService
 from pliant.rpc import pliant_pb2 as pb
 
 FROZEN_SECONDS = 1.5  # of a stopped program before its peers go on without it
+FROZEN_IN_GROUP = 5.0  # before a group that cannot go on without it starts anew, which costs more
+CONSEQUENCES = (ExitReason.ERROR, ExitReason.KILLED)  # ways in which a program may end because a peer did
 SERVICE_ROLES = frozenset({"ps"})  # these serve the others and never finish by themselves
 
 
@@ -50,6 +53,7 @@ class Components:
         self.stats = MemoryStats(clock)
         self.generator: ResourceGenerator = ManualGenerator()
         self.nodes: NodeManager | None = None
+        self.groups: GroupKeeper | None = None  # with nodes
         self.shards: DataShardManager | None = None
         self.rendezvous: RendezvousServer | None = None
         self.training: TrainingService | None = None
@@ -86,9 +90,33 @@ class Components:
         if self.nodes is None:
             raise NotAvailable("this master runs without its node manager", hint="start it with --need-pod-manager")
         reason = ExitReason(report.exit_reason) if report.exit_reason in set(ExitReason) else ExitReason.UNKNOWN
-        record = self.nodes.book.get(report.node)
-        by_itself = reason in (ExitReason.ERROR, ExitReason.OOM) and report.incarnation == record.incarnation
-        if by_itself and not record.ended and record.removal is None and not self.job.over:
+        record, message = self.nodes.book.get(report.node), report.message[:2000]
+        current = report.incarnation == record.incarnation and not record.ended
+        recalled = current and record.removal is None and not self.job.over and self._is_recalled(report, reason)
+        if current and reason in (ExitReason.ERROR, ExitReason.OOM) and not recalled:
+            self._note_failure(record, report, reason)
+        if recalled:
+            restart = self.nodes.program_recalled(report.node, report.incarnation, message)
+        else:
+            restart = self.nodes.program_exited(report.node, report.incarnation, reason, message)
+        if self.groups is not None and current:
+            finished = reason is ExitReason.COMPLETED and not recalled
+            self.groups.program_gone(report.node, report.generation, finished=finished, message=message)
+        return restart
+
+    def _is_recalled(self, report: pb.ProgramExitedRequest, reason: ExitReason) -> bool:
+        """Whether it ended only because its group starts anew."""
+        if self.groups is None:
+            return False
+        if report.grouped:
+            self.groups.seen(report.node, report.generation)
+        consequence = reason in CONSEQUENCES and self.groups.excuses(
+            report.node, report.generation, report.message[:2000]
+        )
+        return report.recalled or consequence
+
+    def _note_failure(self, record: Node, report: pb.ProgramExitedRequest, reason: ExitReason) -> None:
+        if record.removal is None and not self.job.over:
             self.journal.do(
                 self.job.failed,
                 node=report.node,
@@ -97,7 +125,6 @@ class Components:
                 traceback=report.traceback[-20_000:],
                 log=report.log[:4000],
             )
-        return self.nodes.program_exited(report.node, report.incarnation, reason, report.message[:2000])
 
     def report_step(self, node: str, step: int, records: int, metrics: dict[str, float]) -> None:
         if not 0 <= records <= LARGEST:
@@ -116,6 +143,8 @@ class Components:
             self._frozen.pop(node, None)
             return
         since = self._frozen.setdefault(node, self.clock.now())
+        if self.groups is not None and self.clock.now() - since >= FROZEN_IN_GROUP:
+            self.groups.frozen(node)
         if (
             self.rendezvous is not None
             and self.clock.now() - since >= FROZEN_SECONDS
@@ -142,6 +171,8 @@ class Components:
     # --- what the parts tell
 
     def _program_gone(self, node: str, incarnation: int | None, reason: ExitReason, message: str) -> None:
+        if self.groups is not None and incarnation is None:  # the whole node; else see program_exited
+            self.groups.program_gone(node, None, finished=reason is ExitReason.COMPLETED, message=message)
         if self.shards is not None:
             blame = message if reason is ExitReason.ERROR else ""
             self.shards.recover_shard(node, incarnation, blame=blame)
@@ -184,7 +215,7 @@ class Components:
             self._end(Phase.FAILED, book.failure.reason)
             return
         workers = [role for role in book.roles() if role not in SERVICE_ROLES]
-        if not book.started or not workers or not all(book.all_done(role) for role in workers):
+        if not book.started or not workers or not all(self._is_done(nodes, role) for role in workers):
             return
         if not any(book.counts(role).get(NodeState.SUCCEEDED) or book.role(role).succeeded for role in workers):
             self._end(Phase.FAILED, "no worker is left")
@@ -192,6 +223,15 @@ class Components:
             self._end(Phase.FAILED, problem)
         else:
             self._end(Phase.SUCCEEDED, "all workers finished" + (", all shards done" if self.shards else ""))
+
+    def _is_done(self, nodes: NodeManager, role: str) -> bool:
+        """All of its nodes ended; or enough did, the work is done, and the others only wait for room."""
+        book, state = nodes.book, nodes.book.role(role)
+        if book.all_done(role):
+            return True
+        enough = state.succeeded >= max(1, state.spec.min_replicas)
+        work = self.shards.book if self.shards is not None else None
+        return enough and book.all_blocked(role) and work is not None and bool(work.queues()) and work.complete()
 
     def _undone(self) -> str:
         """What forbids success although all workers finished; empty if nothing does."""

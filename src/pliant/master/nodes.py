@@ -137,6 +137,14 @@ class NodeManager:
         self._apply(decisions)
         return next((d for d in decisions if isinstance(d, RestartProgram)), None)
 
+    def program_recalled(self, node: str, incarnation: int, message: str) -> RestartProgram | None:
+        """Its program ended because its group starts anew; nothing is counted."""
+        self._journal.event("exit", f"with its group: {message}", node)
+        self.on_program_gone(node, incarnation, ExitReason.KILLED, message)
+        decisions = self._journal.do(self.book.program_recalled, node=node, incarnation=incarnation, message=message)
+        self._apply(decisions)
+        return next((d for d in decisions if isinstance(d, RestartProgram)), None)
+
     def heartbeat(self, node: str) -> tuple[bool, float, str]:
         """(shall stop, with what grace, why)."""
         record = self.book.get(node)

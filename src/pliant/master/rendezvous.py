@@ -24,6 +24,7 @@ class RendezvousServer:
                 self.machine.join, member=member, incarnation=incarnation, attrs=attrs, step=step, after=after
             )
         )
+        self.heard_of(member)
 
     def leave(self, member: str, incarnation: str) -> None:
         self._told(self._journal.do(self.machine.leave, member=member, incarnation=incarnation))
@@ -33,8 +34,16 @@ class RendezvousServer:
         self._heard.pop(member, None)
         self._told(self._journal.do(self.machine.died, member=member, incarnation=None))
 
-    def set_limits(self, min_nodes: int, max_nodes: int) -> None:
-        self._told(self._journal.do(self.machine.set_limits, min_nodes=min_nodes, max_nodes=max_nodes))
+    def set_limits(self, min_nodes: int, max_nodes: int, wait_seconds: float | None = None) -> None:
+        limits = self.machine.limits
+        wait = limits.wait_seconds if wait_seconds is None else wait_seconds
+        if (min_nodes, max_nodes, wait) == (limits.min_nodes, limits.max_nodes, limits.wait_seconds):
+            return
+        self._told(
+            self._journal.do(
+                self.machine.set_limits, min_nodes=min_nodes, max_nodes=max_nodes, wait_seconds=wait_seconds
+            )
+        )
         self._journal.event("rendezvous", f"worlds have {min_nodes} to {max_nodes} members from now on")
 
     def expect(self, count: int) -> None:
@@ -59,13 +68,16 @@ class RendezvousServer:
         return self.machine.world is not None and any(m.name == name for m in self.machine.world.members)
 
     def heard_of(self, member: str) -> None:
-        """A sign of life of a member's own process."""
-        self._heard[member] = self._clock.now()
+        """A sign of life of a member's own process. Who is no member owes us none."""
+        if self.is_member(member):
+            self._heard[member] = self._clock.now()
 
     def resume(self) -> None:
         """After a pause of the master, silence is counted from now on."""
         now = self._clock.now()
-        names = {m.name for m in self.machine.waiting} | {m.name for m in (self.machine.world.members if self.machine.world else ())}
+        names = {m.name for m in self.machine.waiting} | {
+            m.name for m in (self.machine.world.members if self.machine.world else ())
+        }
         self._heard = dict.fromkeys(names, now)
 
     async def get_world(self, member: str, incarnation: str) -> World | Waiting | Expelled:
@@ -89,7 +101,9 @@ class RendezvousServer:
         for member, heard in list(self._heard.items()):
             if now - heard > member_timeout:
                 del self._heard[member]
-                self._journal.event("silent", f"{member} was silent for {now - heard:.0f} s and is out of its world", member)
+                self._journal.event(
+                    "silent", f"{member} was silent for {now - heard:.0f} s and is out of its world", member
+                )
                 self.died(member)
         if self.machine.due(self._clock.now()):
             self._told(self._journal.do(self.machine.form))

@@ -89,9 +89,14 @@ class NodesServicer(services.NodesServicer):
         welcome, reason, incarnation = self._nodes.register(
             request.node, request.agent_pid, request.host[:255], request.incarnation, request.pid
         )
+        group = self._m.groups.place(request.node) if self._m.groups is not None and welcome else None
         await self._m.journal.durable()
         return pb.RegisterReply(
-            welcome=welcome, reason=reason, incarnation=incarnation, heartbeat_seconds=self._m.heartbeat_seconds
+            welcome=welcome,
+            reason=reason,
+            incarnation=incarnation,
+            heartbeat_seconds=self._m.heartbeat_seconds,
+            group=group,
         )
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatReply:
@@ -101,8 +106,11 @@ class NodesServicer(services.NodesServicer):
             request.node, NodeUsage(self._m.clock.now(), usage.cpu, usage.memory_mb, usage.memory_limit_mb)
         )
         self._m.note_frozen(request.node, usage.stopped)
+        recall, group = "", None
+        if self._m.groups is not None:
+            recall, group = self._m.groups.heartbeat(request.node, request.generation, request.grouped)
         await self._m.journal.durable()
-        return pb.HeartbeatReply(stop=stop, grace=grace, reason=reason)
+        return pb.HeartbeatReply(stop=stop, grace=grace, reason=reason, recall=recall, group=group)
 
     async def ProgramStarted(self, request: pb.ProgramStartedRequest, context: Context) -> pb.Empty:
         self._nodes.program_started(request.node, request.incarnation, request.pid)
@@ -111,11 +119,12 @@ class NodesServicer(services.NodesServicer):
 
     async def ProgramExited(self, request: pb.ProgramExitedRequest, context: Context) -> pb.ProgramExitedReply:
         restart = self._m.program_exited(request)
+        group = self._m.groups.place(request.node) if self._m.groups is not None and restart is not None else None
         await self._m.journal.durable()
         if restart is None:
             return pb.ProgramExitedReply(restart=False)
         return pb.ProgramExitedReply(
-            restart=True, delay=restart.delay, incarnation=restart.incarnation, reason=restart.reason
+            restart=True, delay=restart.delay, incarnation=restart.incarnation, reason=restart.reason, group=group
         )
 
 
@@ -211,7 +220,6 @@ class RendezvousServicer(services.RendezvousServicer):
 
     async def Join(self, request: pb.JoinRequest, context: Context) -> pb.Empty:
         after = request.after if request.HasField("after") else None
-        self._rendezvous.heard_of(request.member)
         self._rendezvous.join(request.member, request.incarnation, dict(request.attrs), request.step, after)
         await self._m.journal.durable()
         return pb.Empty()
@@ -246,11 +254,21 @@ class RendezvousServicer(services.RendezvousServicer):
         if status is None:
             status = rendezvous.machine.status(request.round)
         return pb.RoundStatus(
-            intact=status.intact, superseded=status.superseded, missing=status.missing, waiting=status.waiting
+            intact=status.intact,
+            superseded=status.superseded,
+            missing=status.missing,
+            waiting=status.waiting,
+            closed=rendezvous.machine.closed,
         )
 
     async def SetLimits(self, request: pb.SetLimitsRequest, context: Context) -> pb.Empty:
-        self._rendezvous.set_limits(request.min_nodes, request.max_nodes)
+        wait_seconds = request.wait_seconds if request.HasField("wait_seconds") else None
+        self._rendezvous.set_limits(request.min_nodes, request.max_nodes, wait_seconds)
+        await self._m.journal.durable()
+        return pb.Empty()
+
+    async def Close(self, request: pb.Empty, context: Context) -> pb.Empty:
+        self._rendezvous.close()
         await self._m.journal.durable()
         return pb.Empty()
 

@@ -25,12 +25,12 @@ from typing import NoReturn
 from pliant.core.errors import Conflict, JobFailed, PermanentError, PliantError
 from pliant.master.job_dir import JobDir
 from pliant.platforms.base import SUPERVISED
-from pliant.platforms.durable_files import FileLock
+from pliant.platforms.durable_files import FileLock, read_json
 
 log = logging.getLogger(__name__)
 
 ALREADY_THERE, NOT_NOW, HOPELESS = 3, 4, 5  # exit codes of a master: another serves; no room on the disk; no use
-MOST_QUICK_DEATHS = 8  # in a row, each within a second of its start: then something is wrong that no restart mends
+MOST_FAULTS = 5  # in a row, before it served or within a second: then something is wrong that no restart mends
 LONGEST_PAUSE = 2.0  # seconds before a start
 # Someone killed it, or it waits for room: says nothing about the next start. None: not our child.
 NO_FAULT = (-signal.SIGKILL, -signal.SIGTERM, NOT_NOW, None)
@@ -71,7 +71,7 @@ class Supervisor:
 
     def keep_alive(self) -> None:
         """Until the job is over. Adopts a master that another launcher started."""
-        quick = faults = 0  # deaths right after a start, in a row; and those of them that were its own doing
+        early = faults = 0  # deaths in a row right after a start; and those of them that were its own doing
         blocked = False
         while True:
             began = time.monotonic()
@@ -81,17 +81,17 @@ class Supervisor:
             if code == ALREADY_THERE:
                 self._master = None
                 continue
-            quick = quick + 1 if time.monotonic() - began < 1.0 else 0
-            faults = faults + 1 if quick and code not in NO_FAULT else 0
-            if code == HOPELESS or faults >= MOST_QUICK_DEATHS or not self.job_dir.exists():
+            early = 0 if self._served() and time.monotonic() - began > 1.0 else early + 1
+            faults = faults + 1 if early and code not in NO_FAULT else 0
+            if code == HOPELESS or faults >= MOST_FAULTS or not self.job_dir.exists():
                 self._give_up(code, faults)
             if code != NOT_NOW:
                 self.on_restart("the master died; starting it again")
             elif not blocked:
                 self.on_restart(f"the master cannot write to {self.job_dir.path}; it goes on when there is room")
             blocked = code == NOT_NOW
-            if quick or blocked:
-                time.sleep(LONGEST_PAUSE if blocked else min(LONGEST_PAUSE, 0.05 * 2**quick))
+            if early or blocked:
+                time.sleep(LONGEST_PAUSE if blocked else min(LONGEST_PAUSE, 0.05 * 2**early))
             self.restarts += 1
             self.start_master()
 
@@ -102,7 +102,7 @@ class Supervisor:
         sweep_job(self.job_dir.path)
         if not self.job_dir.exists():
             raise JobFailed(f"the job's folder {self.job_dir.path} was removed while the job ran")
-        how = "cannot go on" if code == HOPELESS else f"died {faults} times right after its start (exit code {code})"
+        how = "cannot go on" if code == HOPELESS else f"died {faults} times as it started (exit code {code})"
         raise PermanentError(f"the master {how}:\n{self._last_words()}", hint=f"see {self.job_dir.logs / 'master.log'}")
 
     def _wait_for_death(self) -> int | None:
@@ -111,6 +111,11 @@ class Supervisor:
         self._master_lock.wait()  # not our child: its lock tells
         self._master_lock.release()
         return None
+
+    def _served(self) -> bool:
+        """Whether the master that died got so far as to tell where it listens."""
+        told = read_json(self.job_dir.master_file)
+        return self._master is not None and told is not None and told["pid"] == self._master.pid
 
     def _last_words(self) -> str:
         lines = (self.job_dir.logs / "master.log").read_text(errors="replace").splitlines()

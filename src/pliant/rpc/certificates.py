@@ -60,6 +60,11 @@ def _names(hosts: tuple[str, ...]) -> x509.SubjectAlternativeName:
 
 
 def _write(path: Path, content: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    """Whole or not at all: who writes may be killed."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(fd, "wb") as file:
         file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

@@ -6,6 +6,7 @@ from the environment, never the secret itself, so it shows up in no process list
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import os
 import secrets
@@ -18,17 +19,21 @@ _SHORTEST = 32  # characters
 
 
 def create_token_file(path: Path) -> str:
-    """Make a job's secret, or read the one that is there."""
-    try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
+    """Make a job's secret, or read the one that is there. The file is whole or not there: who writes may be killed."""
+    if path.exists():
         return read_token_file(path)
-    token = secrets.token_hex(32)
-    with os.fdopen(fd, "w") as file:
-        file.write(token)
-        file.flush()
-        os.fsync(file.fileno())
-    return token
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        with os.fdopen(fd, "w") as file:
+            file.write(secrets.token_hex(32))
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(FileExistsError):
+            os.link(temporary, path)  # the first one counts
+    finally:
+        temporary.unlink()
+    return read_token_file(path)
 
 
 def read_token_file(path: Path) -> str:

@@ -230,17 +230,43 @@ class RegisterRequest(_message.Message):
     pid: int
     def __init__(self, node: _Optional[str] = ..., agent_pid: _Optional[int] = ..., host: _Optional[str] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ...) -> None: ...
 
+class Group(_message.Message):
+    __slots__ = ("generation", "rank", "world_size", "local_rank", "local_world_size", "group_rank", "addr", "port", "restart_count", "max_restarts")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_RANK_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
+    GROUP_RANK_FIELD_NUMBER: _ClassVar[int]
+    ADDR_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    RESTART_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MAX_RESTARTS_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int
+    group_rank: int
+    addr: str
+    port: int
+    restart_count: int
+    max_restarts: int
+    def __init__(self, generation: _Optional[int] = ..., rank: _Optional[int] = ..., world_size: _Optional[int] = ..., local_rank: _Optional[int] = ..., local_world_size: _Optional[int] = ..., group_rank: _Optional[int] = ..., addr: _Optional[str] = ..., port: _Optional[int] = ..., restart_count: _Optional[int] = ..., max_restarts: _Optional[int] = ...) -> None: ...
+
 class RegisterReply(_message.Message):
-    __slots__ = ("welcome", "reason", "incarnation", "heartbeat_seconds")
+    __slots__ = ("welcome", "reason", "incarnation", "heartbeat_seconds", "group")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     welcome: bool
     reason: str
     incarnation: int
     heartbeat_seconds: float
-    def __init__(self, welcome: _Optional[bool] = ..., reason: _Optional[str] = ..., incarnation: _Optional[int] = ..., heartbeat_seconds: _Optional[float] = ...) -> None: ...
+    group: Group
+    def __init__(self, welcome: _Optional[bool] = ..., reason: _Optional[str] = ..., incarnation: _Optional[int] = ..., heartbeat_seconds: _Optional[float] = ..., group: _Optional[_Union[Group, _Mapping]] = ...) -> None: ...
 
 class Usage(_message.Message):
     __slots__ = ("cpu", "memory_mb", "memory_limit_mb", "stopped")
@@ -255,28 +281,36 @@ class Usage(_message.Message):
     def __init__(self, cpu: _Optional[float] = ..., memory_mb: _Optional[float] = ..., memory_limit_mb: _Optional[float] = ..., stopped: _Optional[bool] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("node", "incarnation", "pid", "usage")
+    __slots__ = ("node", "incarnation", "pid", "usage", "generation", "grouped")
     NODE_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    GROUPED_FIELD_NUMBER: _ClassVar[int]
     node: str
     incarnation: int
     pid: int
     usage: Usage
-    def __init__(self, node: _Optional[str] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ...) -> None: ...
+    generation: int
+    grouped: bool
+    def __init__(self, node: _Optional[str] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., generation: _Optional[int] = ..., grouped: _Optional[bool] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
-    __slots__ = ("stop", "grace", "reason", "register")
+    __slots__ = ("stop", "grace", "reason", "register", "group", "recall")
     STOP_FIELD_NUMBER: _ClassVar[int]
     GRACE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     REGISTER_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    RECALL_FIELD_NUMBER: _ClassVar[int]
     stop: bool
     grace: float
     reason: str
     register: bool
-    def __init__(self, stop: _Optional[bool] = ..., grace: _Optional[float] = ..., reason: _Optional[str] = ..., register: _Optional[bool] = ...) -> None: ...
+    group: Group
+    recall: str
+    def __init__(self, stop: _Optional[bool] = ..., grace: _Optional[float] = ..., reason: _Optional[str] = ..., register: _Optional[bool] = ..., group: _Optional[_Union[Group, _Mapping]] = ..., recall: _Optional[str] = ...) -> None: ...
 
 class ProgramStartedRequest(_message.Message):
     __slots__ = ("node", "incarnation", "pid")
@@ -289,32 +323,40 @@ class ProgramStartedRequest(_message.Message):
     def __init__(self, node: _Optional[str] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ...) -> None: ...
 
 class ProgramExitedRequest(_message.Message):
-    __slots__ = ("node", "incarnation", "exit_reason", "message", "traceback", "log")
+    __slots__ = ("node", "incarnation", "exit_reason", "message", "traceback", "log", "generation", "grouped", "recalled")
     NODE_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     EXIT_REASON_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     TRACEBACK_FIELD_NUMBER: _ClassVar[int]
     LOG_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    GROUPED_FIELD_NUMBER: _ClassVar[int]
+    RECALLED_FIELD_NUMBER: _ClassVar[int]
     node: str
     incarnation: int
     exit_reason: str
     message: str
     traceback: str
     log: str
-    def __init__(self, node: _Optional[str] = ..., incarnation: _Optional[int] = ..., exit_reason: _Optional[str] = ..., message: _Optional[str] = ..., traceback: _Optional[str] = ..., log: _Optional[str] = ...) -> None: ...
+    generation: int
+    grouped: bool
+    recalled: bool
+    def __init__(self, node: _Optional[str] = ..., incarnation: _Optional[int] = ..., exit_reason: _Optional[str] = ..., message: _Optional[str] = ..., traceback: _Optional[str] = ..., log: _Optional[str] = ..., generation: _Optional[int] = ..., grouped: _Optional[bool] = ..., recalled: _Optional[bool] = ...) -> None: ...
 
 class ProgramExitedReply(_message.Message):
-    __slots__ = ("restart", "delay", "incarnation", "reason")
+    __slots__ = ("restart", "delay", "incarnation", "reason", "group")
     RESTART_FIELD_NUMBER: _ClassVar[int]
     DELAY_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     restart: bool
     delay: float
     incarnation: int
     reason: str
-    def __init__(self, restart: _Optional[bool] = ..., delay: _Optional[float] = ..., incarnation: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    group: Group
+    def __init__(self, restart: _Optional[bool] = ..., delay: _Optional[float] = ..., incarnation: _Optional[int] = ..., reason: _Optional[str] = ..., group: _Optional[_Union[Group, _Mapping]] = ...) -> None: ...
 
 class FilePart(_message.Message):
     __slots__ = ("name", "start", "end")
@@ -593,24 +635,28 @@ class WatchRoundRequest(_message.Message):
     def __init__(self, round: _Optional[int] = ..., known_waiting: _Optional[int] = ..., member: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class RoundStatus(_message.Message):
-    __slots__ = ("intact", "superseded", "missing", "waiting")
+    __slots__ = ("intact", "superseded", "missing", "waiting", "closed")
     INTACT_FIELD_NUMBER: _ClassVar[int]
     SUPERSEDED_FIELD_NUMBER: _ClassVar[int]
     MISSING_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_FIELD_NUMBER: _ClassVar[int]
     intact: bool
     superseded: bool
     missing: _containers.RepeatedScalarFieldContainer[str]
     waiting: int
-    def __init__(self, intact: _Optional[bool] = ..., superseded: _Optional[bool] = ..., missing: _Optional[_Iterable[str]] = ..., waiting: _Optional[int] = ...) -> None: ...
+    closed: bool
+    def __init__(self, intact: _Optional[bool] = ..., superseded: _Optional[bool] = ..., missing: _Optional[_Iterable[str]] = ..., waiting: _Optional[int] = ..., closed: _Optional[bool] = ...) -> None: ...
 
 class SetLimitsRequest(_message.Message):
-    __slots__ = ("min_nodes", "max_nodes")
+    __slots__ = ("min_nodes", "max_nodes", "wait_seconds")
     MIN_NODES_FIELD_NUMBER: _ClassVar[int]
     MAX_NODES_FIELD_NUMBER: _ClassVar[int]
+    WAIT_SECONDS_FIELD_NUMBER: _ClassVar[int]
     min_nodes: int
     max_nodes: int
-    def __init__(self, min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ...) -> None: ...
+    wait_seconds: float
+    def __init__(self, min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., wait_seconds: _Optional[float] = ...) -> None: ...
 
 class ReportVersionRequest(_message.Message):
     __slots__ = ("version", "node")

@@ -985,6 +985,11 @@ class RendezvousStub:
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.SetLimitsRequest.SerializeToString,
                 response_deserializer=pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
                 _registered_method=True)
+        self.Close = channel.unary_unary(
+                '/pliant.v1.Rendezvous/Close',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+                _registered_method=True)
 
 
 class RendezvousServicer:
@@ -1024,6 +1029,13 @@ class RendezvousServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Close(self, request, context):
+        """The training is over: no more worlds are formed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RendezvousServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -1050,6 +1062,11 @@ def add_RendezvousServicer_to_server(servicer, server):
             'SetLimits': grpc.unary_unary_rpc_method_handler(
                     servicer.SetLimits,
                     request_deserializer=pliant_dot_rpc_dot_pliant__pb2.SetLimitsRequest.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
+            ),
+            'Close': grpc.unary_unary_rpc_method_handler(
+                    servicer.Close,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
                     response_serializer=pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
             ),
     }
@@ -1189,6 +1206,33 @@ class Rendezvous:
             target,
             '/pliant.v1.Rendezvous/SetLimits',
             pliant_dot_rpc_dot_pliant__pb2.SetLimitsRequest.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Close(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Rendezvous/Close',
+            pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
             pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
             options,
             channel_credentials,

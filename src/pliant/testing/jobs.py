@@ -38,6 +38,7 @@ T = TypeVar("T")
 LOOK_EVERY = 0.1  # seconds; a look is a call, or a walk over all processes
 PATIENCE = 60.0  # seconds; a machine that runs other tests besides is slow
 CGROUPS = Path("/sys/fs/cgroup")
+LAUNCHER, KEEPER = "from pliant.cli import main; main()", "pliant.master.supervisor"
 
 
 class LocalJob:
@@ -70,7 +71,7 @@ class LocalJob:
     # --- life
 
     def start(self, *options: str) -> Self:
-        command = [sys.executable, "-c", "from pliant.cli import main; main()", "run", "--job-dir", str(self.home.path)]
+        command = [sys.executable, "-c", LAUNCHER, "run", "--job-dir", str(self.home.path)]
         with self._output.open("ab") as output:
             self._launcher = subprocess.Popen(
                 [*command, *self._options, *options, str(self.yaml)],
@@ -132,7 +133,7 @@ class LocalJob:
         try:
             if self._client is None:
                 self._client = MasterClient(self.home.address())
-            reply: pb.JobStatus = self._client.call(self._client.stubs.job.GetStatus, pb.Empty(), timeout=2)
+            reply: pb.JobStatus = self._client.call(self._client.stubs.job.GetStatus, pb.Empty(), timeout=1)
         except PliantError:
             return None
         return reply
@@ -207,6 +208,14 @@ class LocalJob:
 
         return self.until(find, "a master", PATIENCE)
 
+    def masters(self) -> list[int]:
+        """Pids, also of one that is still starting."""
+        return [p.pid for p in self.processes() if "pliant.master" in _words(p)]
+
+    def keepers(self) -> list[int]:
+        """Who starts the master again when it dies: pids of the launcher, or of a supervisor in its place."""
+        return [p.pid for p in self.processes() if {KEEPER, LAUNCHER} & set(_words(p))]
+
     # --- evil deeds
 
     def kill_master(self) -> int:
@@ -270,10 +279,9 @@ class LocalJob:
         """Whatever runs for this job: agents, programs and what they started, masters, supervisors."""
         ours = {p.pid: p for p in find_marked({"PLIANT_JOB_DIR": str(self.home.path)})}
         for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                words = process.cmdline()
-                if str(self.home.path) in words and any(w.startswith("pliant.") or "pliant.cli" in w for w in words):
-                    ours[process.pid] = process
+            words = _words(process)
+            if str(self.home.path) in words and {"pliant.master", KEEPER, LAUNCHER} & set(words):
+                ours[process.pid] = process
         return [process for process in ours.values() if is_alive(process)]
 
     def cgroups(self) -> list[Path]:
@@ -312,7 +320,7 @@ class LocalJob:
         if self.home.journal.exists():
             events = "\n".join(f"{e.time:.2f} {e.kind} {e.node} {e.message}" for e in self.events()[-60:])
             parts.append(f"--- events\n{events}")
-        parts.append("--- processes\n" + "\n".join(f"{p.pid} {' '.join(p.cmdline())[:200]}" for p in self.processes()))
+        parts.append("--- processes\n" + "\n".join(f"{p.pid} {' '.join(_words(p))[:200]}" for p in self.processes()))
         return "\n".join(parts)
 
     def _is_held(self, lock: str) -> bool:
@@ -322,9 +330,17 @@ class LocalJob:
 def _runs(pid: int, module: str) -> bool:
     try:
         process = psutil.Process(pid)
-        return is_alive(process) and module in process.cmdline()
-    except psutil.Error:
+    except psutil.NoSuchProcess:
         return False
+    return is_alive(process) and module in _words(process)
+
+
+def _words(process: psutil.Process) -> list[str]:
+    """Of its command; none once it ended."""
+    try:
+        return list(process.cmdline())
+    except psutil.Error:
+        return []
 
 
 def _listens(host: str, port: int) -> bool:

@@ -2,7 +2,8 @@
 
 READ     JSON, {dataset: arguments of ``job.shards``}; datasets are read one after the other
 PACE     seconds per shard
-TRACE    a folder; each process writes a file there, one line per shard (``traces.Seen``)
+PARTS    in how many steps a shard is done, each reported as progress
+TRACE    a folder; each process writes a file there, one line per step (``traces.Seen``)
 POISON   a record that the program fails on
 """
 
@@ -19,19 +20,24 @@ from pliant.client import Shard
 
 def main() -> None:
     job = pliant.connect()
-    pace, poison = float(os.environ.get("PACE", "0.01")), int(os.environ.get("POISON", "-1"))
-    trace = Path(os.environ["TRACE"]) / f"{job.node}.{job.incarnation}.{os.getpid()}"
+    env = os.environ
+    pace, parts, poison = float(env.get("PACE", "0.01")), int(env.get("PARTS", "1")), int(env.get("POISON", "-1"))
+    trace = Path(env["TRACE"]) / f"{job.node}.{job.incarnation}.{os.getpid()}"
     with trace.open("a", buffering=1) as written:
-        for name, arguments in json.loads(os.environ["READ"]).items():
+        for name, arguments in json.loads(env["READ"]).items():
             for shard in job.shards(name, **arguments):
-                time.sleep(pace)
-                if poison in shard:
-                    raise ValueError(f"record {poison} is poison")
-                written.write(json.dumps([job.node, *_describe(shard)]) + "\n")
+                step = -(-len(shard) // parts)
+                for begin in range(0, len(shard), step):
+                    time.sleep(pace / parts)
+                    records = shard[begin : begin + step]
+                    if poison in records:
+                        raise ValueError(f"record {poison} is poison")
+                    written.write(json.dumps([job.node, *_describe(shard, begin, records)]) + "\n")
+                    shard.progress(begin + len(records))
 
 
-def _describe(shard: Shard) -> list[object]:
-    return [shard.session, shard.lease, shard.dataset, shard.epoch, shard.name, shard.offset, shard.indices()]
+def _describe(shard: Shard, begin: int, records: list[int]) -> list[object]:
+    return [shard.session, shard.lease, shard.dataset, shard.epoch, shard.name, shard.offset + begin, records]
 
 
 if __name__ == "__main__":

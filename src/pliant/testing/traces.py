@@ -14,7 +14,7 @@ Record: TypeAlias = tuple[str, int, str, int]  # dataset, epoch, file (or datase
 
 
 class Seen(NamedTuple):
-    """One shard that a worker did, or what was left of it from ``offset`` on."""
+    """Records that a worker did under one lease, from position ``offset`` of the shard on."""
 
     node: str
     session: str
@@ -35,15 +35,19 @@ def read_traces(folder: Path) -> list[Seen]:
 def accepted_records(seen: Iterable[Seen], rows: Iterable[AuditRow]) -> Counter[Record]:
     """How often each record was accepted, by the word of the worker that had that lease.
 
-    Fails if a range was accepted from a worker that never wrote it down.
+    Fails if a record was accepted from a worker that never wrote it down.
     """
-    by_lease = {(one.session, one.lease): one for one in seen}
+    done: dict[tuple[str, str, int], dict[int, Record]] = {}  # node, session, lease -> position -> record
+    for one in seen:
+        records = done.setdefault((one.node, one.session, one.lease), {})
+        for at, index in enumerate(one.indices, start=one.offset):
+            records[at] = (one.dataset, one.epoch, one.name, index)
     counts: Counter[Record] = Counter()
     for row in rows:
-        worker = by_lease.get((row.session, row.lease))
-        assert worker is not None, f"{row} was accepted, and its worker never wrote it down"
-        assert (worker.node, worker.dataset, worker.epoch, worker.name) == (row.node, row.dataset, row.epoch, row.name)
-        records = worker.indices[row.begin - worker.offset : row.end - worker.offset]
-        assert row.begin >= worker.offset and len(records) == row.end - row.begin, f"{row} is not what {worker} did"
-        counts.update((row.dataset, row.epoch, row.name, record) for record in records)
+        records = done.get((row.node, row.session, row.lease), {})
+        undone = [at for at in range(row.begin, row.end) if at not in records]
+        assert not undone, f"{row} was accepted, and its worker never wrote down {undone[:5]}"
+        accepted = [records[at] for at in range(row.begin, row.end)]
+        assert {record[:3] for record in accepted} == {(row.dataset, row.epoch, row.name)}
+        counts.update(accepted)
     return counts

@@ -13,16 +13,19 @@ are not added up at all: the result is NaN everywhere, on every worker.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch.distributed as dist
 
 import torch
+from pliant.core.errors import InvalidRequest
 from pliant.torch.buckets import Bucket, make_buckets, slices
 from pliant.torch.worlds import World
 
 HEADROOM = 16  # bits between the last step's largest value and what fits
+LARGEST = 2.0**960  # values from here on count as not finite: their exponents could not be computed with
+LEAST_EXPONENT = -900  # likewise
 FITS, MISFIT, NOT_FINITE = 0, 1, 1 << 40  # what units say of themselves; their sum tells all workers the same
 
 
@@ -35,16 +38,18 @@ class ExactSum:
         self._sums: list[torch.Tensor] = []  # int64, per bucket: what this worker has
         self._views: list[torch.Tensor] = []  # the same, per parameter
         self._sent: list[torch.Tensor] = []  # the copies that travel
-        self._exponents: list[int | None] = []  # per parameter; None: not known yet
+        self._numbers: list[int] = []  # per parameter: its number among all, also those that are not trained now
+        self._exponents: dict[int, int] = {}  # by number, where known
         self._largest: list[float] = []  # per parameter, over this worker's units of this step
         self._used: list[int] = []
         self._flags = FITS
-        self._saved: dict[str, Any] = {}
 
-    def begin_step(self, params: Sequence[torch.nn.Parameter]) -> None:
-        same = len(params) == len(self._params) and all(a is b for a, b in zip(params, self._params, strict=True))
-        if not same:
-            self._lay_out(list(params))
+    def begin_step(self, params: Mapping[int, torch.nn.Parameter]) -> None:
+        """``params``: those that are trained in this step, by their numbers among all."""
+        wanted = list(params.values())
+        if list(map(id, wanted)) != list(map(id, self._params)):
+            self._lay_out(wanted)
+        self._numbers = list(params)
         self.redo()
 
     def begin_unit(self, world: World, *, last: bool) -> None:
@@ -62,11 +67,11 @@ class ExactSum:
             param.grad = None
             dense = grad.to_dense() if grad.is_sparse else grad
             largest = float(dense.abs().max()) if dense.numel() else 0.0
-            if not math.isfinite(largest):
+            if not largest < LARGEST:
                 self._flags += NOT_FINITE
                 continue
             self._largest[place] = max(self._largest[place], largest)
-            exponent = self._exponents[place]
+            exponent = self._exponents.get(self._numbers[place])
             if largest == 0.0:
                 continue
             if exponent is None or largest >= math.ldexp(1.0, exponent):
@@ -92,15 +97,16 @@ class ExactSum:
             world.finish([world.allreduce(largest, dist.ReduceOp.MAX)])
         for place, value in enumerate(largest.tolist()):
             if value > 0.0:
-                known = self._exponents[place]
+                number = self._numbers[place]
                 fitting = math.frexp(value)[1] + HEADROOM // 2
-                self._exponents[place] = fitting if known is None else max(known, fitting)
+                self._exponents[number] = max(self._exponents.get(number, LEAST_EXPONENT), fitting)
 
     @torch.no_grad()
     def store(self, used: Sequence[int], *, finite: bool = True) -> None:
         for at, bucket in enumerate(self._buckets):
             for place, view in zip(bucket.places, slices(bucket, self._sent[at], self._params), strict=True):
-                param, exponent = self._params[place], self._exponents[place]
+                param, number = self._params[place], self._numbers[place]
+                exponent = self._exponents.get(number)
                 if not used[place]:
                     param.grad = None
                     continue
@@ -114,7 +120,7 @@ class ExactSum:
                 param.grad = mean.to(param.dtype).to(param.device)
                 largest = float(mean.abs().max()) if mean.numel() else 0.0
                 if largest > 0.0:  # sink slowly: one quiet step should not cost a calibration after it
-                    self._exponents[place] = max(math.frexp(largest)[1] + HEADROOM, exponent - 1)
+                    self._exponents[number] = max(math.frexp(largest)[1] + HEADROOM, exponent - 1, LEAST_EXPONENT)
 
     def abandon(self) -> None:
         self._sent = []
@@ -129,17 +135,17 @@ class ExactSum:
             param.grad = None
 
     def state(self) -> dict[str, Any]:
-        return {"exponents": list(self._exponents)}
+        return {"exponents": dict(self._exponents)}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        self._saved = state
-        if len(state.get("exponents", ())) == len(self._params):
-            self._exponents = list(state["exponents"])
+        self._exponents = dict(state["exponents"])
 
     def close(self) -> None:
         return
 
     def _lay_out(self, params: list[torch.nn.Parameter]) -> None:
+        if any(p.is_complex() for p in params):
+            raise InvalidRequest("complex parameters cannot be trained with deterministic=True")
         self._params = params
         self._buckets = make_buckets(params, self._bucket_bytes)
         self._sums = [torch.zeros(bucket.numel, dtype=torch.int64) for bucket in self._buckets]
@@ -147,6 +153,3 @@ class ExactSum:
         for bucket, total in zip(self._buckets, self._sums, strict=True):
             for place, view in zip(bucket.places, slices(bucket, total, params), strict=True):
                 self._views[place] = view
-        self._exponents = [None] * len(params)
-        if len(self._saved.get("exponents", ())) == len(params):
-            self._exponents = list(self._saved["exponents"])

@@ -7,10 +7,11 @@ starts to travel as soon as its parameters are finished.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from pliant.core.errors import InvalidRequest
 from pliant.torch.buckets import Bucket, make_buckets, slices
 from pliant.torch.worlds import World, WorldBroken
 
@@ -25,15 +26,16 @@ class FloatSum:
         self._kept: dict[int, torch.Tensor] = {}  # buffers of the last good step, to be used again
         self._works: list[Any] = []
         self._hooks: list[Any] = []
-        self._unfinished: list[int] = []  # per bucket: parameters that the last backward pass has not reached
+        self._unfinished: list[set[int]] = []  # per bucket: parameters that the last backward pass has not reached
         self._bucket_of: dict[int, int] = {}
         self._world: World | None = None
         self._problem: WorldBroken | None = None
 
-    def begin_step(self, params: Sequence[torch.nn.Parameter]) -> None:
-        same = len(params) == len(self._params) and all(a is b for a, b in zip(params, self._params, strict=True))
-        if not same:
-            self._lay_out(list(params))
+    def begin_step(self, params: Mapping[int, torch.nn.Parameter]) -> None:
+        """``params``: those that are trained in this step, by their numbers among all."""
+        wanted = list(params.values())
+        if list(map(id, wanted)) != list(map(id, self._params)):
+            self._lay_out(wanted)
         for param in self._params:
             param.grad = None
 
@@ -41,7 +43,7 @@ class FloatSum:
         """``last``: the last micro-batch of this worker in this step; its gradients may travel as they appear."""
         if last and self._overlap and not world.alone:
             self._world = world
-            self._unfinished = [len(bucket.places) for bucket in self._buckets]
+            self._unfinished = [set(bucket.places) for bucket in self._buckets]
 
     def end_unit(self) -> None:
         return  # autograd has added to param.grad by itself
@@ -67,7 +69,8 @@ class FloatSum:
         """The sums become ``param.grad``; a parameter that no micro-batch used has none."""
         for at, bucket in enumerate(self._buckets):
             flat = self._sent[at]
-            if flat is None:
+            if flat is None:  # alone: the gradients are where they belong
+                self._make_dense(bucket)
                 continue
             for place, view in zip(bucket.places, slices(bucket, flat, self._params), strict=True):
                 param = self._params[place]
@@ -100,6 +103,8 @@ class FloatSum:
     # --- inside
 
     def _lay_out(self, params: list[torch.nn.Parameter]) -> None:
+        if odd := {str(p.dtype) for p in params if p.dtype.itemsize < 2}:
+            raise InvalidRequest(f"gradients of type {', '.join(odd)} cannot be added up")
         self.close()
         self._params = params
         self._buckets = make_buckets(params, self._bucket_bytes)
@@ -121,8 +126,14 @@ class FloatSum:
         def hook(_param: torch.Tensor) -> None:
             if self._world is None or self._problem is not None:
                 return
-            self._unfinished[self._bucket_of[place]] -= 1
-            while len(self._works) < len(self._buckets) and self._unfinished[len(self._works)] == 0:
+            at = self._bucket_of[place]
+            if at < len(self._works):
+                raise InvalidRequest(
+                    "a gradient was changed after it was sent to the other workers",
+                    hint="re-entrant checkpointing does that; build the Trainer with overlap=False",
+                )
+            self._unfinished[at].discard(place)
+            while len(self._works) < len(self._buckets) and not self._unfinished[len(self._works)]:
                 try:
                     self._send(len(self._works), self._world)
                 except WorldBroken as error:  # not out of a backward pass; ``start`` raises it
@@ -130,6 +141,13 @@ class FloatSum:
                     return
 
         return hook
+
+    def _make_dense(self, bucket: Bucket) -> None:
+        """As they would be if they had travelled."""
+        for place in bucket.places:
+            param = self._params[place]
+            if param.grad is not None and param.grad.is_sparse:
+                param.grad = param.grad.to_dense()
 
     @torch.no_grad()
     def _send(self, at: int, world: World) -> None:

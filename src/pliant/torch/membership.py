@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 2.0  # a call that waits for news is renewed so often
 WORLD_SECONDS = 20.0
+MOST_UNITS = 4 * 4096  # a member's units travel as bits in one attribute of at most 4096 hex digits
 
 
 class Expelled(RetryableError):
@@ -65,7 +66,7 @@ class Membership:
         attrs = {
             "store": f"{self._host}:{self._store.port}",
             "state": "1" if has_state else "0",
-            "units": ",".join(map(str, sorted(units))),
+            "units": f"{sum(1 << unit for unit in units):x}",
         }
         while True:
             self._ask_to_join(step, attrs)
@@ -176,6 +177,7 @@ class Membership:
                 status = self._call.result()
             except (grpc.RpcError, grpc.FutureCancelledError) as error:
                 log.debug("no news of round %d: %s", world.round, error)
+                self._wake.clear()  # else the wait is none, and this a busy loop while the master is away
                 self._wake.wait(0.1)
                 continue
             world.waiting = status.waiting
@@ -184,7 +186,8 @@ class Membership:
 
 
 def _peer(member: pb.Member) -> Peer:
-    units = frozenset(int(u) for u in member.attrs["units"].split(",") if u)
+    bits = int(member.attrs["units"], 16)
+    units = frozenset(unit for unit in range(bits.bit_length()) if bits >> unit & 1)
     return Peer(member.name, member.attrs["store"], member.step, member.attrs["state"] == "1", units)
 
 

@@ -25,10 +25,12 @@ class Step:
         self.unit = -1  # the micro-batch in work
         self.committed = False
         self.backwards = 0
+        self._begun = False
 
     def __iter__(self) -> Iterator[Any]:
-        if self.committed:
+        if self._begun:
             raise InvalidRequest("a step can be iterated once")
+        self._begun = True
         return self._trainer._micro_batches(self)
 
     def backward(self, loss: torch.Tensor) -> None:

@@ -22,7 +22,9 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from pliant.client.job import Job
@@ -31,7 +33,7 @@ from pliant.core.errors import InvalidRequest, PliantError
 from pliant.core.virtual import seats_of, share_missing
 from pliant.torch.exact_sum import NOT_FINITE, ExactSum
 from pliant.torch.float_sum import FloatSum
-from pliant.torch.membership import Expelled, Membership, TrainingOver
+from pliant.torch.membership import MOST_UNITS, Expelled, Membership, TrainingOver
 from pliant.torch.module_buffers import ModuleBuffers
 from pliant.torch.plan import StepPlan, unit_seed
 from pliant.torch.step import Step
@@ -44,6 +46,8 @@ log = logging.getLogger(__name__)
 JOINERS, FLAGS, LOSS, LOST_LOSSES, LEAVING, HEAD = 0, 1, 2, 3, 4, 5
 LOSS_BITS = 32
 REPORT_SECONDS = 0.2
+
+_in_use: WeakSet[Job] = WeakSet()  # jobs for which this process has a Trainer
 
 
 class Trainer:
@@ -75,11 +79,14 @@ class Trainer:
     ) -> None:
         if virtual_workers < 1 or accumulate < 1:
             raise InvalidRequest(f"virtual_workers={virtual_workers}, accumulate={accumulate}; both must be 1 or more")
+        if virtual_workers * accumulate > MOST_UNITS:
+            raise InvalidRequest(f"a step has {virtual_workers * accumulate} micro-batches; allowed: {MOST_UNITS}")
         if scheduler_every not in ("step", "epoch"):
             raise InvalidRequest(f"scheduler_every is {scheduler_every!r}; allowed: 'step', 'epoch'")
         self.model = model
         self.optimizers = list(optimizer) if isinstance(optimizer, Sequence) else [optimizer]
         self.schedulers = _as_list(scheduler)
+        self._check()
         self._scheduler_every = scheduler_every
         self.scaler = scaler
         self.virtual_workers = virtual_workers
@@ -114,6 +121,9 @@ class Trainer:
         self._weight = 1.0  # of the micro-batch in work
         self._admit = False
         self._reported = 0.0
+        self._loss = math.nan  # of the last committed step
+        self._current: Step | None = None
+        self._over: TrainingOver | None = None
         self._plan: StepPlan | None = None
         self._dataset: Any = None
         self._collate: Callable[[list[Any]], Any] = list
@@ -150,23 +160,19 @@ class Trainer:
         plan = StepPlan(len(dataset), micro_batch, self.units, epochs, self.seed, shuffle, drop_last)
         limit = plan.steps if max_steps is None else min(plan.steps, max_steps)
         phase = self._next_phase
+        self._end_loop_before(phase)
         self._next_phase += 1
         self._plan, self._dataset = plan, dataset
         self._collate = collate_fn or torch.utils.data.default_collate
         self._enter()
         while self._phase == phase and self._step < limit:
             if self._admit:
-                self._admit = False
                 self._reform()
                 continue
             epoch, number = plan.place(self._step)
-            step = Step(self, self._step, epoch, number, plan.size(self._step))
-            yield step
-            if not step.committed:
-                raise PliantError(
-                    f"step {step.index} was left before its end",
-                    hint="iterate each step to its end: `for batch in step: …`, without `break`",
-                )
+            self._current = Step(self, self._step, epoch, number, plan.size(self._step))
+            yield self._current
+            self._check_committed()
         self._end_phase(phase)
 
     def fit(
@@ -202,7 +208,10 @@ class Trainer:
             "schedulers": [_scheduler_state(scheduler) for scheduler in self.schedulers],
             "scaler": self.scaler.state_dict() if self.scaler is not None else None,
             "sum": self._sum.state(),
-            "position": {"phase": self._phase, "step": self._step, "attempt": self._attempt},
+            "buffers": self._buffers.state(),
+            "trained": [param.requires_grad for param in self._params()],
+            "position": {"phase": self._phase, "step": self._step, "attempt": self._attempt, "loss": self._loss},
+            "plan": asdict(self._plan) if self._plan is not None else None,
             "shape": {"virtual_workers": self.virtual_workers, "units": self.units, "seed": self.seed},
         }
 
@@ -210,6 +219,9 @@ class Trainer:
         shape = {"virtual_workers": self.virtual_workers, "units": self.units, "seed": self.seed}
         if state["shape"] != shape:
             raise InvalidRequest(f"this state is of a training with {state['shape']}; here it is {shape}")
+        position = state["position"]
+        if self._plan is not None and position["phase"] == self._next_phase - 1 and state["plan"] != asdict(self._plan):
+            raise InvalidRequest(f"this state is of a training on {state['plan']}; here it is {asdict(self._plan)}")
         self.model.load_state_dict(state["model"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
@@ -218,8 +230,11 @@ class Trainer:
         if self.scaler is not None and state["scaler"] is not None:
             self.scaler.load_state_dict(state["scaler"])
         self._sum.load_state(state["sum"])
-        position = state["position"]
+        self._buffers.load_state(state["buffers"])
+        for param, trained in zip(self._params(), state["trained"], strict=True):
+            param.requires_grad_(trained)
         self._phase, self._step, self._attempt = position["phase"], position["step"], position["attempt"]
+        self._loss = position["loss"]
         self._has_state = True
         self._forget_units()
 
@@ -234,6 +249,12 @@ class Trainer:
         if self._job.elastic:
             import atexit
 
+            if self._job in _in_use:
+                raise InvalidRequest(
+                    "this program has a Trainer already",
+                    hint="one Trainer can have several optimizers, and `steps` can be called several times",
+                )
+            _in_use.add(self._job)
             self._membership = Membership(self._job)
             atexit.register(self.close)
             self._reform()
@@ -246,10 +267,13 @@ class Trainer:
         """Be part of a new world with the newest state; False if that state was taken from another."""
         assert self._membership is not None
         before = self._progress()
+        self._admit = False
         self._world.leave()
         while True:
             try:
-                world = self._membership.join(self._progress(), has_state=self._has_state, units=frozenset(self._done))
+                # Of those who are equally far, one that shares the others' state comes before one that does not.
+                newest = self._progress() << 1 | self._has_state
+                world = self._membership.join(newest, has_state=self._has_state, units=frozenset(self._done))
                 taken = self._share_state(world)
             except Expelled as error:
                 log.warning("%s; it comes back as a new one", error.message)
@@ -258,6 +282,7 @@ class Trainer:
                 continue
             except WorldBroken as error:
                 log.info("%s", error.message)
+                world.leave()
                 continue
             self._world = world
             newest = world.peers[0].step
@@ -295,6 +320,7 @@ class Trainer:
     def _micro_batches(self, step: Step) -> Iterator[Any]:
         """This worker's micro-batches, as many times as it takes; commits the step at the end."""
         self._begin_step()
+        progress = self._progress() >> 10
         while True:
             try:
                 for unit, last in self._units_to_do():
@@ -310,20 +336,38 @@ class Trainer:
             except WorldBroken as error:
                 log.info("%s", error.message)
                 self._sum.abandon()
-                if not self._reform():
-                    step.committed = True  # by the others; this process has the state after it
-                    return
+                if self._reform():
+                    continue
+                if self._progress() >> 10 == progress:  # another's state, of before this step
+                    self._begin_step()
+                    continue
+                step.committed = True  # by the others; this process has the state after it
+                step.loss = self._loss if self._progress() >> 10 == progress + 1 else math.nan
+                return
 
     def _begin_step(self) -> None:
-        params = [p for group in self._param_groups() for p in group["params"] if p.requires_grad]
+        params = self._params()
+        for param in params:
+            param.grad = None  # also where it is no longer trained: optimizers would go on with its last gradient
         self._buffers.begin_step()
-        self._sum.begin_step(params)
+        self._sum.begin_step({number: param for number, param in enumerate(params) if param.requires_grad})
         self._done.clear()
         self._loss_sum = self._lost_losses = 0
 
-    def _param_groups(self) -> Iterator[dict[str, Any]]:
-        for optimizer in self.optimizers:
-            yield from optimizer.param_groups
+    def _params(self) -> list[torch.nn.Parameter]:
+        """All that the optimizers know, each once, in an order that is the same on every worker."""
+        groups = (group for optimizer in self.optimizers for group in optimizer.param_groups)
+        return list({id(p): p for group in groups for p in group["params"]}.values())
+
+    def _check(self) -> None:
+        inside = set(map(id, self.model.parameters()))
+        if any(id(param) not in inside for param in self._params()):
+            raise InvalidRequest(
+                "an optimizer has parameters that are not in the model; who joins later would not get them",
+                hint="put all modules into one, such as torch.nn.ModuleDict",
+            )
+        if any(isinstance(s, torch.optim.lr_scheduler.ReduceLROnPlateau) for s in self.schedulers):
+            raise InvalidRequest("ReduceLROnPlateau needs a metric at each of its steps, which a Trainer does not have")
 
     def _units_to_do(self) -> list[tuple[int, bool]]:
         """This worker's share of what nobody has yet, and whether it is the last of it."""
@@ -368,6 +412,8 @@ class Trainer:
     def _commit(self, step: Step) -> bool:
         """Add up over all workers, and apply; False if the step must be computed again."""
         world = self._world
+        if world.broken.is_set():  # a world of one has no collective that would fail
+            raise WorldBroken(f"round {world.round} is over")
         used = self._sum.used()
         control = torch.zeros(HEAD + self.units + len(used) + self._buffers.words, dtype=torch.int64)
         control[JOINERS] = world.waiting
@@ -398,7 +444,7 @@ class Trainer:
             self._sum.store(totals)
         self._apply(step)
         lost = int(control[LOST_LOSSES])
-        step.loss = math.nan if lost else int(control[LOSS]) / (1 << LOSS_BITS)
+        step.loss = self._loss = math.nan if lost else int(control[LOSS]) / (1 << LOSS_BITS)
         self._admit = bool(control[JOINERS]) and self._membership is not None
         self._finish(step)
         return True
@@ -407,7 +453,7 @@ class Trainer:
         for optimizer in self.optimizers:
             if self.scaler is not None:
                 self.scaler.unscale_(optimizer)
-        params = [p for group in self._param_groups() for p in group["params"] if p.grad is not None]
+        params = [param for param in self._params() if param.grad is not None]
         if self._on_gradients is not None:
             self._on_gradients()
         if self._clip_norm is not None:
@@ -439,6 +485,21 @@ class Trainer:
             self._reported = now
             self._job.report_step(self._step, loss=step.loss)
 
+    def _check_committed(self) -> None:
+        if self._current is not None and not self._current.committed:
+            raise PliantError(
+                f"step {self._current.index} was left before its end",
+                hint="iterate each step to its end: `for batch in step: …`, without `break`",
+            )
+
+    def _end_loop_before(self, phase: int) -> None:
+        """The loop before may have been left by ``break`` between two steps."""
+        self._check_committed()
+        if self._entered and self._phase == phase - 1:
+            self._end_phase(phase - 1)
+        if self._over is not None:
+            raise self._over
+
     def _end_phase(self, phase: int) -> None:
         """Wait until everybody has the last step, and let late joiners in, so that they end with us."""
         while self._phase == phase and self._membership is not None and not self._world.alone:
@@ -451,8 +512,9 @@ class Trainer:
             except WorldBroken:
                 try:
                     self._reform()
-                except TrainingOver:
-                    break  # the others are gone; this process has the last step too
+                except TrainingOver as over:
+                    self._over = over  # the others are gone; this process has the last step of this loop too
+                    break
         if self._phase == phase:
             self._phase, self._step, self._attempt = phase + 1, 0, 0
 

@@ -25,6 +25,7 @@ from pliant.core.errors import RetryableError
 log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 30.0  # for all members to reach each other
+NEVER = timedelta(days=1)  # the time-out of a collective; nobody waits for it: see ``finish``
 
 
 class WorldBroken(RetryableError):
@@ -71,11 +72,14 @@ class World:
         """Begin to add a tensor up over all peers, in place."""
         options = dist.AllreduceOptions()
         options.reduceOp = op
+        options.timeout = NEVER
         return self._begin(lambda: self.group.allreduce([tensor], options))
 
     def broadcast(self, tensor: torch.Tensor) -> Any:
         """Begin to give rank 0's tensor to all."""
-        return self._begin(lambda: self.group.broadcast([tensor], dist.BroadcastOptions()))
+        options = dist.BroadcastOptions()
+        options.timeout = NEVER
+        return self._begin(lambda: self.group.broadcast([tensor], options))
 
     def subgroup(self, ranks: Sequence[int], own_store: TCPStore, host: str) -> World:
         """Some of the peers as a group of their own, which breaks with the world."""
@@ -129,7 +133,7 @@ class World:
         if self.group is not None:
             group, self.group = self.group, None
             thread = threading.Thread(target=_end, args=(group,), name="old-group", daemon=True)
-            _ending.append(thread)
+            _ending[:] = [*filter(threading.Thread.is_alive, _ending), thread]
             thread.start()
 
     def _begin(self, start: Callable[[], Any]) -> Any:
@@ -201,6 +205,6 @@ def _make_group(world: World, own_store: TCPStore, host: str) -> Any:
         store = TCPStore(address, int(port), is_master=False, wait_for_workers=False, timeout=seconds)
     options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
     options._devices = [dist.ProcessGroupGloo.create_device(hostname=host)]
-    options._timeout = timedelta(days=1)  # nobody waits for it: see ``finish``
+    options._timeout = seconds  # an attempt that nobody waits for any longer ends by itself
     prefix = PrefixStore(f"pliant/{world.round}{world.tag}", store)
     return dist.ProcessGroupGloo(prefix, world.rank, world.size, options)

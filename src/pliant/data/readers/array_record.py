@@ -33,9 +33,12 @@ class ArrayRecordReader(PartReader):
         files: list[Any] = []
         for path in self._paths:
             try:
-                files.append(Library(local_path(path), self._option))
+                file = Library(local_path(path), self._option)
             except RuntimeError as error:
                 raise CorruptData(f"{path}: cannot be read as ArrayRecord: {error}") from error
+            if not file.ok():
+                raise CorruptData(f"{path}: cannot be read as ArrayRecord")
+            files.append(file)
         return files
 
     @property

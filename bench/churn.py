@@ -1,0 +1,62 @@
+"""A worker is killed (and replaced) every 20 seconds for five minutes: what is left of the speed?
+
+    python bench/churn.py [--minutes M] [--every S] [--json]
+
+Three workers. Useful steps per second under churn relative to the same system without faults, Pliant beside torchrun (with a
+checkpoint every 30 steps, from which it goes on). A step counts once, however often it was done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+
+from harness import finish, machine, say, table
+from training import TrainingJob
+
+SHAPE = {"units": 6, "micro": 16, "pause_ms": 20}  # waiting, as for a device: two cores cannot show compute of three
+
+
+def useful_steps(system: str, seconds: float, every: float | None) -> float:
+    """Steps per second, from the first step of all workers on."""
+    dice = random.Random(7)
+    with TrainingJob(system, 3, **SHAPE, steps=10_000_000) as job:
+        job.wait_for_step(3)
+        began, first = time.time(), max(c.step for c in job.commits())
+        shot = began
+        while (now := time.time()) < began + seconds:
+            if every is not None and now >= shot + every:
+                shot = now
+                ranks = sorted(job.pids_by_rank())
+                try:
+                    job.kill(dice.choice(ranks))
+                except ProcessLookupError:
+                    continue
+            time.sleep(0.2)
+            if job.ended():
+                say(f"{system} ended by itself after {now - began:.0f} s")
+                break
+        return (max(c.step for c in job.commits()) - first) / (time.time() - began)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--every", type=float, default=20.0)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    rates: dict[str, dict[str, float]] = {}
+    for system in ("pliant", "torchrun"):
+        quiet = useful_steps(system, options.minutes * 60 / 5, None)
+        churn = useful_steps(system, options.minutes * 60, options.every)
+        rates[system] = {"quiet": quiet, "churn": churn, "share": churn / quiet}
+        say(f"{system}: {rates[system]}")
+    rows = [(s, f"{r['quiet']:.2f}", f"{r['churn']:.2f}", f"{100 * r['share']:.1f} %") for s, r in rates.items()]
+    title = f"useful steps per second, one of three workers killed every {options.every:.0f} s"
+    table(title, ["system", "no faults", "churn", "share (aim: 95 %)"], rows)
+    finish({"machine": machine(), "rates": rates, "aim": 0.95}, options.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,356 @@
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pliant.client import Job, Shard
+from pliant.client.remote import MOST_AHEAD, RemoteSource
+from pliant.core.errors import Conflict, InvalidRequest, JobFailed, NotAvailable, NotFound
+from pliant.master.journal_store import read_audit
+from pliant.rpc import pliant_pb2 as pb
+from pliant.testing import ManualClock, RunningMaster, wait_until
+
+Connect = Callable[..., Job]
+
+DATASETS: list[dict[str, Any]] = [
+    {"size": 95, "shard_size": 10},
+    {"size": 95, "shard_size": 10, "epochs": 3, "shuffle": True, "seed": 7},
+    {"size": 50, "shard_size": 7, "shuffle": True, "shuffle_records": False},
+    {"size": 50, "shard_size": 7, "shuffle_records": True, "seed": -3},
+    {"files": [("a", 5, 25), ("b", 0, 3), ("empty", 4, 4)], "shard_size": 6, "epochs": 2},
+    {"indices": [9, 1, 7, 7, 4], "shard_size": 2},
+    {"size": 0, "shard_size": 10},
+    {"size": 20, "shard_size": 10, "epochs": 2, "epoch_barrier": True},
+]
+
+
+def seen(shards: Any) -> list[tuple[str, int, int, list[int]]]:
+    return [(shard.name, shard.start, shard.epoch, list(shard)) for shard in shards]
+
+
+def in_work(master: RunningMaster, dataset: str = "train") -> int:
+    status = master.client.call(master.client.stubs.job.GetStatus, pb.Empty())
+    return next(int(d.shards_in_work) for d in status.datasets if d.name == dataset)
+
+
+def queue(master: RunningMaster, dataset: str = "train") -> Any:
+    return master.state()["shards"]["queues"][dataset]
+
+
+@pytest.mark.parametrize("fields", DATASETS, ids=str)
+def test_with_a_master_the_shards_are_those_of_a_program_alone(
+    connect: Connect, alone: Job, fields: dict[str, Any]
+) -> None:
+    assert seen(connect().shards("train", **fields)) == seen(alone.shards("train", **fields))
+
+
+def test_two_workers_share_a_dataset_and_each_record_goes_to_one(connect: Connect, master: RunningMaster) -> None:
+    counts: Counter[int] = Counter()
+    lock = threading.Lock()
+    jobs = [connect(f"worker-{n}") for n in range(3)]
+
+    def work(job: Job) -> None:
+        for shard in job.shards("train", size=500, shard_size=3, shuffle=True):
+            with lock:
+                counts.update(shard)
+
+    threads = [threading.Thread(target=work, args=(job,)) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert counts == Counter(range(500))
+
+
+def test_a_loop_that_is_left_gives_its_shards_back_without_blame(connect: Connect, master: RunningMaster) -> None:
+    for shard in connect("leaver").shards("train", size=100, shard_size=10, prefetch=4):
+        if shard.start == 10:
+            break
+    rest = seen(connect("other").shards("train"))
+    assert [start for _, start, _, _ in sorted(rest)] == list(range(10, 100, 10)), "all but the one that was done"
+    assert queue(master)["parked"] == []
+
+
+def test_an_error_in_the_loop_gives_its_shards_back_if_the_program_goes_on(
+    connect: Connect, master: RunningMaster
+) -> None:
+    job = connect()
+
+    def loop() -> None:
+        for _ in job.shards("train", size=30, shard_size=10):
+            raise ValueError("a bad record")
+
+    with pytest.raises(ValueError, match="a bad record"):
+        loop()
+    assert len(seen(job.shards("train"))) == 3
+    assert queue(master)["parked"] == []
+
+
+def test_alone_too_a_loop_that_was_left_can_be_taken_up_again(alone: Job) -> None:
+    for _ in alone.shards("train", size=30, shard_size=10):
+        break
+    assert [start for _, start, _, _ in seen(alone.shards("train"))] == [0, 10, 20]
+
+
+def test_closing_a_job_gives_everything_back_at_once(connect: Connect, master: RunningMaster) -> None:
+    job = connect()
+    stream = job.shards("train", size=100, shard_size=10, prefetch=5)
+    next(stream)
+    job.close()
+    assert in_work(master) == 0
+    assert master.state()["shards"]["sessions"] == {}
+    assert list(stream) == []
+
+
+def test_a_commit_is_true_once_the_master_has_it(connect: Connect, master: RunningMaster) -> None:
+    stream = connect().shards("train", size=20, shard_size=10, prefetch=1)
+    shard = next(stream)
+    assert shard.commit()
+    assert queue(master)["finished_records"] == 10
+    assert shard.commit(), "again is no error"
+    assert next(stream).commit()
+    assert list(stream) == []
+    assert queue(master)["finished_records"] == 20
+
+
+def test_a_commit_is_false_if_the_program_was_given_up_meanwhile(
+    connect: Connect, master: RunningMaster, clock: ManualClock
+) -> None:
+    frozen = connect("frozen")
+    stream = frozen.shards("train", size=30, shard_size=10, prefetch=1)
+    lost = next(stream)
+    wait_until(lambda: in_work(master) == 2, what="the prefetch of the next shard")
+    give_up_all(master, clock)
+    assert not lost.commit()
+    assert lost.lost
+    assert [shard.commit() for shard in stream] == [True, True, True], "it goes on, with a new session"
+    records = [row.start for row in read_audit(master.job_dir.journal)]
+    assert sorted(records) == [0, 10, 20]
+
+
+def give_up_all(master: RunningMaster, clock: ManualClock) -> None:
+    clock.advance(31)
+    wait_until(lambda: not master.run_inside(lambda parts: parts.shards.book.sessions() if parts.shards else []))
+
+
+def test_a_lease_that_timed_out_is_lost_and_its_shard_is_given_out_again(
+    connect: Connect, master: RunningMaster, clock: ManualClock
+) -> None:
+    stream = connect("slow").shards("train", size=10, shard_size=10, lease_floor=20.0, prefetch=1)
+    shard = next(stream)
+    clock.advance(25)
+    events = master.client.stubs.job.GetEvents
+    wait_until(
+        lambda: "lease" in [e.kind for e in master.client.call(events, pb.EventsRequest()).events],
+        what="the time-out of the lease",
+    )
+    assert not shard.commit()
+    assert [again.commit() for again in stream] == [True]
+    assert queue(master)["finished_records"] == 10
+
+
+def test_progress_inside_a_shard_is_not_done_again(connect: Connect, master: RunningMaster) -> None:
+    job = connect("first")
+    shard = next(stream := job.shards("train", size=10, shard_size=10, shuffle_records=True, seed=3))
+    begun = list(shard)[:4]
+    shard.progress(4)
+    wait_until(lambda: queue(master)["finished_records"] == 4, what="the report of progress")
+    job.close()
+    assert list(stream) == []
+    (rest,) = connect("second").shards("train")
+    assert sorted(begun + list(rest)) == list(range(10))
+    assert rest.offset == 4
+
+
+def test_a_shard_that_fails_is_tried_again_and_then_parked(connect: Connect, master: RunningMaster) -> None:
+    tries = 0
+    for shard in connect().shards("train", size=20, shard_size=10, max_failures=2):
+        if shard.start == 0:
+            tries += 1
+            shard.fail("cannot be read")
+    assert tries == 2
+    assert [message for _, message in queue(master)["parked"]] == ["cannot be read"]
+
+
+def test_alone_a_shard_that_keeps_failing_ends_the_job_by_name(alone: Job) -> None:
+    with pytest.raises(JobFailed, match="cannot be read"):
+        for shard in alone.shards("train", size=20, shard_size=10, max_failures=2):
+            shard.fail("cannot be read")
+
+
+def test_two_datasets_at_once_do_not_get_in_each_others_way(connect: Connect) -> None:
+    job = connect()
+    left = job.shards("left", size=40, shard_size=10)
+    right = job.shards("right", size=40, shard_size=10, shuffle=True)
+    pairs = [(a.dataset, b.dataset) for a, b in zip(left, right, strict=True)]
+    assert pairs == [("left", "right")] * 4
+
+
+def test_a_stream_is_read_as_it_grows_until_it_is_closed(connect: Connect) -> None:
+    producer, reader = connect("producer"), connect("reader")
+    records: list[int] = []
+    shards = reader.shards("log", stream=True, shard_size=4)
+    assert producer.extend_stream("log", 10) == 10
+    records += [*next(shards), *next(shards)]
+    assert records == list(range(8))
+    assert producer.extend_stream("log", 5) == 15
+    records += next(shards)
+    assert producer.extend_stream("log", 0, close=True) == 15
+    records += [index for shard in shards for index in shard]
+    assert records == list(range(15))
+    assert producer.extend_stream("log", 0, close=True) == 15
+    with pytest.raises(InvalidRequest, match="closed"):
+        producer.extend_stream("log", 1)
+
+
+def test_many_producers_extend_a_stream_and_each_record_counts(connect: Connect, master: RunningMaster) -> None:
+    jobs = [connect(f"producer-{n}") for n in range(4)]
+    jobs[0].shards("log", stream=True, shard_size=10).close()
+
+    def produce(job: Job) -> None:
+        for _ in range(25):
+            job.extend_stream("log", 2)
+
+    threads = [threading.Thread(target=produce, args=(job,)) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert queue(master, "log")["length"] == 200
+
+
+def test_alone_a_stream_ends_where_nobody_would_bring_more(alone: Job) -> None:
+    shards = alone.shards("log", stream=True, shard_size=4)
+    alone.extend_stream("log", 10, close=True)
+    assert [list(shard) for shard in shards] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+
+def test_the_train_end_shard_waits_for_all_training(connect: Connect) -> None:
+    trainer, ender = connect("trainer"), connect("ender")
+    training = trainer.shards("train", size=20, shard_size=10)
+    first = next(training)
+    got: list[Shard] = []
+    waiting = threading.Thread(target=lambda: got.extend(ender.shards("end", size=1, type="train_end")))
+    waiting.start()
+    assert first.commit()
+    assert got == []
+    assert [shard.commit() for shard in training] == [True]
+    waiting.join(30)
+    assert [list(shard) for shard in got] == [[0]]
+
+
+def test_a_dataset_that_is_defined_otherwise_is_refused_with_both_values(connect: Connect) -> None:
+    connect("first").shards("train", size=100, shard_size=10).close()
+    with pytest.raises(Conflict) as refused:
+        connect("second").shards("train", size=200, shard_size=10)
+    assert "size: 100 before, 200 now" in refused.value.message
+
+
+def test_a_dataset_that_nobody_defined_is_refused_by_name(connect: Connect, alone: Job) -> None:
+    for job in (connect(), alone):
+        with pytest.raises(NotFound, match="no dataset 'train'"):
+            job.shards("train")
+
+
+def test_a_definition_that_cannot_be_is_refused_before_anything_is_sent(alone: Job) -> None:
+    for wrong in ({"size": 1, "indices": [1]}, {"size": -1}, {"size": 1, "shard_size": 0}, {"size": 1, "epochs": 0}):
+        with pytest.raises(InvalidRequest):
+            alone.shards("train", **wrong)  # type: ignore[arg-type]
+
+
+def test_indices_may_be_an_array(alone: Job) -> None:
+    numpy = pytest.importorskip("numpy")
+    shards = alone.shards("train", indices=numpy.array([4, 2]), shard_size=2)
+    assert [list(shard) for shard in shards] == [[4, 2]]
+
+
+def test_how_many_shards_are_held_ahead_follows_the_speed_of_the_loop(connect: Connect) -> None:
+    stream = connect().shards("train", size=10, shard_size=1)
+    source = stream._source
+    assert isinstance(source, RemoteSource)
+    ahead = {}
+    for pace in (0.0, 10.0, 0.1, 0.001, 1e-9):
+        source._pace = pace
+        ahead[pace] = source._ahead()
+    assert ahead == {0.0: 2, 10.0: 1, 0.1: 3, 0.001: 250, 1e-9: MOST_AHEAD}
+    stream.close()
+
+
+def test_tiny_shards_travel_by_the_hundred(connect: Connect, master: RunningMaster) -> None:
+    job = connect()
+    assert sum(1 for _ in job.shards("train", size=5000, shard_size=1)) == 5000
+    (session,) = master.state()["shards"]["sessions"].values()
+    assert session["request"] < 1000
+
+
+def test_a_prefetch_beyond_all_bounds_is_bounded(connect: Connect) -> None:
+    assert sum(1 for _ in connect().shards("train", size=5000, shard_size=1, prefetch=10**6)) == 5000
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_loop_goes_on_exactly_while_the_master_is_killed_again_and_again(
+    connect: Connect, master: RunningMaster, seed: int
+) -> None:
+    counts: Counter[int] = Counter()
+    for number, shard in enumerate(connect().shards("train", size=300, shard_size=5, epochs=2, shuffle=True, seed=seed)):
+        if number in (1, 30, 31, 90):
+            master.restart()
+        counts.update(shard)
+    assert counts == Counter({record: 2 for record in range(300)})
+    rows = read_audit(master.job_dir.journal)
+    records = Counter((row.epoch, i) for row in rows for i in range(row.start + row.begin, row.start + row.end))
+    assert records == Counter((epoch, record) for epoch in range(2) for record in range(300))
+
+
+def test_a_loop_waits_for_a_master_that_is_away(connect: Connect, master: RunningMaster) -> None:
+    stream = connect().shards("train", size=40, shard_size=10, prefetch=1)
+    shard = next(stream)
+    master.kill()
+    committed: list[bool] = []
+    waiting = threading.Thread(target=lambda: committed.append(shard.commit()))
+    waiting.start()
+    assert committed == []
+    master.start()
+    waiting.join(30)
+    assert committed == [True]
+    assert len(list(stream)) == 3
+
+
+def test_a_checkpoint_of_one_job_is_continued_by_another(connect: Connect, alone: Job) -> None:
+    stream = connect().shards("train", size=40, shard_size=10, prefetch=1)
+    assert next(stream).commit()
+    next(stream)
+    saved = connect("saver").shard_checkpoint()
+    shards = alone.shards("train", size=40, shard_size=10)
+    alone.restore_shards(saved)
+    assert sorted(start for _, start, _, _ in seen(shards)) == [10, 20, 30]
+
+
+def test_a_program_alone_says_that_there_is_no_master(alone: Job) -> None:
+    assert not alone.elastic
+    alone.report_step(3, loss=0.5)
+    for ask in (alone.status, lambda: alone.master):
+        with pytest.raises(NotAvailable, match="alone"):
+            ask()
+
+
+def test_steps_and_metrics_reach_the_status(connect: Connect, master: RunningMaster) -> None:
+    job = connect("worker-9")
+    job.report_step(12, records=5, loss=0.25)
+    wait_until(lambda: job.status().global_step == 12, what="the report")
+    assert master.run_inside(lambda parts: dict(parts.stats.metrics)) == {"loss": 0.25}
+
+
+def test_nothing_is_left_of_a_job_that_is_closed(connect: Connect) -> None:
+    job = connect()
+    for _ in job.shards("train", size=100, shard_size=1):
+        break
+    job.close()
+    ours = ("pliant-beat", "pliant-shards")
+    wait_until(
+        lambda: not [t for t in threading.enumerate() if t.name.startswith(ours)], what="the end of its threads"
+    )

@@ -1,0 +1,225 @@
+"""Every rule by which a job ends, through the master's own door."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pliant.core.job import Phase
+from pliant.core.relaunch import ExitReason
+from pliant.rpc import pliant_pb2 as pb
+from pliant.testing import FakeAgent, ManualClock, RunningMaster, wait_until
+
+NEVER_AGAIN = {kind: {"limit": 0} for kind in ("error", "killed", "oom", "unknown", "hang")}
+
+
+class Bench:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.master: RunningMaster | None = None
+
+    def start(self, *, workers: object = 2, **spec: Any) -> RunningMaster:
+        roles = {"worker": {"command": ["true"], "replicas": workers}, **spec.pop("roles", {})}
+        self.master = RunningMaster(self.folder, {"roles": roles, **spec}, clock=ManualClock()).start()
+        return self.master
+
+    def agent(self, node: str) -> FakeAgent:
+        assert self.master is not None
+        platform = self.master.platform
+        wait_until(lambda: node in platform.running(), what=f"the launch of {node}")
+        return FakeAgent(self.master.client, node).starts()
+
+    def leave(self, agent: FakeAgent, reason: ExitReason = ExitReason.COMPLETED, message: str = "") -> None:
+        """The program ends, the agent says so and goes."""
+        assert self.master is not None
+        agent.program_exits(reason, message)
+        self.master.platform.end_node(agent.node, reason, message)
+
+    def do_all_shards(self) -> None:
+        assert self.master is not None
+        client, stubs = self.master.client, self.master.client.stubs.shards
+        client.call(stubs.OpenSession, pb.OpenSessionRequest(session="s", node="guest"))
+        done: list[int] = []
+        for number in range(1, 100):
+            request = pb.ExchangeRequest(session="s", request=number, dataset="train", want=5, done=done)
+            reply = client.call(stubs.Exchange, request)
+            done = [shard.lease for shard in reply.shards]
+            if reply.supply == "end":
+                return
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path)
+    yield bench
+    if bench.master is not None:
+        bench.master.close()
+
+
+DATA = [{"name": "train", "size": 20, "shard_size": 5}]
+
+
+def reason_of(master: RunningMaster) -> str:
+    summary = master.job_dir.summary()
+    assert summary is not None
+    return str(summary["reason"])
+
+
+def test_a_job_is_done_when_its_workers_and_its_shards_are(bench: Bench) -> None:
+    master = bench.start(datasets=DATA)
+    agents = [bench.agent("worker-0"), bench.agent("worker-1")]
+    bench.do_all_shards()
+    for agent in agents:
+        bench.leave(agent)
+    assert master.join() is Phase.SUCCEEDED
+    assert reason_of(master) == "all workers finished, all shards done"
+    summary = master.job_dir.summary()
+    assert summary is not None
+    assert (summary["exit_code"], summary["records_done"]) == (0, 20)
+
+
+def test_a_job_never_succeeds_with_shards_undone(bench: Bench) -> None:
+    master = bench.start(workers=1, datasets=DATA)
+    bench.leave(bench.agent("worker-0"))
+    assert master.join() is Phase.FAILED
+    assert reason_of(master) == "all workers finished, but dataset train is not done: 0 of 20 records"
+
+
+def test_shards_that_are_done_do_not_end_a_job_whose_workers_run(bench: Bench) -> None:
+    master = bench.start(workers=1, datasets=DATA)
+    agent = bench.agent("worker-0")
+    bench.do_all_shards()
+    assert not agent.beats().stop
+    assert master.run_inside(lambda parts: parts.job.phase) is Phase.RUNNING
+    bench.leave(agent)
+    assert master.join() is Phase.SUCCEEDED
+
+
+def test_without_shards_the_workers_alone_decide(bench: Bench) -> None:
+    master = bench.start(components={"need_task_manager": False})
+    for node in ("worker-0", "worker-1"):
+        bench.leave(bench.agent(node))
+    assert master.join() is Phase.SUCCEEDED
+    assert reason_of(master) == "all workers finished"
+
+
+def test_a_parked_shard_fails_the_job_by_name(bench: Bench) -> None:
+    master = bench.start(workers=1, datasets=[{**DATA[0], "max_failures": 1}])
+    agent = bench.agent("worker-0")
+    client, stubs = master.client, master.client.stubs.shards
+    client.call(stubs.OpenSession, pb.OpenSessionRequest(session="p", node="guest"))
+    client.call(stubs.Exchange, pb.ExchangeRequest(session="p", request=1, dataset="train", want=1))
+    failed = [pb.LeaseFailure(lease=1, message="a bad record")]
+    client.call(stubs.Exchange, pb.ExchangeRequest(session="p", request=2, dataset="train", failed=failed))
+    bench.do_all_shards()
+    bench.leave(agent)
+    assert master.join() is Phase.FAILED
+    assert "dataset train, epoch 0, records [0, 5): failed 1 times, last: a bad record" in reason_of(master)
+
+
+def test_a_parked_shard_that_may_be_skipped_does_not_fail_the_job(bench: Bench) -> None:
+    master = bench.start(workers=1, datasets=[{**DATA[0], "max_failures": 1, "skip_parked": True}])
+    agent = bench.agent("worker-0")
+    client, stubs = master.client, master.client.stubs.shards
+    client.call(stubs.OpenSession, pb.OpenSessionRequest(session="p", node="guest"))
+    client.call(stubs.Exchange, pb.ExchangeRequest(session="p", request=1, dataset="train", want=1))
+    failed = [pb.LeaseFailure(lease=1, message="a bad record")]
+    client.call(stubs.Exchange, pb.ExchangeRequest(session="p", request=2, dataset="train", failed=failed))
+    bench.do_all_shards()
+    bench.leave(agent)
+    assert master.join() is Phase.SUCCEEDED
+
+
+def test_a_node_that_is_given_up_fails_the_job_if_too_few_are_left(bench: Bench) -> None:
+    master = bench.start(workers=2, fault=NEVER_AGAIN)
+    failing, other = bench.agent("worker-0"), bench.agent("worker-1")
+    failing.program_exits(ExitReason.ERROR, "exit code 1: ValueError: bad", "Traceback ... ValueError: bad")
+    master.platform.end_node("worker-0", ExitReason.ERROR)
+    wait_until(lambda: other.beats().stop, what="the order to stop")
+    assert master.join() is Phase.FAILED
+    assert "worker-0 is given up: Error happened 1 times; 0 are forgiven (1 are left, 2 are needed)" in reason_of(master)
+    summary = master.job_dir.summary()
+    assert summary is not None
+    first = summary["first_failure"]
+    assert (first["node"], first["kind"], first["traceback"]) == (
+        "worker-0",
+        "Error",
+        "Traceback ... ValueError: bad",
+    )
+
+
+def test_a_job_goes_on_with_one_worker_less_if_enough_are_left(bench: Bench) -> None:
+    master = bench.start(workers="1:2", fault=NEVER_AGAIN, components={"need_task_manager": False})
+    failing, other = bench.agent("worker-0"), bench.agent("worker-1")
+    bench.leave(failing, ExitReason.ERROR, "bad")
+    assert not other.beats().stop
+    bench.leave(other)
+    assert master.join() is Phase.SUCCEEDED
+
+
+def test_a_job_of_which_no_worker_finished_has_failed(bench: Bench) -> None:
+    master = bench.start(workers="0:1", fault=NEVER_AGAIN)
+    bench.leave(bench.agent("worker-0"), ExitReason.ERROR, "bad")
+    assert master.join() is Phase.FAILED
+    assert reason_of(master) == "no worker is left"
+
+
+def test_the_final_failure_of_a_critical_node_fails_the_job(bench: Bench) -> None:
+    chief = {"chief": {"command": ["true"]}}
+    master = bench.start(workers="1:2", fault=NEVER_AGAIN, roles=chief)
+    bench.leave(bench.agent("chief-0"), ExitReason.ERROR, "bad")
+    assert master.join() is Phase.FAILED
+    assert "the role is critical" in reason_of(master)
+
+
+def test_parameter_servers_do_not_keep_a_job_whose_workers_are_done(bench: Bench) -> None:
+    servers = {"ps": {"command": ["true"], "replicas": 2}}
+    master = bench.start(workers=1, roles=servers, components={"need_task_manager": False})
+    bench.agent("ps-0")
+    bench.agent("ps-1")
+    bench.leave(bench.agent("worker-0"))
+    assert master.join() is Phase.SUCCEEDED
+    assert master.platform.running() == []
+
+
+def test_a_preempted_worker_is_replaced_and_no_failure_of_the_job(bench: Bench) -> None:
+    master = bench.start(workers=1, components={"need_task_manager": False})
+    bench.agent("worker-0")
+    master.platform.preempt_node("worker-0")
+    wait_until(lambda: master.run_inside(lambda parts: len(parts.nodes.book.nodes()) if parts.nodes else 0) == 2)
+    status = master.client.call(master.client.stubs.job.GetStatus, pb.Empty())
+    assert [(node.name, node.state, node.replaces) for node in status.nodes] == [
+        ("worker-0", "Failed", ""),
+        ("worker-1", "Pending", "worker-0"),
+    ]
+    assert not status.HasField("first_failure")
+
+
+def test_the_master_stays_until_the_last_node_is_gone(bench: Bench) -> None:
+    master = bench.start(workers=2)
+    agents = [bench.agent("worker-0"), bench.agent("worker-1")]
+    master.platform.make_stubborn("worker-1")
+    master.client.call(master.client.stubs.job.Stop, pb.StopRequest(reason="enough"))
+    assert all(agent.beats().stop for agent in agents if agent.node in master.platform.running())
+    assert master.client.call(master.client.stubs.job.WaitForEnd, pb.Empty()).phase == "Stopped"
+    assert master.alive
+    assert master.job_dir.summary() is None
+    master.client.call(master.client.stubs.job.Stop, pb.StopRequest(reason="now", at_once=True))
+    assert master.join() is Phase.STOPPED
+    assert reason_of(master) == "enough", "what ended it stays"
+
+
+def test_a_master_that_died_while_its_job_was_ending_ends_it_after_its_return(bench: Bench) -> None:
+    master = bench.start(workers=2)
+    bench.agent("worker-0")
+    wait_until(lambda: len(master.platform.running()) == 2)
+    master.platform.make_stubborn("worker-0")
+    master.client.call(master.client.stubs.job.Stop, pb.StopRequest(reason="enough"))
+    master.kill()
+    master.platform.nodes["worker-0"].stubborn = False
+    master.start()
+    assert master.join() is Phase.STOPPED
+    assert master.platform.running() == []

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pliant.core.errors import InvalidRequest, SessionExpired
+from pliant.core.relaunch import ExitReason
+from pliant.rpc import pliant_pb2 as pb
+from pliant.testing import FakeAgent, ManualClock, RunningMaster, wait_until
+
+JOB = {
+    "strategy": "allreduce",
+    "roles": {"worker": {"command": ["true"], "replicas": "1:3"}},
+    "components": {"need_task_manager": False},
+    "rendezvous": {"min": 2, "max": 3, "wait_seconds": 5.0},
+}
+
+
+class Hall:
+    def __init__(self, master: RunningMaster, clock: ManualClock) -> None:
+        self.master = master
+        self.clock = clock
+        self._stubs = master.client.stubs.rendezvous
+
+    def join(self, member: str, incarnation: str = "0", **fields: Any) -> None:
+        request = pb.JoinRequest(member=member, incarnation=incarnation, **fields)
+        self.master.client.call(self._stubs.Join, request)
+
+    def leave(self, member: str, incarnation: str = "0") -> None:
+        self.master.client.call(self._stubs.Leave, pb.LeaveRequest(member=member, incarnation=incarnation))
+
+    def world(self, member: str, incarnation: str = "0", timeout: float = 10.0) -> pb.GetWorldReply:
+        request = pb.GetWorldRequest(member=member, incarnation=incarnation)
+        reply: pb.GetWorldReply = self.master.client.call(self._stubs.GetWorld, request, timeout=timeout)
+        return reply
+
+    def names(self, member: str) -> list[str]:
+        return [m.name for m in self.world(member).world.members]
+
+    def start_asking(self, member: str) -> Any:
+        """Begin to wait for a world; gives the call."""
+        request = pb.GetWorldRequest(member=member, incarnation="0")
+        return self.master.client.start(self._stubs.GetWorld, request, timeout=20)
+
+    def start_watching(self, round: int, waiting: int = 0) -> Any:
+        request = pb.WatchRoundRequest(round=round, known_waiting=waiting)
+        return self.master.client.start(self._stubs.WatchRound, request, timeout=20)
+
+    def passes(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.master.run_inside(lambda parts: parts.woken.set())
+
+
+@pytest.fixture
+def hall(tmp_path: Path) -> Iterator[Hall]:
+    clock = ManualClock()
+    with RunningMaster(tmp_path, JOB, clock=clock) as master:
+        wait_until(lambda: len(master.platform.running()) == 3)
+        yield Hall(master, clock)
+
+
+def test_a_world_is_formed_at_once_when_all_that_are_expected_are_there(hall: Hall) -> None:
+    asking = hall.start_asking("worker-0")
+    assert asking.result(timeout=10).state == "rejoin", "it has not joined yet"
+    for number in range(3):
+        hall.join(f"worker-{number}", attrs={"address": f"10.0.0.{number}"}, step=number)
+    reply = hall.world("worker-1")
+    assert (reply.state, reply.world.round) == ("world", 1)
+    assert [m.name for m in reply.world.members] == ["worker-2", "worker-0", "worker-1"], "the newest step leads"
+    assert dict(reply.world.members[1].attrs) == {"address": "10.0.0.0"}
+    assert hall.world("worker-0").world == hall.world("worker-2").world == reply.world
+
+
+def test_those_who_wait_are_woken_when_the_time_for_others_is_over(hall: Hall) -> None:
+    hall.join("worker-0")
+    hall.join("worker-1")
+    asking = [hall.start_asking(f"worker-{n}") for n in range(2)]
+    assert hall.world("worker-0", timeout=1.0).state == "waiting"
+    hall.passes(6)
+    worlds = [call.result(timeout=10).world for call in asking]
+    assert worlds[0] == worlds[1]
+    assert [m.name for m in worlds[0].members] == ["worker-0", "worker-1"]
+
+
+def test_a_world_is_broken_by_the_death_of_a_members_program_and_watchers_are_told(hall: Hall) -> None:
+    agents = [FakeAgent(hall.master.client, f"worker-{n}").starts() for n in range(3)]
+    for agent in agents:
+        hall.join(agent.node)
+    assert hall.names("worker-0") == ["worker-0", "worker-1", "worker-2"]
+    watching = hall.start_watching(1)
+    agents[1].program_exits(ExitReason.KILLED, "killed by SIGKILL")
+    status = watching.result(timeout=10)
+    assert (status.intact, list(status.missing)) == (False, ["worker-1"])
+    assert hall.world("worker-0").state == "rejoin"
+    assert hall.world("worker-1").state == "expelled"
+    hall.join("worker-0", after=1)
+    hall.join("worker-2", after=1)
+    assert hall.names("worker-2") == ["worker-0", "worker-2"], "survivors do not wait for others"
+
+
+def test_a_joiner_shows_up_to_the_members_and_disturbs_nobody(hall: Hall) -> None:
+    hall.join("worker-0")
+    hall.join("worker-1")
+    hall.passes(6)
+    wait_until(lambda: hall.world("worker-0", timeout=1.0).state == "world")
+    watching = hall.start_watching(1)
+    hall.join("worker-2")
+    status = watching.result(timeout=10)
+    assert (status.intact, status.waiting) == (True, 1)
+    assert hall.names("worker-0") == ["worker-0", "worker-1"]
+
+
+def test_a_member_that_left_is_out_for_good_and_a_new_life_of_it_is_not(hall: Hall) -> None:
+    hall.join("worker-0")
+    hall.leave("worker-0")
+    with pytest.raises(SessionExpired, match="it has left"):
+        hall.join("worker-0")
+    hall.join("worker-0", incarnation="1")
+    assert hall.world("worker-0", timeout=1.0).state == "expelled"
+    assert hall.world("worker-0", "1", timeout=1.0).state == "waiting"
+
+
+def test_limits_can_be_changed_while_it_runs_but_not_to_nonsense(hall: Hall) -> None:
+    set_limits = hall.master.client.stubs.rendezvous.SetLimits
+    hall.join("worker-0")
+    asking = hall.start_asking("worker-0")
+    hall.master.client.call(set_limits, pb.SetLimitsRequest(min_nodes=1, max_nodes=1))
+    assert [m.name for m in asking.result(timeout=10).world.members] == ["worker-0"]
+    before = hall.master.state()
+    with pytest.raises(InvalidRequest):
+        hall.master.client.call(set_limits, pb.SetLimitsRequest(min_nodes=3, max_nodes=2))
+    assert hall.master.state() == before
+
+
+def test_a_world_survives_a_restart_of_the_master(hall: Hall) -> None:
+    for number in range(3):
+        hall.join(f"worker-{number}")
+    before = hall.world("worker-0").world
+    hall.master.restart()
+    assert hall.world("worker-2").world == before
+    assert hall.start_watching(1, waiting=7).result(timeout=10).intact
+
+
+def test_those_who_wait_are_told_when_the_job_is_over(hall: Hall) -> None:
+    hall.join("worker-0")
+    asking = hall.start_asking("worker-0")
+    hall.master.platform.make_stubborn("worker-0")
+    hall.master.client.call(hall.master.client.stubs.job.Stop, pb.StopRequest(reason="enough"))
+    reply = asking.result(timeout=10)
+    assert (reply.state, "ending" in reply.reason) == ("expelled", True)
+
+
+def test_a_small_world_is_formed_when_fewer_workers_are_expected(hall: Hall) -> None:
+    hall.join("worker-0")
+    hall.join("worker-1")
+    asking = hall.start_asking("worker-1")
+    hall.master.client.call(hall.master.client.stubs.job.Scale, pb.ScaleRequest(role="worker", replicas=2))
+    assert [m.name for m in asking.result(timeout=10).world.members] == ["worker-0", "worker-1"]
+
+
+def test_a_member_that_falls_silent_is_out_and_a_stranger_that_asked_is_nobody(hall: Hall) -> None:
+    for number in range(3):
+        hall.join(f"worker-{number}")
+    assert hall.names("worker-0") == ["worker-0", "worker-1", "worker-2"]
+    for stranger in ("", "x" * 300, "nobody"):
+        assert hall.world(stranger).state == "rejoin"
+    watching = hall.start_watching(1)
+    hall.clock.advance(29)
+    assert hall.world("worker-0").state == hall.world("worker-2").state == "world"
+    hall.passes(2)
+    status = watching.result(timeout=10)
+    assert list(status.missing) == ["worker-1"]
+    hall.passes(100)
+    assert hall.master.client.call(hall.master.client.stubs.job.GetStatus, pb.Empty()).phase == "Running"

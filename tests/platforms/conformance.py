@@ -1,0 +1,221 @@
+"""The contract of a platform as tests. One suite, run on every platform: subclass ``PlatformConformance`` and give it a
+``site``, which knows how to break things there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from pliant.core.relaunch import ExitReason
+from pliant.core.resources import Resources
+from pliant.platforms.base import (
+    NodeEvent,
+    NodeLaunch,
+    NodeRemoval,
+    NodeWatcher,
+    Platform,
+    Refusal,
+    ScalePlan,
+    Scaler,
+)
+
+PATIENCE = 60.0  # seconds; only how long a broken platform takes to fail
+
+
+class Site(ABC):
+    """One place where nodes can run, empty at first. It outlives the masters that open it."""
+
+    @abstractmethod
+    def open(self) -> tuple[Platform, Scaler, NodeWatcher]:
+        """As a master does when it starts."""
+
+    @abstractmethod
+    async def kill(self, node: str) -> None:
+        """``kill -9`` of whatever a node is there."""
+
+    @abstractmethod
+    def launch(self, node: str) -> NodeLaunch:
+        """A node that would run for ever."""
+
+    @abstractmethod
+    def too_large(self, node: str) -> NodeLaunch:
+        """A node that there is no room for."""
+
+
+@dataclass
+class Opened:
+    platform: Platform
+    scaler: Scaler
+    watcher: NodeWatcher
+
+    async def launch(self, *launches: NodeLaunch) -> list[Refusal]:
+        return await self.scaler.scale(ScalePlan(launch=launches))
+
+    async def remove(self, node: str, grace: float) -> None:
+        await self.scaler.scale(ScalePlan(remove=(NodeRemoval(node, grace),)))
+
+    async def alive(self) -> list[str]:
+        return sorted(event.node for event in await self.watcher.list() if event.alive)
+
+    async def end_of(self, node: str) -> NodeEvent:
+        """The next event that tells of its end."""
+        async with asyncio.timeout(PATIENCE):
+            async for event in self.watcher.watch():
+                if event.node == node and not event.alive:
+                    return event
+        raise AssertionError("a watcher does not stop by itself")
+
+
+@asynccontextmanager
+async def opened(site: Site) -> AsyncIterator[Opened]:
+    platform, scaler, watcher = site.open()
+    try:
+        yield Opened(platform, scaler, watcher)
+    finally:
+        await platform.close()
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(2 * PATIENCE):
+            await scenario()
+
+    asyncio.run(bounded())
+
+
+class PlatformConformance(ABC):
+    @pytest.fixture
+    @abstractmethod
+    def site(self) -> Site: ...
+
+    def test_an_empty_platform_has_no_nodes(self, site: Site) -> None:
+        async def scenario() -> None:
+            async with opened(site) as there:
+                assert await there.watcher.list() == []
+
+        run(scenario)
+
+    def test_a_launched_node_is_there(self, site: Site) -> None:
+        async def scenario() -> None:
+            async with opened(site) as there:
+                assert await there.launch(site.launch("worker-0"), site.launch("worker-1")) == []
+                assert await there.alive() == ["worker-0", "worker-1"]
+
+        run(scenario)
+
+    def test_launching_what_is_there_does_nothing(self, site: Site) -> None:
+        async def scenario() -> None:
+            async with opened(site) as there:
+                await there.launch(site.launch("worker-0"))
+                assert await there.launch(site.launch("worker-0")) == []
+                assert await there.alive() == ["worker-0"]
+
+        run(scenario)
+
+    def test_a_node_that_is_killed_is_told_as_killed(self, site: Site) -> None:
+        async def scenario() -> None:
+            async with opened(site) as there:
+                await there.launch(site.launch("worker-0"), site.launch("worker-1"))
+                await site.kill("worker-0")
+                event = await there.end_of("worker-0")
+                assert event.exit_reason is ExitReason.KILLED
+                assert event.message
+                assert await there.alive() == ["worker-1"]
+
+        run(scenario)
+
+    def test_a_node_is_removed_with_grace(self, site: Site) -> None:
+        async def scenario() -> None:
+            async with opened(site) as there:
+                await there.launch(site.launch("worker-0"))
+                await there.remove("worker-0", 30.0)
+                event = await there.end_of("worker-0")
+                assert event.exit_reason in (ExitReason.PREEMPTED, ExitReason.KILLED, ExitReason.COMPLETED)
+                assert await there.alive() == []
+
+        run(scenario)
+
+    def test_a_node_is_removed_at_once(self, site: Site) -> None:
+        async def scenario() -> None:
+            async with opened(site) as there:
+                await there.launch(site.launch("worker-0"))
+                await there.remove("worker-0", 0.0)
+                await there.end_of("worker-0")
+                assert await there.alive() == []
+
+        run(scenario)
+
+    def test_removing_what_is_gone_tells_its_end_again(self, site: Site) -> None:
+        async def scenario() -> None:
+            async with opened(site) as there:
+                await there.launch(site.launch("worker-0"))
+                for _ in range(2):
+                    await there.remove("worker-0", 0.0)
+                    await there.end_of("worker-0")
+
+        run(scenario)
+
+    def test_removing_what_never_was_tells_that_it_is_gone(self, site: Site) -> None:
+        async def scenario() -> None:
+            async with opened(site) as there:
+                await there.remove("worker-7", 5.0)
+                assert not (await there.end_of("worker-7")).alive
+
+        run(scenario)
+
+    def test_a_name_is_used_once(self, site: Site) -> None:
+        async def scenario() -> None:
+            async with opened(site) as there:
+                await there.launch(site.launch("worker-0"))
+                await site.kill("worker-0")
+                await there.end_of("worker-0")
+                assert await there.launch(site.launch("worker-0")) == []
+                assert not (await there.end_of("worker-0")).alive
+                assert await there.alive() == []
+
+        run(scenario)
+
+    def test_nodes_live_on_without_their_master_and_the_next_one_sees_them(self, site: Site) -> None:
+        async def scenario() -> None:
+            async with opened(site) as before:
+                await before.launch(site.launch("worker-0"), site.launch("worker-1"))
+            async with opened(site) as after:
+                assert await after.alive() == ["worker-0", "worker-1"]
+                await site.kill("worker-0")
+                assert not (await after.end_of("worker-0")).alive
+                await after.remove("worker-1", 0.0)
+                assert not (await after.end_of("worker-1")).alive
+
+        run(scenario)
+
+    def test_a_node_that_ended_while_no_master_was_there_is_listed_with_its_end(self, site: Site) -> None:
+        async def scenario() -> None:
+            async with opened(site) as before:
+                await before.launch(site.launch("worker-0"))
+            await site.kill("worker-0")
+            async with opened(site) as after:
+                (event,) = await after.watcher.list()
+                assert (event.node, event.alive) == ("worker-0", False)
+
+        run(scenario)
+
+    def test_a_node_without_room_is_refused_as_unschedulable(self, site: Site) -> None:
+        async def scenario() -> None:
+            async with opened(site) as there:
+                (refusal,) = await there.launch(site.too_large("worker-0"))
+                assert (refusal.node, refusal.unschedulable) == ("worker-0", True)
+                assert refusal.message
+                assert await there.alive() == []
+                assert await there.launch(site.launch("worker-1")) == [], "others are not refused with it"
+
+        run(scenario)
+
+
+SLEEP = ("sleep", "3600")
+SMALL = Resources()
