@@ -28,12 +28,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import torch
 from sklearn.datasets import load_digits
+from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 import pliant
-import torch
-from torch import nn
 
 SHARD = 32  # records
 BATCH = 16

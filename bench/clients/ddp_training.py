@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import time
 
+import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch.nn.parallel import DistributedDataParallel
 from workload import dataset, make_model, option
-
-import torch
 
 torch.manual_seed(0)
 dist.init_process_group("gloo")

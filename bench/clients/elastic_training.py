@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import time
 
+import torch
 import torch.nn.functional as F
 from workload import dataset, make_model, option
 
 import pliant.torch as elastic
-import torch
 
 torch.manual_seed(0)
 model = make_model()

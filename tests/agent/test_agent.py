@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from pliant.core.job import Phase
 from pliant.platforms import cgroup
-from pliant.platforms.processes import find_marked
+from pliant.platforms.processes import find_marked, is_alive
 from pliant.rpc import pliant_pb2 as pb
 from pliant.testing import RunningMaster, wait_until
 
@@ -80,6 +81,13 @@ def ended(master: RunningMaster, name: str) -> pb.NodeStatus:
     return wait_until(look, 60, f"the end of {name}")
 
 
+def is_gone(pid: int) -> bool:
+    try:
+        return not is_alive(psutil.Process(pid))
+    except psutil.NoSuchProcess:
+        return True
+
+
 def summary_of(master: RunningMaster) -> dict[str, Any]:
     master.join(90)
     summary = master.job_dir.summary()
@@ -138,7 +146,9 @@ def test_a_preempted_node_passes_the_notice_on_and_is_replaced_without_blame(sta
 
 
 def test_a_program_that_ignores_the_notice_is_killed_after_its_grace(start: Start) -> None:
-    stubborn = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready')\nwhile True: signal.pause()"
+    stubborn = (
+        "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready')\nwhile True: signal.pause()"
+    )
     master = start(stubborn, fault={"grace": 0.2})
     os.kill(running(master, "worker-0").agent_pid, signal.SIGTERM)
     assert ended(master, "worker-0").exit_reason == "Preempted"
@@ -160,7 +170,7 @@ def test_a_killed_agent_takes_its_program_with_it_and_the_node_is_replaced(start
     os.kill(first.agent_pid, signal.SIGKILL)
     assert ended(master, "worker-0").exit_reason == "Killed"
     assert running(master, "worker-1").pid != first.pid
-    assert not Path(f"/proc/{first.pid}").exists()
+    assert is_gone(first.pid)
 
 
 def test_an_order_to_stop_ends_the_node_and_its_program(start: Start) -> None:
@@ -169,7 +179,7 @@ def test_an_order_to_stop_ends_the_node_and_its_program(start: Start) -> None:
     second = running(master, "worker-1")
     master.client.call(master.client.stubs.job.Scale, pb.ScaleRequest(role="worker", replicas=1, reason="night"))
     assert ended(master, "worker-1").state == "Deleted"
-    wait_until(lambda: not Path(f"/proc/{second.agent_pid}").exists(), 30, "the end of the agent")
+    wait_until(lambda: is_gone(second.agent_pid), 30, "the end of the agent")
     assert running(master, "worker-0").state == "Running"
 
 
@@ -186,8 +196,8 @@ def test_an_agent_that_hears_of_no_master_for_too_long_ends_with_its_program(sta
     master = start(FOR_EVER, fault={"orphan_timeout": 0.5})
     orphan = running(master, "worker-0")
     master.kill()
-    wait_until(lambda: not Path(f"/proc/{orphan.agent_pid}").exists(), 60, "the end of the orphan")
-    assert not Path(f"/proc/{orphan.pid}").exists()
+    wait_until(lambda: is_gone(orphan.agent_pid), 60, "the end of the orphan")
+    assert is_gone(orphan.pid)
     master.start()
     assert ended(master, "worker-0").message == "its agent heard of no master for too long"
     running(master, "worker-1")

@@ -48,7 +48,7 @@ class Chaos:
     def rage(self, seconds: float) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end and not self.job.home.summary_file.exists():
-            time.sleep(self.chance.uniform(0.0, 0.8))
+            time.sleep(self.chance.uniform(0.2, 1.3))
             self._thaw(time.monotonic())
             self._do(self.chance.choice(self.DEEDS))
         self._thaw(float("inf"))

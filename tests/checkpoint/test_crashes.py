@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pliant.checkpoint import load_latest, places
-from pliant.checkpoint.files import MANIFEST, step_folder
+from pliant.checkpoint.files import MANIFEST, is_complete, read_manifest, step_folder
 from pliant.checkpoint.find import survey
 from pliant.checkpoint.keep import KeepRules
 from pliant.checkpoint.places import LocalPlace
@@ -175,6 +176,7 @@ def test_a_broken_checkpoint_is_replaced_when_training_comes_to_it_again(
     restored = load_latest(cluster.directory, memory=False)
     assert restored is not None
     assert same(restored.state, state_of(7))
+    assert survey(LocalPlace(cluster.directory))[0].problems == []
 
 
 def test_a_good_checkpoint_is_not_written_twice(cluster: Cluster, state_of: Any, same: Any) -> None:
@@ -183,6 +185,15 @@ def test_a_good_checkpoint_is_not_written_twice(cluster: Cluster, state_of: Any,
     restored = load_latest(cluster.directory, memory=False)
     assert restored is not None
     assert same(restored.state, state_of(1))
+
+
+def test_parts_are_complete_only_within_one_cut(cluster: Cluster, state_of: Any) -> None:
+    cluster.save(10, state_of(1), world=2)
+    notes = read_manifest(LocalPlace(cluster.directory), 10)
+    assert notes is not None
+    assert is_complete(notes)
+    assert not is_complete(notes[:1])
+    assert not is_complete([notes[0], replace(notes[1], round=3)])
 
 
 def test_tidying_an_empty_or_missing_directory_does_nothing(tmp_path: Path) -> None:

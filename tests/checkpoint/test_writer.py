@@ -244,6 +244,7 @@ def test_a_process_killed_while_copying_leaves_the_snapshot_before(tmp_path: Pat
             sys.executable, "-c", KILLED_WHILE_COPYING, str(tmp_path / "out"), str(folder)
         )
         assert await process.wait() == -signal.SIGKILL
+        assert [filling.step for filling in SlotFolder(folder).fillings()] == [2]
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         restored = load_latest(tmp_path / "out", memory=folder)

@@ -165,8 +165,10 @@ def test_stop_waits_until_nothing_is_left(cli: Cli) -> None:
 def test_a_job_whose_master_and_launcher_are_gone_is_read_from_its_journal_and_swept(cli: Cli) -> None:
     start_job(cli, "lost", "-n", "2", "--quiet")
     launcher = cli.started[-1]
-    master = psutil.Process(status_of(cli, "lost")["master"]["pid"])
-    master.suspend()  # so that it does not start another launcher
+    running = status_of(cli, "lost")
+    master = psutil.Process(running["master"]["pid"])
+    for pid in (master.pid, *(node["agent_pid"] for node in running["nodes"])):
+        psutil.Process(pid).suspend()  # so that none of them starts another launcher
     launcher.kill()
     launcher.wait()
     master.kill()

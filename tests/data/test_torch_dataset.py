@@ -12,6 +12,7 @@ from pliant.data import Dataset, MapDataset, Metadata, RecordError, RecordIORead
 
 torch = pytest.importorskip("torch")
 
+from torch._utils import ExceptionWrapper  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 
 from pliant.data.torch_dataset import ShardDataset, ShardLoader  # noqa: E402
@@ -127,12 +128,16 @@ def test_worker_processes_of_a_plain_loader_are_refused_with_the_way_to_do_it(
 
 
 def test_our_errors_survive_the_way_out_of_a_worker_process() -> None:
-    """torch rebuilds an error from its type and one message."""
-    assert "record 3" in str(RecordError("a.rio record 3: ValueError: x"))
+    try:
+        raise RecordError.at("a.rio record 3", 3, ValueError("x"))
+    except RecordError:
+        carried: Any = ExceptionWrapper(where="in a worker process")  # type: ignore[no-untyped-call]
+    with pytest.raises(RecordError, match=r"a\.rio record 3: ValueError: x"):
+        carried.reraise()
 
 
 def test_any_reader_is_a_map_style_dataset_for_torch(reader: RecordIOReader) -> None:
-    loader = DataLoader(MapDataset(reader, int), batch_size=10, shuffle=True)  # type: ignore[arg-type]
+    loader: DataLoader[Any] = DataLoader(MapDataset(reader, int), batch_size=10, shuffle=True)  # type: ignore[arg-type]
     assert sorted(v for batch in loader for v in batch.tolist()) == list(range(50))
-    rows = DataLoader(MapDataset(open_reader([{"x": float(i)} for i in range(4)])), batch_size=2)  # type: ignore[arg-type]
+    rows: DataLoader[Any] = DataLoader(MapDataset(open_reader([{"x": float(i)} for i in range(4)])), batch_size=2)  # type: ignore[arg-type]
     assert [batch["x"].tolist() for batch in rows] == [[0.0, 1.0], [2.0, 3.0]]

@@ -140,7 +140,9 @@ def test_a_node_that_is_given_up_fails_the_job_if_too_few_are_left(bench: Bench)
     master.platform.end_node("worker-0", ExitReason.ERROR)
     wait_until(lambda: other.beats().stop, what="the order to stop")
     assert master.join() is Phase.FAILED
-    assert "worker-0 is given up: Error happened 1 times; 0 are forgiven (1 are left, 2 are needed)" in reason_of(master)
+    assert "worker-0 is given up: Error happened 1 times; 0 are forgiven (1 are left, 2 are needed)" in reason_of(
+        master
+    )
     summary = master.job_dir.summary()
     assert summary is not None
     first = summary["first_failure"]

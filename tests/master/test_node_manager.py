@@ -138,9 +138,7 @@ def test_a_heartbeat_carries_the_order_to_stop_with_its_reason(tmp_path: Path) -
         assert not agent.beats(cpu=1.5, memory_mb=300).stop
         assert (nodes(master)["worker-2"].cpu, nodes(master)["worker-2"].memory_mb) == (1.5, 300)
         master.platform.make_stubborn("worker-2")
-        master.client.call(
-            master.client.stubs.job.Scale, pb.ScaleRequest(role="worker", replicas=2, reason="one less")
-        )
+        master.client.call(master.client.stubs.job.Scale, pb.ScaleRequest(role="worker", replicas=2, reason="one less"))
         order = agent.beats()
         assert (order.stop, order.grace, order.reason) == (True, 10.0, "one less")
         agent.program_exits(ExitReason.COMPLETED)

@@ -127,13 +127,15 @@ def test_a_call_that_was_not_answered_may_be_sent_again_to_the_successor(tmp_pat
         assert master.state()["shards"]["queues"]["train"]["cursor"] == 3
 
 
-@pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), sqlite3.OperationalError("disk I/O error")])
+@pytest.mark.parametrize(
+    "failure", [OSError(28, "No space left on device"), sqlite3.OperationalError("disk I/O error")]
+)
 def test_a_master_whose_disk_fails_answers_nothing_and_ends(tmp_path: Path, failure: Exception) -> None:
     with RunningMaster(tmp_path, JOB) as master:
         before = master.state()["shards"]
         master.fail_disk(failure)
+        request = pb.Dataset(name="late", size=1, shard_size=1)
         with pytest.raises(MasterUnavailable):
-            request = pb.Dataset(name="late", size=1, shard_size=1)
             master.client.call(master.client.stubs.shards.CreateDataset, request)
         master.join()
         assert isinstance(master.failure, PermanentError | RetryableError)
@@ -176,7 +178,7 @@ def test_a_job_whose_parts_were_changed_says_so_instead_of_losing_its_state(tmp_
         master.kill()
         text = master.job_dir.spec.read_text().replace("strategy: allreduce", "strategy: none")
         master.job_dir.spec.write_text(text)
-        with pytest.raises(CorruptData, match="job.yaml changed"):
+        with pytest.raises(CorruptData, match=r"job\.yaml changed"):
             master.start()
 
 

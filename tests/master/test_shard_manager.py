@@ -266,7 +266,8 @@ def test_a_checkpoint_continues_what_was_not_done(tmp_path: Path) -> None:
         shop.take("a", 3)
         shop.take("a", 0, [1])
         saved = shop.manager.checkpoint()
-        other = Shop(tmp_path / "other") if (tmp_path / "other").mkdir() is None else shop
+        (tmp_path / "other").mkdir()
+        other = Shop(tmp_path / "other")
         other.open("b", TRAIN)
         waiting = asyncio.create_task(other.manager.wait_for_shards("train"))
         other.manager.restore_checkpoint(saved)

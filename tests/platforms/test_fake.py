@@ -3,10 +3,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.platforms.conformance import SLEEP, SMALL, PlatformConformance, Site
 
 from pliant.platforms.base import JobContext, NodeLaunch, NodeWatcher, Platform, Scaler
 from pliant.testing import FakePlatform
-from tests.platforms.conformance import SLEEP, SMALL, PlatformConformance, Site
 
 
 class FakeSite(Site):

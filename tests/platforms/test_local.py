@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.platforms.conformance import SLEEP, SMALL, PlatformConformance, Site
 
 from pliant.core.resources import Resources
 from pliant.platforms.base import JobContext, NodeLaunch, NodeWatcher, Platform, Scaler
@@ -14,7 +15,6 @@ from pliant.platforms.durable_files import read_json
 from pliant.platforms.local import LocalPlatform, sweep_job
 from pliant.platforms.processes import find_marked, when_gone
 from pliant.rpc.identity import create_token_file
-from tests.platforms.conformance import SLEEP, SMALL, PlatformConformance, Site
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(sys.platform != "linux", reason="agents are tested on Linux")]
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import grpc
 import pytest
+from tests.rpc.raw import send_raw
 
 from pliant.core import errors
 from pliant.core.errors import InvalidRequest, MasterUnavailable, NotFound, PliantError
@@ -73,11 +74,10 @@ def test_a_message_over_the_limit_is_refused_as_too_large_and_the_master_lives(m
     before = master.state()
     with pytest.raises(InvalidRequest, match="too large"):
         call(master, master.client.stubs.shards.GetDataset, pb.DatasetName(name="x" * (17 << 20)))
-    with grpc.insecure_channel(master.address.target, [("grpc.max_send_message_length", -1)]) as channel:
-        raw = channel.unary_unary("/pliant.v1.Shards/GetDataset")
-        with pytest.raises(grpc.RpcError) as refused:
-            raw(b"\x0a" * (17 << 20), metadata=[("pliant-token", master.address.token)], timeout=10)
-    assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    target, token = master.address.target, master.address.token
+    options = [("grpc.max_send_message_length", -1)]
+    code = send_raw(target, "/pliant.v1.Shards/GetDataset", b"\x0a" * (17 << 20), token=token, options=options)
+    assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert master.state() == before
 
 

@@ -9,6 +9,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.rpc.raw import send_raw
 
 from pliant.core.errors import Conflict, InvalidRequest, NotFound, PliantError, SessionExpired
 from pliant.rpc import pliant_pb2 as pb
@@ -24,12 +25,7 @@ ENDS_THE_JOB = "/pliant.v1.Job/Stop"
 
 
 def send(master: RunningMaster, method: str, request: bytes, timeout: float = 10.0) -> grpc.StatusCode:
-    with grpc.insecure_channel(master.address.target) as channel:
-        try:
-            channel.unary_unary(method)(request, metadata=[("pliant-token", master.address.token)], timeout=timeout)
-        except grpc.RpcError as error:
-            return error.code()
-    return grpc.StatusCode.OK
+    return send_raw(master.address.target, method, request, token=master.address.token, timeout=timeout)
 
 
 def parses(method: str, request: bytes) -> bool:

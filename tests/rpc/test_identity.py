@@ -5,6 +5,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from tests.rpc.raw import send_raw
 
 from pliant.core.errors import PermanentError, Unauthenticated
 from pliant.rpc import pliant_pb2 as pb
@@ -16,13 +17,8 @@ ANOTHER_JOBS_TOKEN = "0123456789abcdef" * 4
 
 
 def stop_the_job(target: str, metadata: list[tuple[str, str]]) -> grpc.StatusCode:
-    with grpc.insecure_channel(target) as channel:
-        call = channel.unary_unary("/pliant.v1.Job/Stop")
-        try:
-            call(pb.StopRequest(reason="an intruder").SerializeToString(), metadata=metadata, timeout=10)
-        except grpc.RpcError as error:
-            return error.code()
-    return grpc.StatusCode.OK
+    request = pb.StopRequest(reason="an intruder").SerializeToString()
+    return send_raw(target, "/pliant.v1.Job/Stop", request, metadata=metadata)
 
 
 @pytest.mark.parametrize(

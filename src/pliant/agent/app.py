@@ -13,6 +13,7 @@ master to stop comes with a heartbeat (or as SIGTERM from the platform, where th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -27,6 +28,7 @@ from typing import Any
 from pliant.agent.exits import ExitReport, classify, read_tail
 from pliant.agent.process import Program
 from pliant.agent.seat import Seat
+from pliant.agent.snapshots import SnapshotWriter
 from pliant.agent.usage import MemoryWatchdog, UsageSampler
 from pliant.core.errors import NotAvailable, PliantError, RetryableError
 from pliant.core.relaunch import ExitReason
@@ -95,12 +97,15 @@ class Agent:
         self._looked = self._heard  # for who starts it again
         self._heartbeat_seconds = 1.0
         self._cgroup: CgroupLimit | None = None
+        self._snapshots: SnapshotWriter | None = None
         self._sampler: UsageSampler | None = None
         self._watchdog: MemoryWatchdog | None = None
         self._seat: Seat | None = None
         self._grouped = False  # the program was seen to use its seat
         self._recall = ""  # why the program shall end, to be started again with its group
+        self._recalled = False  # and it did, for that reason
         self._news = asyncio.Event()  # of seat, recall or stopping
+        self._hurry = asyncio.Event()  # a seat is wanted: the next heartbeat is due
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
@@ -113,12 +118,15 @@ class Agent:
             if not await self._register():
                 return NOT_WELCOME
             self._limit()
-            beats = asyncio.create_task(self._beat())
+            identity = self._master.address.token
+            self._snapshots = SnapshotWriter.of_node(self._config.job, self._config.node, identity)
+            beside = [asyncio.create_task(self._beat()), asyncio.create_task(self._snapshots.run())]
             try:
                 report = await self._run_program()
             finally:
-                beats.cancel()
-                await asyncio.gather(beats, return_exceptions=True)
+                for task in beside:
+                    task.cancel()
+                await asyncio.gather(*beside, return_exceptions=True)
         except Orphaned:
             log.error("no master for %.0f s: %s ends", time.monotonic() - self._heard, self._config.node)
             report = ExitReport(ExitReason.UNKNOWN, "its agent heard of no master for too long", "")
@@ -129,6 +137,8 @@ class Agent:
                 await self._program.kill()
             if self._cgroup is not None:
                 self._remove_cgroup(self._cgroup)
+            if self._snapshots is not None:
+                await self._snapshots.flush()  # the memory itself goes with the job: a successor may want it
         self._write_exit(report)
         return 0
 
@@ -136,8 +146,7 @@ class Agent:
 
     async def _run_program(self) -> ExitReport:
         while True:
-            if not await self._wait_for_seat():
-                return ExitReport(ExitReason.PREEMPTED, "stopped before its program was started", "")
+            await self._wait_for_seat()
             report = await self._one_run()
             asking = asyncio.create_task(self._report_exit(report))
             await asyncio.sleep(0)  # the report goes out first: peers wait for the news, leftovers can wait
@@ -149,25 +158,27 @@ class Agent:
             log.info("%s: run %d in %.1f s: %s", self._config.node, answer.incarnation, answer.delay, answer.reason)
             self._incarnation = answer.incarnation
             self._take_seat(answer.group)
-            await self._pause(answer.delay)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._until_told(), answer.delay)
             if self._stopping.is_set():
                 return report
 
-    async def _wait_for_seat(self) -> bool:
-        """False: the node shall stop."""
+    async def _wait_for_seat(self) -> None:
+        """Until the program has its place among its peers, or the node shall stop."""
         while not self._stopping.is_set():
-            if self._seat is not None and not self._recall:
-                return True
             if self._recall:  # before it began
                 self._take_seat(pb.Group())
+            elif self._seat is not None:
+                return
             self._news.clear()
             await self._news.wait()
-        return False
 
     def _take_seat(self, group: pb.Group) -> None:
-        self._seat, self._recall, self._grouped = Seat.from_message(group), "", False
-        self._program = None
+        self._seat, self._program = Seat.from_message(group), None
+        self._recall, self._recalled, self._grouped = "", False, False
         self._news.set()
+        if self._seat is None:
+            self._hurry.set()
 
     async def _one_run(self) -> ExitReport:
         config = self._config
@@ -197,7 +208,7 @@ class Agent:
             telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)
             self._sampler = self._watchdog = None
-        if self._recall and not self._stopping.is_set():
+        if self._recalled:
             return ExitReport(ExitReason.KILLED, self._recall, "")
         kills = self._cgroup.oom_kills() - kills_before if self._cgroup else 0
         tail = read_tail(config.log, program.log_offset)
@@ -214,7 +225,8 @@ class Agent:
         """``python`` means the Python that Pliant runs in, as in an activated environment."""
         path = os.pathsep.join(filter(None, (str(Path(sys.executable).parent), os.environ.get("PATH"))))
         seat = self._seat.environment(self._config.job, self._config.role) if self._seat is not None else {}
-        return {**os.environ, **seat, "PATH": path, "PLIANT_INCARNATION": str(self._incarnation)}
+        memory = self._snapshots.environment if self._snapshots is not None else {}
+        return {**os.environ, **seat, **memory, "PATH": path, "PLIANT_INCARNATION": str(self._incarnation)}
 
     async def _until_over(self, program: Program) -> None:
         """Until the program ended, by itself or because the node shall stop or its group starts anew."""
@@ -222,9 +234,8 @@ class Agent:
         told = asyncio.create_task(self._until_told())
         try:
             await asyncio.wait({ended, told}, return_when=asyncio.FIRST_COMPLETED)
-            if ended.done():
-                self._recall = ""  # it came too late
-            else:
+            if not ended.done():
+                self._recalled = not self._stopping.is_set()
                 await program.stop(self._stop_grace)
         finally:
             for task in (ended, told):
@@ -290,7 +301,7 @@ class Agent:
                 log=str(self._config.log),
                 generation=self._seat.generation if self._seat else 0,
                 grouped=self._grouped or (self._seat is not None and self._seat.is_named_in(report.traceback)),
-                recalled=bool(self._recall),
+                recalled=self._recalled,
             ),
         )
 
@@ -328,8 +339,10 @@ class Agent:
                     log.info("%s: the master ends it: %s", self._config.node, reply.reason)
                     self._stop(reply.grace)
                 self._hear_of_group(request.generation, reply)
-            waits = self._seat is None
-            await self._pause(SEAT_PAUSE if waits else self._heartbeat_seconds, wake_on_stop=False)
+            seconds = SEAT_PAUSE if self._seat is None else self._heartbeat_seconds
+            self._hurry.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), seconds)
 
     def _look_for_peers(self) -> bool:
         if not self._grouped and self._seat is not None and self._program is not None:
@@ -388,15 +401,6 @@ class Agent:
         self._stop_grace = grace
         self._stopping.set()
         self._news.set()
-
-    async def _pause(self, seconds: float, *, wake_on_stop: bool = True) -> None:
-        if not wake_on_stop:
-            await asyncio.sleep(seconds)
-            return
-        try:
-            await asyncio.wait_for(self._stopping.wait(), seconds)
-        except TimeoutError:
-            return
 
     def _write_exit(self, report: ExitReport) -> None:
         if self._config.node_dir is not None:

@@ -22,7 +22,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -216,6 +216,15 @@ def node_folder(job: str, node: str, identity: str) -> SlotFolder:
     base = _MEMORY if os.access(_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
     digest = hashlib.sha256(f"{os.getuid()} {identity}".encode()).hexdigest()[:8]
     return SlotFolder(base / f"pliant-{_safe(job)}-{digest}" / _safe(node))
+
+
+def remove_job(job: str, identity: str) -> None:
+    """All snapshots of a job that is over on this machine."""
+    root = node_folder(job, "any", identity).path.parent
+    for node in siblings(root / "any"):
+        node.remove()
+    with suppress(OSError):
+        root.rmdir()
 
 
 def siblings(folder: Path) -> list[SlotFolder]:

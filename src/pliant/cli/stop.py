@@ -42,11 +42,11 @@ def stop(
     home = find_job(name, job_dir)
     deadline = time.monotonic() + timeout
     summary = home.summary()
-    if summary is None and not _is_left_alone(home):
+    if summary is None:
+        summary = _sweep_if_alone(home, now)
+    if summary is None:
         _ask(home, now, reason)
         summary = _wait(home, now, deadline)
-    elif summary is None:
-        summary = _sweep(home, now)
     if as_json:
         print(json.dumps(summary, indent=1))
     else:
@@ -74,11 +74,18 @@ def _wait(home: JobDir, now: bool, deadline: float) -> dict[str, Any]:
     return summary
 
 
-def _is_left_alone(home: JobDir) -> bool:
-    """Neither a master nor anyone who would start one."""
-    from pliant.cli.asking import launcher_is_alive, master_is_alive
+def _sweep_if_alone(home: JobDir, now: bool) -> dict[str, Any] | None:
+    """If there is neither a master nor anyone who would start one: we take that place, so that no agent starts one."""
+    from pliant.cli.asking import master_is_alive
+    from pliant.platforms.durable_files import FileLock
 
-    return not master_is_alive(home) and not launcher_is_alive(home)
+    launcher = FileLock(home.path / "launcher.lock")
+    if master_is_alive(home) or not launcher.try_acquire():
+        return None
+    try:
+        return _sweep(home, now)
+    finally:
+        launcher.release()
 
 
 def _sweep(home: JobDir, now: bool) -> dict[str, Any]:
@@ -87,14 +94,15 @@ def _sweep(home: JobDir, now: bool) -> dict[str, Any]:
 
     import psutil
 
+    from pliant.platforms.local import sweep_job
     from pliant.platforms.processes import find_marked, send
 
     left = find_marked({"PLIANT_JOB_DIR": str(home.path)})
-    for process in left:
-        send(process, signal.SIGKILL if now else signal.SIGTERM)
-    _, alive = psutil.wait_procs(left, timeout=10)
-    for process in alive:
-        send(process, signal.SIGKILL)
-    psutil.wait_procs(alive, timeout=5)
+    if not now:
+        for process in left:
+            send(process, signal.SIGTERM)
+        psutil.wait_procs(left, timeout=10)
+    sweep_job(home.path)
+    psutil.wait_procs(left, timeout=5)
     reason = f"its master was gone; {len(left)} processes that it had left were ended" if left else "nothing of it runs"
     return {"name": home.path.name, "phase": "Interrupted", "reason": reason}

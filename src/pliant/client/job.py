@@ -193,7 +193,7 @@ class Job:
         for shards in list(self._streams):
             shards.close() if not died else shards.drop()
         for source in self._sources:
-            source.close()  # a loop that was left may have reports on their way
+            source.close(died=died)  # a loop that was left may have reports on their way
         if self._session is not None:
             self._session.close(give_back=not died)  # if it died, the agent says of what, and its shard is blamed
         if self._master is not None:

@@ -109,8 +109,12 @@ class RemoteSource:
     def busy(self) -> bool:
         return self._thread.is_alive()
 
-    def close(self) -> None:
+    def close(self, *, died: bool = False) -> None:
+        """Send what is on its way. ``died``: of an error; what it died on stays held, for its agent to tell of."""
         with self._changed:
+            if died:
+                self._abandoned = None
+            self._abandoned_until = 0.0
             self._leave()
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout=10)

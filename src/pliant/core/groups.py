@@ -206,9 +206,7 @@ class GroupBook:
         try:
             groups = {role: Group(**value) for role, value in state.items()}
             self._groups = {
-                role: replace(
-                    g, members=tuple(g.members), running=tuple(g.running), finished=tuple(g.finished)
-                )
+                role: replace(g, members=tuple(g.members), running=tuple(g.running), finished=tuple(g.finished))
                 for role, g in groups.items()
             }
         except (AttributeError, TypeError, ValueError) as error:

@@ -207,9 +207,7 @@ class Rendezvous:
         self._end(member, incarnation, "it was declared dead")
         return self._settle(now, f"{member} ({incarnation}) is dead", intact)
 
-    def set_limits(
-        self, now: float, *, min_nodes: int, max_nodes: int, wait_seconds: float | None = None
-    ) -> Outcome:
+    def set_limits(self, now: float, *, min_nodes: int, max_nodes: int, wait_seconds: float | None = None) -> Outcome:
         """Valid from the next forming on; a world in use stays as it is. ``wait_seconds`` None: as it was."""
         wait = self.limits.wait_seconds if wait_seconds is None else wait_seconds
         self.limits = replace(self.limits, min_nodes=min_nodes, max_nodes=max_nodes, wait_seconds=wait)

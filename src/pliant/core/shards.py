@@ -144,9 +144,7 @@ class ShardBook:
             raise Conflict(f"dataset {spec.name!r} is defined already, otherwise: {shown}")
         return False
 
-    def grow(
-        self, now: float, *, dataset: str, records: int, close: bool, producer: str = "", number: int = 0
-    ) -> int:
+    def grow(self, now: float, *, dataset: str, records: int, close: bool, producer: str = "", number: int = 0) -> int:
         """Add records to a stream; gives its length. A producer numbers its calls, and each number counts once."""
         return self._queue(dataset).grow(records, close=close, producer=producer, number=number)
 

@@ -8,7 +8,7 @@ from pliant.data.contract import DataReader, Metadata, Shard
 from pliant.data.errors import OutOfRange, RecordError
 from pliant.data.map_dataset import MapDataset
 from pliant.data.opening import open_reader
-from pliant.data.pipeline import records_of
+from pliant.data.pipeline import batches_of, records_of
 from pliant.data.recordio.reader import RecordIOReader
 from pliant.data.recordio.writer import RecordIOWriter
 from pliant.data.stream import Dataset
@@ -23,6 +23,7 @@ __all__ = [
     "RecordIOReader",
     "RecordIOWriter",
     "Shard",
+    "batches_of",
     "open_reader",
     "records_of",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import logging
 import os
 import signal
@@ -20,6 +21,7 @@ from typing import Any
 import grpc.aio
 
 from pliant.core.clock import Clock
+from pliant.checkpoint.slots import remove_job
 from pliant.core.datasets import ShardType
 from pliant.core.errors import CorruptData, JobFailed, PermanentError, PliantError, RetryableError
 from pliant.core.groups import GroupBook
@@ -295,6 +297,16 @@ class Master:
             "PLIANT_ORPHAN_TIMEOUT": str(fault.orphan_timeout),
             "PLIANT_STRATEGY": self.spec.strategy,
         }
+        saving = self.spec.checkpoint
+        if saving.dir or saving.every_steps or saving.every_seconds:
+            options = {
+                "directory": saving.dir or str(self.job_dir.path / "checkpoints"),
+                "every_steps": saving.every_steps,
+                "every_seconds": saving.every_seconds,
+                "keep_last": saving.keep_last,
+                "keep_every": saving.keep_every,
+            }
+            env["PLIANT_CHECKPOINT"] = json.dumps(options)
         if self.spec.platform.kind == "local" and "OMP_NUM_THREADS" not in os.environ:
             cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
             env.setdefault("OMP_NUM_THREADS", str(max(1, cores // role.replicas.max)))  # else all fight for all cores
@@ -326,6 +338,8 @@ class Master:
             if not self.job_dir.exists():
                 raise JobFailed(f"the job's folder {self.job_dir.path} was removed while the job ran")
             await parts.journal.durable()
+            if self.spec.platform.kind == "local":
+                await asyncio.to_thread(remove_job, self.spec.name, create_token_file(self.job_dir.token))
             write_json(self.job_dir.summary_file, summarize(parts, asdict(self.spec.components())))
         finally:
             if follow is not None:
@@ -348,7 +362,8 @@ class Master:
         if not parts.gone.is_set():
             parts.woken.clear()
             try:
-                await asyncio.wait_for(parts.woken.wait(), TICK)
+                async with asyncio.timeout(TICK):  # not wait_for, which up to Python 3.11 may lose a cancellation
+                    await parts.woken.wait()
             except TimeoutError:
                 return
 

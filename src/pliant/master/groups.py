@@ -103,9 +103,7 @@ class GroupKeeper:
         group = self.book.group(node.role)
         if group.connected and not group.ending and name in group.running:
             reason = f"the program of {name} is stopped"
-            self._told(
-                self._journal.do(self.book.restart, role=node.role, generation=group.generation, reason=reason)
-            )
+            self._told(self._journal.do(self.book.restart, role=node.role, generation=group.generation, reason=reason))
 
     # --- time
 
@@ -118,8 +116,9 @@ class GroupKeeper:
                 if not group.ending or node.state is NodeState.RUNNING  # who has not come yet runs nothing
             }
             for name in self.book.stray(role, there):
-                arguments = {"generation": None, "finished": False, "message": "it is not there"}
-                self._told(self._journal.do(self.book.gone, role=role, node=name, **arguments))
+                node = self._node(name)
+                if node is not None:
+                    self._gone(node, None, finished=False, message="it is not there")
             if group.generation:
                 self._form(role)
 
@@ -160,9 +159,7 @@ class GroupKeeper:
         # At the start the others are on their way, and programs wait for each other by themselves.
         names = ready if before.generation else [node.name for node in seated]
         reason = before.ending or "the job starts"
-        self._told(
-            self._journal.do(self.book.form, role=role, nodes=names, addr=addr, port=port, reason=reason)
-        )
+        self._told(self._journal.do(self.book.form, role=role, nodes=names, addr=addr, port=port, reason=reason))
 
     def _told(self, decisions: Iterable[Decision]) -> None:
         for decision in decisions:

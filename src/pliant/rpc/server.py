@@ -84,7 +84,7 @@ def make_server(token: str) -> grpc.aio.Server:
             ("grpc.max_metadata_size", 16 << 10),
             ("grpc.so_reuseport", 0),  # a second master on the same port must fail, not share it
             ("grpc.keepalive_permit_without_calls", 1),
-            ("grpc.http2.min_recv_ping_interval_without_data_ms", 1000),
+            ("grpc.http2.min_ping_interval_without_data_ms", 1000),  # else clients that ping are sent away
         ],
     )
 

@@ -18,7 +18,7 @@ class ComponentFlags(Model):
     need_pod_manager: Flag | None = Field(default=None, description="Create and watch nodes. Default: true.")
     need_task_manager: Flag | None = Field(default=None, description="Give out shards. Default: true.")
     need_rendezvous: Flag | None = Field(
-        None, description="Form worlds of workers. Default: true with strategy allreduce."
+        default=None, description="Form worlds of workers. Default: true with strategy allreduce."
     )
     need_training_service: Flag | None = Field(
         default=None,
@@ -42,9 +42,9 @@ class Components:
 
     @property
     def case(self) -> int:
-        """The number of the combination, 1 to 7, in the table of the modular master."""
+        """The number of the combination, 1 to 7, in the table of the modular master; 0: a rendezvous without nodes."""
         if not self.nodes:
-            return 1
+            return 0 if self.rendezvous else 1
         return 2 + self.rendezvous + 2 * self.shards + 2 * self.training
 
 
@@ -53,21 +53,18 @@ def _either(given: bool | None, default: bool) -> bool:
 
 
 def resolve(flags: ComponentFlags, strategy: Strategy) -> Components:
-    """Raises ``Contradiction`` for what is none of the seven."""
+    """Raises ``Contradiction`` for what is none of the seven, nor a rendezvous for nodes that others start."""
     nodes = _either(flags.need_pod_manager, True)
     shards = _either(flags.need_task_manager, True)
     training = _either(flags.need_training_service, nodes and shards and strategy != "none")
     tolerant = _either(flags.task_fault_tolerance, nodes and shards)
     rendezvous = _either(flags.need_rendezvous, strategy == "allreduce")
     problems = []
-    if not nodes and not shards:
+    if not nodes and not shards and not rendezvous:
         path = ("components", "need_task_manager")
         problems.append(Problem(path, False, "true, since nothing would run without pods and tasks"))
     if not nodes and strategy != "none":
         problems.append(Problem(("strategy",), strategy, "none, since components.need_pod_manager is false"))
-    if flags.need_rendezvous and not nodes:
-        path = ("components", "need_rendezvous")
-        problems.append(Problem(path, True, "false, since need_pod_manager is false"))
     if training and not (nodes and shards):
         path = ("components", "need_training_service")
         problems.append(Problem(path, True, "false, unless need_pod_manager and need_task_manager are true"))

@@ -108,7 +108,7 @@ class RunningMaster:
 
     def close(self) -> None:
         """Leave nothing behind: no thread, no process, no connection."""
-        if self._thread is not None and self._thread.is_alive() and not isinstance(self.platform, FakePlatform):
+        if self._thread is not None and self._thread.is_alive() and not isinstance(self._given, FakePlatform):
             try:
                 self.stop_job()
             except (AssertionError, RuntimeError, PliantError) as error:

@@ -20,7 +20,8 @@ import grpc
 from pliant.client.job import Job
 from pliant.core.errors import Conflict, MasterUnavailable, PliantError, RetryableError, SessionExpired
 from pliant.rpc import pliant_pb2 as pb
-from pliant.torch.worlds import Peer, World, WorldBroken, connect, open_store, wait_for_old_groups
+from pliant.torch.old_groups import wait_for_old_groups
+from pliant.torch.worlds import Peer, World, WorldBroken, connect, open_store
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ class Membership:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._master = job.master
-        self._host = _own_address(self._master.address.target)
+        self._host = own_address(self._master.address.target)
         self._store = open_store(self._host)
         self._incarnation = uuid.uuid4().hex
         self._patience = float(os.environ.get("PLIANT_ORPHAN_TIMEOUT", 600))
@@ -191,7 +192,7 @@ def _peer(member: pb.Member) -> Peer:
     return Peer(member.name, member.attrs["store"], member.step, member.attrs["state"] == "1", units)
 
 
-def _own_address(master: str) -> str:
+def own_address(master: str) -> str:
     """The address of this machine that the others can reach: the one from which the master is reached."""
     import socket
 

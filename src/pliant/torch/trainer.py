@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import random
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +33,7 @@ from pliant.client.job import Job
 from pliant.client.job import connect as connect_job
 from pliant.core.errors import InvalidRequest, PliantError
 from pliant.core.virtual import seats_of, share_missing
+from pliant.torch.checkpoints import CheckpointOptions, Checkpoints, Notice
 from pliant.torch.exact_sum import NOT_FINITE, ExactSum
 from pliant.torch.float_sum import FloatSum
 from pliant.torch.membership import MOST_UNITS, Expelled, Membership, TrainingOver
@@ -43,7 +46,7 @@ from pliant.torch.worlds import Peer, World, WorldBroken
 log = logging.getLogger(__name__)
 
 # The control lane: what all workers learn of each other in a step, as int64 sums.
-JOINERS, FLAGS, LOSS, LOST_LOSSES, LEAVING, HEAD = 0, 1, 2, 3, 4, 5
+JOINERS, FLAGS, LOSS, LOST_LOSSES, LEAVING, SAVE, BUSY, HEAD = range(8)
 LOSS_BITS = 32
 REPORT_SECONDS = 0.2
 
@@ -75,6 +78,11 @@ class Trainer:
         on_gradients: Callable[[], None] | None = None,
         bucket_mb: float = 8.0,
         overlap: bool = True,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
+        checkpoint_every_steps: int = 0,
+        checkpoint_every_seconds: float = 0.0,
+        keep_last: int = 3,
+        keep_every: int = 0,
         job: Job | None = None,
     ) -> None:
         if virtual_workers < 1 or accumulate < 1:
@@ -123,6 +131,16 @@ class Trainer:
         self._reported = 0.0
         self._loss = math.nan  # of the last committed step
         self._current: Step | None = None
+        self._total = 0  # committed steps of all loops: the number of a checkpoint
+        self._checkpoint_options = (
+            CheckpointOptions(
+                os.fspath(checkpoint_dir), checkpoint_every_steps, checkpoint_every_seconds, keep_last, keep_every
+            )
+            if checkpoint_dir is not None
+            else CheckpointOptions.from_env()
+        )
+        self._checkpoints: Checkpoints | None = None
+        self._notice = Notice()
         self._over: TrainingOver | None = None
         self._plan: StepPlan | None = None
         self._dataset: Any = None
@@ -195,7 +213,11 @@ class Trainer:
 
     def close(self) -> None:
         """Leave the world. Called at exit too."""
+        self._notice.remove()
         self._sum.close()
+        if self._checkpoints is not None:
+            self._checkpoints.close()
+            self._checkpoints = None
         if self._membership is not None:
             self._membership.close()
             self._membership = None
@@ -210,7 +232,13 @@ class Trainer:
             "sum": self._sum.state(),
             "buffers": self._buffers.state(),
             "trained": [param.requires_grad for param in self._params()],
-            "position": {"phase": self._phase, "step": self._step, "attempt": self._attempt, "loss": self._loss},
+            "position": {
+                "phase": self._phase,
+                "step": self._step,
+                "attempt": self._attempt,
+                "loss": self._loss,
+                "total": self._total,
+            },
             "plan": asdict(self._plan) if self._plan is not None else None,
             "shape": {"virtual_workers": self.virtual_workers, "units": self.units, "seed": self.seed},
         }
@@ -234,7 +262,7 @@ class Trainer:
         for param, trained in zip(self._params(), state["trained"], strict=True):
             param.requires_grad_(trained)
         self._phase, self._step, self._attempt = position["phase"], position["step"], position["attempt"]
-        self._loss = position["loss"]
+        self._loss, self._total = position["loss"], position["total"]
         self._has_state = True
         self._forget_units()
 
@@ -246,6 +274,11 @@ class Trainer:
             return
         self._entered = True
         self._job = self._job or connect_job()
+        self._checkpoints = Checkpoints(self._checkpoint_options, self._job.name, self._job.node)
+        if self._job.elastic or self._checkpoint_options.directory:
+            self._notice.install()
+        if (state := self._checkpoints.restore()) is not None:
+            self.load_state_dict(state)
         if self._job.elastic:
             import atexit
 
@@ -419,6 +452,10 @@ class Trainer:
         control[JOINERS] = world.waiting
         control[FLAGS] = self._sum.flags()
         control[LOSS], control[LOST_LOSSES] = self._loss_sum, self._lost_losses
+        control[LEAVING] = int(self._notice.given)
+        if self._checkpoints is not None:
+            control[SAVE] = int(self._checkpoints.wanted(self._total + 1, world.rank))
+            control[BUSY] = int(self._checkpoints.busy())
         control[torch.tensor([HEAD + unit for unit in self._done], dtype=torch.int64)] = 1
         at = HEAD + self.units
         control[at : at + len(used)] = torch.tensor(used, dtype=torch.int64)
@@ -447,6 +484,7 @@ class Trainer:
         step.loss = self._loss = math.nan if lost else int(control[LOSS]) / (1 << LOSS_BITS)
         self._admit = bool(control[JOINERS]) and self._membership is not None
         self._finish(step)
+        self._save_and_leave(save=bool(control[SAVE]) and not control[BUSY], leaving=int(control[LEAVING]))
         return True
 
     def _apply(self, step: Step) -> None:
@@ -473,8 +511,24 @@ class Trainer:
             for scheduler in self.schedulers:
                 scheduler.step()
 
+    def _save_and_leave(self, *, save: bool, leaving: int) -> None:
+        """Take the checkpoint that all agreed on. Who has notice to end goes now: between two steps nothing is lost."""
+        everybody = leaving == self._world.size
+        if save or everybody:
+            self._take_checkpoint(wait=everybody)
+        if self._notice.given and leaving:
+            log.info("had notice to end, and leaves after step %d", self._step)
+            self.close()
+            raise SystemExit(128 + signal.SIGTERM)
+
+    def _take_checkpoint(self, *, wait: bool) -> None:
+        if self._checkpoints is not None:
+            world = self._world
+            self._checkpoints.take(self._total, self.state_dict, world.rank, world.size, world.round, wait=wait)
+
     def _finish(self, step: Step) -> None:
         self._step += 1
+        self._total += 1
         self._attempt = 0
         self._done.clear()
         self._peers_done = None
@@ -517,6 +571,7 @@ class Trainer:
                     break
         if self._phase == phase:
             self._phase, self._step, self._attempt = phase + 1, 0, 0
+            self._take_checkpoint(wait=True)
 
 
 def _fetch(dataset: Any, indices: Sequence[int]) -> list[Any]:

@@ -8,9 +8,7 @@ put aside in a thread of its own.
 
 from __future__ import annotations
 
-import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -21,8 +19,7 @@ from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined
 
 import torch
 from pliant.core.errors import RetryableError
-
-log = logging.getLogger(__name__)
+from pliant.torch.old_groups import end_group, make_device
 
 CONNECT_SECONDS = 30.0  # for all members to reach each other
 NEVER = timedelta(days=1)  # the time-out of a collective; nobody waits for it: see ``finish``
@@ -50,6 +47,8 @@ class World:
     broken: threading.Event = field(default_factory=threading.Event)
     waiting: int = 0  # joiners that the master told of
     tag: str = ""
+    port: int = 0  # where this process listens for its peers' connections, and where they do
+    peer_ports: frozenset[int] = frozenset()
     _interrupts: set[threading.Event] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -131,34 +130,14 @@ class World:
     def put_aside(self) -> None:
         """Let go of the group; ending it may block, so that happens elsewhere."""
         if self.group is not None:
-            group, self.group = self.group, None
-            thread = threading.Thread(target=_end, args=(group,), name="old-group", daemon=True)
-            _ending[:] = [*filter(threading.Thread.is_alive, _ending), thread]
-            thread.start()
+            held, self.group = [self.group], None
+            end_group(held, self.port, self.peer_ports)
 
     def _begin(self, start: Callable[[], Any]) -> Any:
         try:
             return start()
         except RuntimeError as error:
             raise WorldBroken(f"round {self.round}: a collective could not start: {str(error)[:200]}") from error
-
-
-_ending: list[threading.Thread] = []
-
-
-def _end(group: Any) -> None:
-    try:
-        group.abort()
-    except RuntimeError as error:
-        log.debug("an old group did not end well: %s", error)
-
-
-def wait_for_old_groups(seconds: float) -> None:
-    """Before the interpreter ends: a thread that it finds inside C++ would take the process down with it."""
-    deadline = time.monotonic() + seconds
-    for thread in _ending:
-        thread.join(max(0.0, deadline - time.monotonic()))
-    _ending.clear()
 
 
 def open_store(host: str) -> TCPStore:
@@ -204,7 +183,12 @@ def _make_group(world: World, own_store: TCPStore, host: str) -> Any:
         address, _, port = world.peers[0].store.rpartition(":")
         store = TCPStore(address, int(port), is_master=False, wait_for_workers=False, timeout=seconds)
     options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
-    options._devices = [dist.ProcessGroupGloo.create_device(hostname=host)]
+    device, world.port = make_device(host)
+    options._devices = [device]
     options._timeout = seconds  # an attempt that nobody waits for any longer ends by itself
     prefix = PrefixStore(f"pliant/{world.round}{world.tag}", store)
-    return dist.ProcessGroupGloo(prefix, world.rank, world.size, options)
+    prefix.set(f"port/{world.rank}", str(world.port))
+    group = dist.ProcessGroupGloo(prefix, world.rank, world.size, options)
+    ports = (int(prefix.get(f"port/{rank}")) for rank in range(world.size) if rank != world.rank)
+    world.peer_ports = frozenset(port for port in ports if port)
+    return group

@@ -98,3 +98,27 @@ def test_a_reader_opens_its_files_again_in_another_process(tmp_path: Path) -> No
     write(tmp_path / "a.rio", 20)
     copy = pickle.loads(pickle.dumps(RecordIOReader(tmp_path / "a.rio")))  # noqa: S301  (as a DataLoader's workers do)
     assert list(copy) == [b"%d" % i for i in range(20)]
+
+
+def test_a_data_set_may_have_more_files_than_may_be_open(tmp_path: Path) -> None:
+    import resource
+
+    for number in range(300):
+        write(tmp_path / f"{number:04d}.rio", 2)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 270, hard))
+    try:
+        reader = RecordIOReader(tmp_path)
+        assert list(reader) == [b"0", b"1"] * 300
+        assert reader.fetch([599, 0, 301]) == [b"1", b"0", b"1"]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_file_that_was_replaced_under_an_open_reader_is_noticed_when_it_is_opened_again(tmp_path: Path) -> None:
+    for number in range(200):
+        write(tmp_path / f"{number:04d}.rio", 2)
+    reader = RecordIOReader(tmp_path)
+    write(tmp_path / "0000.rio", 3)
+    with pytest.raises(CorruptData, match="changed since"):
+        reader[0]

@@ -65,7 +65,8 @@ def test_what_was_written_comes_back_in_every_way_of_reading(
 @given(sizes=st.lists(st.integers(0, 30), max_size=40), limit=st.integers(1, 60))
 @settings(max_examples=100, deadline=None)
 def test_a_chunk_ends_before_the_record_that_would_exceed_the_maximum(sizes: list[int], limit: int) -> None:
-    expected, pending = [], []
+    expected: list[int] = []
+    pending: list[int] = []
     for size in sizes:
         if pending and sum(pending) + size > limit:
             expected.append(len(pending))

@@ -60,8 +60,7 @@ def expand(compression: Compression, data: memoryview, limit: int = LARGEST_PAYL
     if compression is Compression.SNAPPY_BLOCK:
         _check_block_length(data, limit)
         return _call(_snappy().decompress_raw, data)
-    if most_expanded(compression, len(data)) > 22 * limit:
-        raise ExpansionFailed(f"a payload of {len(data)} bytes is over the limit of {limit}")
+    _check_frames(data, limit)
     return _call(_snappy().decompress, data)
 
 
@@ -85,7 +84,7 @@ def _expand_gzip(data: memoryview, limit: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _check_block_length(data: memoryview, limit: int) -> None:
+def _check_block_length(data: memoryview, limit: int) -> int:
     """A raw snappy block begins with its length after expansion, seven bits a byte; check it before anyone allocates it."""
     length = 0
     for place, byte in enumerate(data[:5]):
@@ -94,6 +93,22 @@ def _check_block_length(data: memoryview, limit: int) -> None:
             break
     if length > min(limit, most_expanded(Compression.SNAPPY_BLOCK, len(data))):
         raise ExpansionFailed(f"a snappy block of {len(data)} bytes cannot stand for {length}")
+    return length
+
+
+def _check_frames(data: memoryview, limit: int) -> None:
+    """The framing format is a row of frames: a kind, a length of three bytes, and mostly a block behind a checksum of four."""
+    position = 0
+    while position + 4 <= len(data):
+        kind, length = data[position], int.from_bytes(data[position + 1 : position + 4], "little")
+        body = data[position + 4 : position + 4 + length]
+        if kind == 0:
+            limit -= _check_block_length(body[4:], limit)
+        elif kind == 1:
+            limit -= length
+        if limit < 0:
+            raise ExpansionFailed("the payload expands to more than the limit for one chunk")
+        position += 4 + length
 
 
 def _call(function: Any, data: memoryview) -> bytes:

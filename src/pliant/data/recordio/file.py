@@ -20,13 +20,14 @@ from pliant.data.recordio.chunk import HEADER, ChunkDamage, ChunkHeader
 from pliant.data.recordio.compression import Compression
 from pliant.data.recordio.index import ChunkIndex, Damage, hop, read_header, read_payload, salvage
 from pliant.data.recordio.payload import Payload
-from pliant.data.recordio.source import open_source
+from pliant.data.recordio.source import OpenSources, Source
 
+_MOST_PAYLOADS = 1024
 _WORTH_CACHING = 256  # chunks; fewer are hopped in less time than an index is opened
 
 
 class PayloadCache:
-    """The chunks used last, up to a number of bytes."""
+    """The chunks used last, up to a number of bytes and of chunks."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -47,8 +48,14 @@ class PayloadCache:
                 return
             self._payloads[key] = payload
             self._used += payload.cost
-            while self._used > self._limit and len(self._payloads) > 1:
+            while (self._used > self._limit or len(self._payloads) > _MOST_PAYLOADS) and len(self._payloads) > 1:
                 self._used -= self._payloads.popitem(last=False)[1].cost
+
+    def drop(self, path: str) -> None:
+        """Forget the chunks of a file, which would keep it mapped."""
+        with self._lock:
+            for key in [key for key in self._payloads if key[0] == path]:
+                self._used -= self._payloads.pop(key).cost
 
     def clear(self) -> None:
         with self._lock:
@@ -85,6 +92,7 @@ class RecordFile:
     def __init__(
         self,
         path: str,
+        sources: OpenSources,
         cache: PayloadCache,
         *,
         skip_corrupt: bool = False,
@@ -93,26 +101,32 @@ class RecordFile:
     ) -> None:
         self.path = path
         self.skipped: list[Damage] = []
+        self._sources = sources
         self._cache = cache
-        self._source = open_source(path)
+        source = sources.get(path)
+        self._stamp = source.stamp
         if skip_corrupt:
-            index, self.skipped = salvage(path, self._source)
+            index, self.skipped = salvage(path, source)
         else:
-            index = self._indexed(index_dir) if keep_index else hop(path, self._source)
+            index = self._indexed(source, index_dir) if keep_index else hop(path, source)
         self._offsets: list[int] = index.offsets.tolist()
         self._starts: list[int] = index.starts.tolist()
         self._verified = bytearray(len(self._offsets))
 
-    def _indexed(self, directory: PathLike | None) -> ChunkIndex:
+    def _indexed(self, source: Source, directory: PathLike | None) -> ChunkIndex:
         place = index_cache.index_path(self.path, directory)
         if place is None:
-            return hop(self.path, self._source)
-        if (arrays := index_cache.load(place, "recordio", self._source.stamp)) is not None:
+            return hop(self.path, source)
+        if (arrays := index_cache.load(place, "recordio", source.stamp)) is not None:
             return ChunkIndex(*arrays)
-        index = hop(self.path, self._source)
+        index = hop(self.path, source)
         if directory is not None or len(index.offsets) >= _WORTH_CACHING:
-            index_cache.save(place, "recordio", self._source.stamp, [index.offsets, index.starts])
+            index_cache.save(place, "recordio", source.stamp, [index.offsets, index.starts])
         return index
+
+    @property
+    def _source(self) -> Source:
+        return self._sources.get(self.path, self._stamp)
 
     def __len__(self) -> int:
         return self._starts[-1]
@@ -124,7 +138,7 @@ class RecordFile:
     @property
     def size(self) -> int:
         """In bytes."""
-        return self._source.stamp.size
+        return self._stamp.size
 
     def header(self, chunk: int) -> ChunkHeader:
         try:
@@ -187,9 +201,6 @@ class RecordFile:
             for place, record in zip(group.tolist(), picked, strict=True):
                 result[place] = record
         return result
-
-    def close(self) -> None:
-        self._source.close()
 
     def _damage(self, chunk: int, damage: ChunkDamage) -> Damage:
         return Damage(self.path, chunk, self._offsets[chunk], str(damage))

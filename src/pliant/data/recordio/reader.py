@@ -16,6 +16,7 @@ from pliant.data.files import PathLike, Paths, expand
 from pliant.data.recordio.file import PayloadCache, RecordFile
 from pliant.data.recordio.index import Damage
 from pliant.data.recordio.payload import Payload
+from pliant.data.recordio.source import OpenSources
 
 _CACHE_BYTES = 64 << 20
 
@@ -44,7 +45,8 @@ class RecordIOReader(PartReader):
         }
         self._cache_bytes = cache_bytes
         self._cache = PayloadCache(cache_bytes)
-        self.files = [RecordFile(path, self._cache, **self._options) for path in self._paths]
+        self._sources = OpenSources(self._cache.drop)
+        self.files = [RecordFile(path, self._sources, self._cache, **self._options) for path in self._paths]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Sent to another process (a DataLoader's worker), a reader opens its files again there."""
@@ -101,8 +103,7 @@ class RecordIOReader(PartReader):
 
     def close(self) -> None:
         self._cache.clear()
-        for file in self.files:
-            file.close()
+        self._sources.close()
 
 
 def _reopen(paths: list[str], options: dict[str, Any], cache_bytes: int) -> RecordIOReader:

@@ -9,8 +9,12 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+from collections import OrderedDict
+from collections.abc import Callable
+from threading import Lock
 from typing import IO, Protocol
 
+from pliant.core.errors import CorruptData
 from pliant.data.files import Stamp, is_remote, open_binary, stamp
 from pliant.data.recordio.lengths import Buffer
 
@@ -35,6 +39,39 @@ class Source(Protocol):
 
 def open_source(path: str) -> Source:
     return RemoteSource(path) if is_remote(path) else MappedSource(path)
+
+
+class OpenSources:
+    """The files used last stay open, so that a data set of ten thousand files does not need as many open at once.
+
+    A file that falls out is told to ``let_go`` and not closed: whoever still reads from its map keeps that alive.
+    """
+
+    def __init__(self, let_go: Callable[[str], None], limit: int = 128) -> None:
+        self._let_go = let_go
+        self._limit = limit
+        self._open: OrderedDict[str, Source] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, path: str, known: Stamp | None = None) -> Source:
+        """The file, opened if need be. It must still be the version that is ``known``."""
+        with self._lock:
+            source = self._open.get(path)
+            if source is None:
+                source = self._open[path] = open_source(path)
+                if len(self._open) > self._limit:
+                    self._let_go(self._open.popitem(last=False)[0])
+            else:
+                self._open.move_to_end(path)
+        if known is not None and source.stamp != known:
+            raise CorruptData(f"{path}: changed since it was first opened", hint="open a new reader")
+        return source
+
+    def close(self) -> None:
+        with self._lock:
+            for source in self._open.values():
+                source.close()
+            self._open.clear()
 
 
 class MappedSource:
@@ -83,14 +120,15 @@ class RemoteSource:
     def __init__(self, path: str) -> None:
         self.stamp = stamp(path)
         self._file = open_binary(path)
+        self._lock = Lock()  # a place and a read belong together, and several threads may read
 
     def at(self, position: int, size: int) -> tuple[Buffer, int]:
-        self._file.seek(position)
-        return self._file.read(size), 0
+        return self.peek(position, size), 0
 
     def peek(self, position: int, size: int) -> bytes:
-        self._file.seek(position)
-        return self._file.read(size)
+        with self._lock:
+            self._file.seek(position)
+            return self._file.read(size)
 
     def will_need(self, position: int, size: int) -> bool:
         return False

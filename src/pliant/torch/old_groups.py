@@ -1,0 +1,80 @@
+"""Ending gloo groups that are no longer used, without waiting for what they are at.
+
+A group ends when its collectives have ended, and a collective that was abandoned ends when its peers close their
+connections: which they do when *their* collectives have ended. Survivors of a broken world would wait for each other for
+ever, in threads that keep their connections. So an old group's connections are shut down first, whoever waits on them.
+gloo does not tell which those are; they are known by the ports on which the group's members listen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import torch.distributed as dist
+
+log = logging.getLogger(__name__)
+
+_making = threading.Lock()
+_ending: list[threading.Thread] = []
+
+
+def make_device(host: str) -> tuple[Any, int]:
+    """A gloo device, and the port that it listens on (0: not known)."""
+    with _making:
+        before = set(_listening())
+        device = dist.ProcessGroupGloo.create_device(hostname=host)
+        new = set(_listening()) - before
+    return device, new.pop() if len(new) == 1 else 0
+
+
+def end_group(group: list[Any], own_port: int, peer_ports: Collection[int]) -> None:
+    """End a group in a thread of its own. The list holds it, and nothing else may: whoever lets go of it last waits."""
+    thread = threading.Thread(target=_end, args=(group, own_port, peer_ports), name="old-group", daemon=True)
+    _ending[:] = [*filter(threading.Thread.is_alive, _ending), thread]
+    thread.start()
+
+
+def wait_for_old_groups(seconds: float) -> None:
+    """Before the interpreter ends: a thread that it finds inside C++ would take the process down with it."""
+    deadline = time.monotonic() + seconds
+    for thread in list(_ending):
+        thread.join(max(0.0, deadline - time.monotonic()))
+    _ending.clear()
+
+
+def _end(group: list[Any], own_port: int, peer_ports: Collection[int]) -> None:
+    last = group.pop()
+    for connection in _sockets():
+        with contextlib.suppress(OSError):  # it is not connected, or no longer
+            ours, theirs = connection.getsockname()[1], connection.getpeername()[1]
+            if ours == own_port or theirs in peer_ports:
+                connection.shutdown(socket.SHUT_RDWR)
+    try:
+        last.abort()
+    except RuntimeError as error:
+        log.debug("an old group did not end well: %s", error)
+
+
+def _listening() -> Iterator[int]:
+    for found in _sockets():
+        if found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            yield found.getsockname()[1]
+
+
+def _sockets() -> Iterator[socket.socket]:
+    """The TCP sockets of this process, as duplicates, so that none can become another one while it is looked at."""
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found = socket.socket(fileno=os.dup(int(name)))
+        except OSError:
+            continue  # closed meanwhile, or no socket
+        with found:
+            if found.family in (socket.AF_INET, socket.AF_INET6) and found.type == socket.SOCK_STREAM:
+                yield found

@@ -1,0 +1,290 @@
+"""``torchrun --rdzv-backend=pliant``: torchrun's agents meet at a Pliant master.
+
+    torchrun --rdzv-backend=pliant --rdzv-endpoint=HOST:PORT --rdzv-id=JOB \
+             --rdzv-conf token_file=…[,tls_dir=…] --nnodes=1:3 train.py
+
+Each torchrun agent is a member of the master's rendezvous (``core/rendezvous.py``). For each round it opens a key-value store
+of its own; the world uses that of rank 0, for the agents under a prefix and for their workers (``MASTER_ADDR``, ``MASTER_PORT``).
+A new store each time means that nothing of an earlier round is ever read. A thread keeps a call for news waiting at the
+master, which is also the agent's sign of life; what it hears is what torchrun asks for in its monitor loop.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
+from torch.distributed.elastic.rendezvous import (
+    RendezvousClosedError,
+    RendezvousConnectionError,
+    RendezvousHandler,
+    RendezvousInfo,
+    RendezvousParameters,
+    RendezvousStoreInfo,
+    RendezvousTimeoutError,
+)
+
+from pliant.core.errors import Conflict, MasterUnavailable, PliantError, SessionExpired
+from pliant.rpc import pliant_pb2 as pb
+from pliant.rpc.channel import Address, MasterClient
+from pliant.rpc.identity import read_token_file
+from pliant.rpc.tls import TlsFiles
+from pliant.torch.membership import own_address
+
+log = logging.getLogger(__name__)
+
+JOIN_SECONDS = 600.0  # as torchrun's join_timeout
+WATCH_SECONDS = 2.0  # a call that waits for news is renewed so often
+STORE_SECONDS = 300.0
+RETRY_PAUSE = 0.1
+
+
+class PeerGone(Exception):
+    """A member of the world is gone before all had met; join again."""
+
+
+class PliantRendezvous(RendezvousHandler):
+    def __init__(
+        self,
+        master: MasterClient,
+        run_id: str,
+        min_nodes: int,
+        max_nodes: int,
+        *,
+        local_addr: str | None = None,
+        last_call: float | None = None,
+        join_seconds: float = JOIN_SECONDS,
+    ) -> None:
+        self._master = master
+        self._run_id = run_id
+        self._limits = pb.SetLimitsRequest(min_nodes=min_nodes, max_nodes=max_nodes, wait_seconds=last_call)
+        self._host = local_addr or own_address(master.address.target)
+        self._join_seconds = join_seconds
+        self._member = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._incarnation = uuid.uuid4().hex
+        self._last_round = 0
+        self._store: TCPStore | None = None  # of the round in use
+        self._watched = 0  # the round in use; 0: none
+        self._waiting = 0
+        self._broken = threading.Event()
+        self._closed = False
+        self._ended = threading.Event()
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="pliant-rendezvous", daemon=True)
+        self._thread.start()
+        atexit.register(self._leave)  # an agent that was told to go (SIGTERM) does not call ``shutdown``
+
+    # --- what torchrun asks
+
+    def get_backend(self) -> str:
+        return "pliant"
+
+    @property
+    def use_agent_store(self) -> bool:
+        return True
+
+    def get_run_id(self) -> str:
+        return self._run_id
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def set_closed(self) -> None:
+        self._closed = True
+        self._call(self._master.stubs.rendezvous.Close, pb.Empty())
+
+    def num_nodes_waiting(self) -> int:
+        """Above zero, torchrun restarts its workers in a new world; so also when the one in use has lost a member."""
+        return self._waiting or int(self._broken.is_set())
+
+    def next_rendezvous(self) -> RendezvousInfo:
+        deadline = time.monotonic() + self._join_seconds
+        self._watched = 0
+        self._call(self._master.stubs.rendezvous.SetLimits, self._limits)
+        while True:
+            own = TCPStore(self._host, 0, is_master=True, wait_for_workers=False, timeout=_seconds(STORE_SECONDS))
+            world = self._wait_for_world(own.port, deadline)
+            names = [member.name for member in world.members]
+            rank = names.index(self._member)
+            try:
+                store, address = self._meet(world, rank, own)
+            except (PeerGone, RuntimeError) as error:  # torch's errors of a store are RuntimeErrors
+                log.info("round %d did not come about: %s", world.round, error)
+                self._watched = 0
+                continue
+            log.info("%s is rank %d of %d in round %d", self._member, rank, len(names), world.round)
+            return RendezvousInfo(PrefixStore(f"pliant/{world.round}", store), rank, len(names), address)
+
+    def shutdown(self) -> bool:
+        """The end for all, as with torchrun's own backend: who asks for another world is refused."""
+        try:
+            self.set_closed()
+        except RendezvousConnectionError as error:
+            log.warning("the rendezvous was not closed: %s", error)
+        self._leave()
+        return self._closed
+
+    # --- joining
+
+    def _wait_for_world(self, port: int, deadline: float) -> pb.World:
+        """Join, and again until there is a world that this agent is a member of."""
+        stubs = self._master.stubs.rendezvous
+        while time.monotonic() < deadline:
+            join = pb.JoinRequest(
+                member=self._member,
+                incarnation=self._incarnation,
+                attrs={"store": f"{self._host}:{port}"},
+                after=self._last_round,
+            )
+            try:
+                self._call(stubs.Join, join, deadline)
+            except SessionExpired as error:
+                self._begin_anew(error.message)
+                continue
+            reply = self._wait(deadline)
+            if reply is None:
+                continue
+            self._last_round = self._watched = reply.round
+            self._waiting = 0
+            self._broken.clear()
+            self._wake.set()
+            return reply
+        raise RendezvousTimeoutError(f"no world of {self._run_id} within {self._join_seconds:g} s")
+
+    def _wait(self, deadline: float) -> pb.World | None:
+        """The world; None: join again."""
+        request = pb.GetWorldRequest(member=self._member, incarnation=self._incarnation)
+        while time.monotonic() < deadline:
+            reply = self._call(self._master.stubs.rendezvous.GetWorld, request, deadline, timeout=2 * WATCH_SECONDS)
+            match reply.state:
+                case "world":
+                    world: pb.World = reply.world
+                    return world
+                case "rejoin":
+                    self._last_round = max(self._last_round, reply.round)
+                    return None
+                case "expelled" if "ending" in reply.reason:
+                    self._closed = True
+                    raise RendezvousClosedError(reply.reason)
+                case "expelled":
+                    self._begin_anew(reply.reason)
+                    return None
+        return None
+
+    def _begin_anew(self, why: str) -> None:
+        log.warning("%s joins anew: %s", self._member, why)
+        self._incarnation, self._last_round = uuid.uuid4().hex, 0
+
+    def _meet(self, world: pb.World, rank: int, own: TCPStore) -> tuple[TCPStore, RendezvousStoreInfo]:
+        """Reach the store of rank 0, and wait there until all members have."""
+        host, _, port = world.members[0].attrs["store"].rpartition(":")
+        store = own
+        if rank != 0:
+            store = TCPStore(host, int(port), is_master=False, wait_for_workers=False, timeout=_seconds(STORE_SECONDS))
+        key = f"pliant/{world.round}/here"
+        store.add(key, 1)
+        while store.add(key, 0) < len(world.members):
+            if self._broken.wait(0.02):
+                raise PeerGone("a member is gone before all had met")
+        self._store = store
+        return store, RendezvousStoreInfo(host, int(port))
+
+    def _call(
+        self, method: Callable[..., Any], request: Any, deadline: float | None = None, timeout: float = 10.0
+    ) -> Any:
+        """A call that survives restarts of the master, until the deadline (None: as long as one call may take)."""
+        until = time.monotonic() + timeout if deadline is None else deadline
+        while True:
+            try:
+                return self._master.call(method, request, timeout=timeout)
+            except MasterUnavailable as error:
+                if time.monotonic() > until:
+                    raise RendezvousConnectionError(f"no answer of {self._master.address.target}: {error}") from None
+                time.sleep(RETRY_PAUSE)
+            except Conflict as error:
+                self._closed = True
+                raise RendezvousClosedError(str(error)) from None
+            except SessionExpired:
+                raise
+            except PliantError as error:
+                raise RendezvousConnectionError(f"{self._master.address.target} refuses: {error}") from None
+
+    # --- watching
+
+    def _watch(self) -> None:
+        """News of the round in use, for ever; each call is a sign of life."""
+        while not self._ended.is_set():
+            round = self._watched
+            if not round or self._broken.is_set():
+                self._wake.wait(WATCH_SECONDS)
+                self._wake.clear()
+                continue
+            request = pb.WatchRoundRequest(
+                round=round, known_waiting=self._waiting, member=self._member, incarnation=self._incarnation
+            )
+            try:
+                status = self._master.call(self._master.stubs.rendezvous.WatchRound, request, timeout=WATCH_SECONDS)
+            except PliantError as error:
+                log.debug("no news of round %d: %s", round, error)
+                self._ended.wait(RETRY_PAUSE)
+                continue
+            if round != self._watched:
+                continue
+            self._waiting, self._closed = status.waiting, status.closed
+            if not status.intact:
+                self._broken.set()
+
+    def _leave(self) -> None:
+        if self._ended.is_set():
+            return
+        self._ended.set()
+        self._wake.set()
+        atexit.unregister(self._leave)
+        request = pb.LeaveRequest(member=self._member, incarnation=self._incarnation)
+        try:
+            self._master.call(self._master.stubs.rendezvous.Leave, request, timeout=2)
+        except PliantError as error:
+            log.debug("the master was not told of leaving: %s", error)
+        self._thread.join(2 * WATCH_SECONDS)
+        self._master.close()
+
+
+def create_handler(parameters: RendezvousParameters) -> PliantRendezvous:
+    """From torchrun's options. What is not given is taken from the environment that Pliant gives its own programs."""
+    target = parameters.endpoint or os.environ.get("PLIANT_MASTER_ADDR", "")
+    token_file = parameters.get("token_file") or os.environ.get("PLIANT_TOKEN_FILE", "")
+    tls_dir = parameters.get("tls_dir") or os.environ.get("PLIANT_TLS_DIR", "")
+    if not target or not token_file:
+        raise ValueError(
+            "--rdzv-backend=pliant needs --rdzv-endpoint=HOST:PORT of a Pliant master and --rdzv-conf token_file=FILE"
+            " with its job's token; `pliant master` prints both"
+        )
+    address = Address(target, read_token_file(Path(token_file)), TlsFiles(Path(tls_dir)) if tls_dir else None)
+    master = MasterClient(address)
+    job = master.call(master.stubs.job.GetStatus, pb.Empty(), timeout=30).name
+    if parameters.run_id not in ("", "none", job):
+        raise ValueError(f"{target} is the master of {job!r}, and --rdzv-id is {parameters.run_id!r}")
+    last_call = parameters.get("last_call_timeout")
+    return PliantRendezvous(
+        master,
+        parameters.run_id,
+        parameters.min_nodes,
+        parameters.max_nodes,
+        local_addr=parameters.local_addr,
+        last_call=None if last_call is None else float(last_call),
+        join_seconds=float(parameters.get("join_timeout", JOIN_SECONDS)),
+    )
+
+
+def _seconds(seconds: float) -> timedelta:
+    return timedelta(seconds=seconds)
