@@ -10,6 +10,7 @@ the time to copy the state over a loopback socket, measured in the same run.
 from __future__ import annotations
 
 import argparse
+import itertools
 import socket
 import threading
 import time
@@ -30,10 +31,8 @@ def one_run() -> tuple[float, float]:
         grown = max(c.step for c in job.commits()) + 5
         job.wait_for_step(grown)
         commits = [c for c in job.commits() if c.pid == job.pids_by_rank()[0]]
-        at = next(
-            i for i, (a, b) in enumerate(zip(commits, commits[1:], strict=False)) if a.world == 2 and b.world == 3
-        )
-        gaps = [b.time - a.time for a, b in zip(commits, commits[1:], strict=False)]
+        at = next(i for i, (a, b) in enumerate(itertools.pairwise(commits)) if a.world == 2 and b.world == 3)
+        gaps = [b.time - a.time for a, b in itertools.pairwise(commits)]
         usual = median(gaps[max(0, at - 6) : at] + gaps[at + 2 : at + 7])
         return max(0.0, gaps[at] - usual), usual
 

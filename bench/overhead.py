@@ -8,6 +8,7 @@ Both train the same model on the same records, one micro-batch per worker and st
 from __future__ import annotations
 
 import argparse
+import itertools
 from typing import Any
 
 from harness import finish, machine, median, say, table
@@ -23,7 +24,7 @@ def step_times(system: str, **more: int) -> list[float]:
         commits = job.commits()
     pid = commits[0].pid
     times = [c.time for c in commits if c.pid == pid and c.step >= WARM]
-    return [b - a for a, b in zip(times, times[1:], strict=False)]
+    return [b - a for a, b in itertools.pairwise(times)]
 
 
 def main() -> None:

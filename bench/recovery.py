@@ -10,6 +10,7 @@ lost are those that were finished before the kill and had to be done again. Othe
 from __future__ import annotations
 
 import argparse
+import itertools
 from typing import Any
 
 from harness import finish, machine, median, say, table
@@ -39,7 +40,7 @@ def one_run(system: str, rank: int) -> dict[str, Any]:
         after = sorted(c.time for c in job.commits() if c.pid != pid and c.time > killed_at)
         last = max((c.time for c in job.commits() if c.time <= killed_at), default=killed_at)
         moments = [last, *after]
-        stall = max(b - a for a, b in zip(moments, moments[1:], strict=False)) - median(steps or [0.0])
+        stall = max(b - a for a, b in itertools.pairwise(moments)) - median(steps or [0.0])
         again = min((c.step for c in job.commits() if c.time > killed_at and c.pid != pid), default=done)
         return {"hung": False, "stall": max(stall, 0.0), "lost": max(0, done - again), "launch": launched}
 
@@ -71,7 +72,9 @@ def main() -> None:
         (name, "", f"{s:.2f} s *", f"{lost}", "", f"1/{s / stall['pliant']:.0f}")
         for name, (s, lost) in ELSEWHERE.items()
     ]
-    table("kill -9 of one of three workers", ["system", "launch", "stall", "steps lost", "hung", "Pliant's share"], rows)
+    table(
+        "kill -9 of one of three workers", ["system", "launch", "stall", "steps lost", "hung", "Pliant's share"], rows
+    )
     say("* not run here: figures of a like machine; aims: 1/30 of torchrun's, 1/5 of torchft's, no step lost")
     finish({"machine": machine(), "runs": results, "stall": stall, "aims": AIMS}, options.json)
 

@@ -15,6 +15,7 @@ from pliant.platforms.durable_files import read_json
 from pliant.platforms.local import LocalPlatform, sweep_job
 from pliant.platforms.processes import find_marked, when_gone
 from pliant.rpc.identity import create_token_file
+from pliant.testing import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(sys.platform != "linux", reason="agents are tested on Linux")]
 
@@ -52,7 +53,7 @@ class TestLocalPlatform(PlatformConformance):
     def site(self, tmp_path: Path) -> Iterator[LocalSite]:
         yield LocalSite(tmp_path)
         sweep_job(tmp_path)
-        assert not find_marked({"PLIANT_JOB_DIR": str(tmp_path)})
+        wait_until(lambda: not find_marked({"PLIANT_JOB_DIR": str(tmp_path)}), what="the end of the agents")
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ class CheckpointWriter:
         return by_steps or (self._every_seconds > 0 and self._clock() - self._last_taken >= self._every_seconds)
 
     def ready(self) -> bool:
-        """Whether a snapshot taken now would be skipped."""
+        """Whether there is a free slot; if not, a snapshot taken now would be skipped."""
         return self._free_slot() is not None
 
     def prepare(self, state: Any, rank: int, world: int) -> None:

@@ -40,6 +40,7 @@ COMMANDS = {
     "stop": Entry("Stop a running job."),
     "audit": Entry("Prove that each record was accepted exactly once."),
     "data": Entry("Look into data files and convert them.", extra="data"),
+    "checkpoint": Entry("Look into the checkpoints of a training, and export them.", extra="torch"),
     "master": Entry("Run a master alone, for programs that something else starts."),
     "doctor": Entry("Check that this machine is fit for jobs."),
     "schema": Entry("Print the JSON schema of a job's YAML file."),

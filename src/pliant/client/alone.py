@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 from pliant.client.shards import Shard
@@ -19,6 +20,7 @@ class Alone:
         self.book = ShardBook()
         self.book.open_session(time.time(), session=SESSION, node=SESSION, incarnation=0)
         self.requests = 0
+        self.changed = threading.Condition()  # a loop may read ahead in a thread while it reports from another
 
     def create(self, spec: DatasetSpec) -> None:
         self.book.create(time.time(), dataset=spec.to_json())
@@ -34,9 +36,16 @@ class AloneSource:
     def __init__(self, alone: Alone, spec: DatasetSpec) -> None:
         self._alone = alone
         self._spec = spec
+        self._closed = False
 
     def take(self) -> Shard | None:
-        answer = self._exchange(want=1)
+        with self._alone.changed:
+            answer = self._exchange(want=1)
+            while not answer.leases and answer.supply is Supply.WAIT and self._alone.book.queue(self._spec.name).out:
+                self._alone.changed.wait()  # until this program reports on what it holds
+                if self._closed:
+                    return None
+                answer = self._exchange(want=1)
         if answer.leases:
             lease = answer.leases[0]
             return Shard(
@@ -77,18 +86,23 @@ class AloneSource:
             shard.release()
 
     def close(self) -> None:
-        return None
+        with self._alone.changed:
+            self._closed = True
+            self._alone.changed.notify_all()
 
     def _exchange(self, want: int = 0, **reports: list):  # type: ignore[no-untyped-def, type-arg]
-        self._alone.requests += 1
-        return self._alone.book.exchange(
-            time.time(),
-            session=SESSION,
-            request=self._alone.requests,
-            dataset=self._spec.name,
-            want=want,
-            **reports,
-        )
+        with self._alone.changed:
+            self._alone.requests += 1
+            if reports:
+                self._alone.changed.notify_all()
+            return self._alone.book.exchange(
+                time.time(),
+                session=SESSION,
+                request=self._alone.requests,
+                dataset=self._spec.name,
+                want=want,
+                **reports,
+            )
 
 
 def record_key(spec: DatasetSpec, epoch: int, ordinal: int) -> tuple[int | str, ...] | None:

@@ -8,11 +8,12 @@ import os
 import sys
 import threading
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from weakref import WeakSet
 
 from pliant.client.alone import Alone
+from pliant.client.records import RecordStream
 from pliant.client.remote import RemoteSource
 from pliant.client.session import Session
 from pliant.client.shards import ShardStream
@@ -83,13 +84,14 @@ class Job:
         skip_parked: bool = False,
         lease_floor: float = 300.0,
         prefetch: int | None = None,
+        acknowledge: bool = True,
     ) -> ShardStream:
         """Iterate the shards of a dataset; all workers of the job share them, each shard goes to one.
 
         Give one of ``size`` (record indices 0 to size - 1), ``files`` (name, start, end), ``indices`` or ``stream``; or
         none of them, for a dataset that the job's description or another worker defined. ``shuffle`` shuffles the
         order of shards, anew in each epoch, and unless ``shuffle_records`` says otherwise the records inside each.
-        A shard is acknowledged when the loop asks for the next one.
+        A shard is acknowledged when the loop asks for the next one; with ``acknowledge=False`` when ``shard.done()`` says so.
         """
         indices = tuple(int(i) for i in indices)
         given = size is not None or bool(files) or bool(indices) or stream
@@ -115,12 +117,41 @@ class Job:
             self.create_dataset(spec)
         if self._alone is not None:
             known = self._alone.book.queue(dataset).spec
-            return self._keep(ShardStream(self._alone.source(known)))
+            return self._keep(ShardStream(self._alone.source(known), acknowledge=acknowledge))
         if not given:
             spec = self._defined(dataset)
         source = RemoteSource(self._open_session(), spec, ahead=prefetch)
         self._sources = [*(kept for kept in self._sources if kept.busy), source]
-        return self._keep(ShardStream(source))
+        return self._keep(ShardStream(source, acknowledge=acknowledge))
+
+    def dataset(
+        self,
+        reader: Any,
+        *,
+        shard_size: int,
+        name: str = "train",
+        dataset_fn: Callable[..., Any] | None = None,
+        mode: str | None = None,
+        prefetch: int | None = None,
+        reader_options: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> RecordStream:
+        """The records of a reader (or of a path that ``pliant.data.open_reader`` knows), shared by all workers.
+
+        ``name``, ``epochs``, ``shuffle``, ``seed``, ``type`` and the other options are those of ``shards``. Iterating gives records, or
+        what ``dataset_fn(dataset, mode, metadata)`` makes of them; see ``RecordStream`` for batches and frameworks.
+        """
+        from pliant.data import DataReader, open_reader
+
+        opened = reader if isinstance(reader, DataReader) else open_reader(reader, **(reader_options or {}))
+        files = [(part, 0, size) for part, size in opened.create_shards().items()]
+
+        def lease() -> ShardStream:
+            # Records are read ahead by a thread, whose pace says nothing of the loop's: a fixed few shards are leased ahead.
+            return self.shards(name, files=files, shard_size=shard_size, acknowledge=False, prefetch=2, **options)
+
+        wanted = mode or str(options.get("type", "train"))
+        return RecordStream(lease, opened, dataset_fn=dataset_fn, mode=wanted, prefetch=prefetch)
 
     def create_dataset(self, spec: DatasetSpec) -> None:
         """Define a dataset; every worker may, as long as all say the same."""

@@ -131,10 +131,15 @@ class Shard(Sequence[int]):
 
 
 class ShardStream(Iterator[Shard]):
-    """Iterates shards and acknowledges each when the next one is asked for."""
+    """Iterates shards and acknowledges each when the next one is asked for.
 
-    def __init__(self, source: Source) -> None:
+    With ``acknowledge=False`` whoever takes a shard says when it is done; what is not by the end is given back.
+    """
+
+    def __init__(self, source: Source, *, acknowledge: bool = True) -> None:
         self._source = source
+        self._acknowledge = acknowledge
+        self._taken: list[Shard] = []  # without acknowledgement: those that are not finished
         self._current: Shard | None = None
         self._over = False
 
@@ -152,7 +157,10 @@ class ShardStream(Iterator[Shard]):
             self._source.flush()
             self.close()
             raise StopIteration
-        self._current = shard
+        if self._acknowledge:
+            self._current = shard
+        else:
+            self._taken = [*(kept for kept in self._taken if not kept.finished), shard]
         return shard
 
     @property
@@ -165,6 +173,8 @@ class ShardStream(Iterator[Shard]):
             self._over = True
             if self._current is not None:
                 self._current.release()
+            for shard in self._taken:
+                shard.release()
             self._source.close()
 
     def __enter__(self) -> ShardStream:

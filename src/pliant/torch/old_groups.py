@@ -72,9 +72,14 @@ def _sockets() -> Iterator[socket.socket]:
     """The TCP sockets of this process, as duplicates, so that none can become another one while it is looked at."""
     for name in os.listdir("/proc/self/fd"):
         try:
-            found = socket.socket(fileno=os.dup(int(name)))
+            copy = os.dup(int(name))
         except OSError:
-            continue  # closed meanwhile, or no socket
+            continue  # closed meanwhile
+        try:
+            found = socket.socket(fileno=copy)
+        except OSError:
+            os.close(copy)  # a file or a pipe
+            continue
         with found:
             if found.family in (socket.AF_INET, socket.AF_INET6) and found.type == socket.SOCK_STREAM:
                 yield found

@@ -1,0 +1,237 @@
+"""Scripts written for torchrun, under ``pliant run`` and under torchrun itself with our rendezvous."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pliant.testing import RunningMaster, wait_until
+from pliant.testing.jobs import LocalJob
+from pliant.testing.reading import ReadingJob
+
+pytest.importorskip("torch")
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+LONGEST = 120.0  # seconds; torch alone takes several to be imported on a busy machine
+
+DDP = """
+import os, sys, time
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+rank, file, steps = dist.get_rank(), sys.argv[1], int(sys.argv[2])
+count = os.environ["TORCHELASTIC_RESTART_COUNT"]
+print(f"rank {rank} of {dist.get_world_size()}, restart {count}", flush=True)
+model = DistributedDataParallel(torch.nn.Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+step = 0
+if os.path.exists(file):
+    saved = torch.load(file, weights_only=True)
+    model.load_state_dict(saved["model"])
+    step = saved["step"]
+print(f"from step {step}", flush=True)
+while step < steps:
+    optimizer.zero_grad()
+    model(torch.randn(8, 4)).pow(2).mean().backward()
+    optimizer.step()
+    step += 1
+    if rank == 0:
+        torch.save({"model": model.state_dict(), "step": step}, file + ".tmp")
+        os.replace(file + ".tmp", file)
+    time.sleep(0.05)
+dist.barrier()
+print(f"finished {step}", flush=True)
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    file = tmp_path / "ddp.py"
+    file.write_text(DDP)
+    return file
+
+
+def ddp(folder: Path, script: Path, steps: int, workers: int | str) -> LocalJob:
+    return LocalJob(folder, ["python", str(script), str(folder / "model.pt"), str(steps)], workers=workers)
+
+
+def test_a_killed_ddp_program_restarts_all_and_they_go_on_from_their_checkpoint(tmp_path: Path, script: Path) -> None:
+    with ddp(tmp_path, script, 60, 3) as job:
+        job.until((tmp_path / "model.pt").exists, "the first checkpoint", LONGEST)
+        job.until(lambda: any("speaks" in e.message for e in job.events("group")), "the evidence", LONGEST)
+        job.kill_program("worker-1")
+        assert job.wait(LONGEST) == 0
+        summary = job.summary()
+        for rank in range(3):
+            log = job.log(f"worker-{rank}")
+            assert re.findall(r"rank (\d) of (\d), restart (\d)", log) == [(str(rank), "3", "0"), (str(rank), "3", "1")]
+            first, second = re.findall(r"from step (\d+)", log)
+            assert int(first) == 0 < int(second)
+            assert log.count("finished 60") == 1
+    assert [node["restarts"] for node in summary["nodes"]] == [1, 1, 1]
+    assert summary["first_failure"] is None or not summary["first_failure"]["node"], (
+        "those that followed are no failures"
+    )
+    forgiven = [event.message for event in job.events("restart") if "forgiven" in event.message]
+    assert forgiven == ["Killed 1 of 100 forgiven: the program is started again"]
+
+
+def test_a_node_that_is_replaced_is_waited_for_and_a_world_may_shrink_to_its_minimum(
+    tmp_path: Path, script: Path
+) -> None:
+    with ddp(tmp_path, script, 60, "1:2") as job:
+        job.until((tmp_path / "model.pt").exists, "the first checkpoint", LONGEST)
+        job.until(lambda: any("speaks" in e.message for e in job.events("group")), "the evidence", LONGEST)
+        job.kill_agent("worker-0")
+        assert job.wait(LONGEST) == 0
+        assert "rank 0 of 2, restart 1" in job.log("worker-1"), "the oldest is rank 0"
+        assert "rank 1 of 2, restart 1" in job.log("worker-2")
+
+
+def test_a_frozen_ddp_program_does_not_hold_up_the_others_for_ever(tmp_path: Path, script: Path) -> None:
+    with ddp(tmp_path, script, 60, 2) as job:
+        job.until(lambda: any("speaks" in e.message for e in job.events("group")), "the evidence", LONGEST)
+        job.freeze_program("worker-1")
+        assert job.wait(LONGEST) == 0
+        assert "restart 1" in job.log("worker-0")
+    assert any("is stopped" in event.message for event in job.events("group"))
+
+
+def test_a_script_that_always_fails_ends_the_job_after_max_restarts(tmp_path: Path) -> None:
+    script = tmp_path / "bad.py"
+    script.write_text("import torch.distributed as dist\ndist.init_process_group('gloo')\nraise ValueError('a bug')\n")
+    with LocalJob(tmp_path, ["python", str(script)], workers=2, options=["--max-restarts", "1"]) as job:
+        assert job.wait(LONGEST) == 1
+        assert len(job.log("worker-0").split("ValueError: a bug")) - 1 <= 3
+    assert "a bug" in job.summary()["first_failure"]["message"]
+
+
+def test_programs_of_other_kinds_never_restart_because_another_died(tmp_path: Path) -> None:
+    loop = 'echo start $RANK/$WORLD_SIZE; while [ ! -e "$STOP" ]; do sleep 0.05; done'
+    (tmp_path / "shell").mkdir()
+    with LocalJob(tmp_path / "shell", ["bash", "-c", loop], workers=3, env={"STOP": str(tmp_path / "stop")}) as job:
+        job.until(lambda: all("start" in job.log(f"worker-{i}") for i in range(3)), "three programs")
+        job.kill_program("worker-1")
+        job.until(lambda: job.log("worker-1").count("start") == 2, "the restart of one")
+        (tmp_path / "stop").touch()
+        assert job.wait() == 0
+        assert [job.log(f"worker-{i}").split() for i in (0, 2)] == [["start", "0/3"], ["start", "2/3"]]
+        assert job.log("worker-1").split() == ["start", "1/3"] * 2
+    (tmp_path / "queue").mkdir()
+    with ReadingJob(tmp_path / "queue", {"train": {"size": 300, "shard_size": 3}}, workers=3, pace=0.03) as job:
+        job.wait_for_progress(30)
+        job.kill_program("worker-1")
+        assert job.wait() == 0
+        job.assert_each_record_once()
+        assert [node["restarts"] for node in job.summary()["nodes"]] == [0, 1, 0]
+
+
+# --- torchrun with our rendezvous
+
+MEETING = {"components": {"need_pod_manager": False, "need_rendezvous": True}, "fault": {"session_timeout": 3.0}}
+
+
+class Torchrun:
+    """One agent of torchrun, as on a machine of its own: killed, it takes its workers along."""
+
+    def __init__(self, master: RunningMaster, folder: Path, number: int, options: list[str], script: list[str]) -> None:
+        self._output = folder / f"torchrun-{number}.out"
+        address = master.address.target
+        conf = f"token_file={master.job_dir.token},last_call_timeout=30"
+        meet = ["--rdzv-backend=pliant", f"--rdzv-endpoint={address}", "--rdzv-id=tested", f"--rdzv-conf={conf}"]
+        with self._output.open("wb") as output:
+            command = [sys.executable, "-m", "torch.distributed.run", *meet, *options, *script]
+            env = {key: value for key, value in os.environ.items() if not key.startswith("PLIANT_")}
+            self.process = psutil.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=env, cwd=folder)
+
+    @property
+    def output(self) -> str:
+        return self._output.read_text(errors="replace")
+
+    def dies(self) -> None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for process in [self.process, *self.process.children(recursive=True)]:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+        self.process.wait()
+
+    def ends(self) -> int:
+        deadline = time.monotonic() + LONGEST
+        while (code := self.process.poll()) is None:
+            assert time.monotonic() < deadline, self.output
+            time.sleep(0.1)
+        return int(code)
+
+
+@pytest.fixture
+def meeting(tmp_path: Path) -> Iterator[RunningMaster]:
+    with RunningMaster(tmp_path / "master", MEETING) as master:
+        yield master
+
+
+@pytest.fixture
+def agents() -> Iterator[list[Torchrun]]:
+    started: list[Torchrun] = []
+    yield started
+    for agent in started:
+        agent.dies()
+
+
+def test_torchrun_agents_meet_at_our_master_and_go_on_when_one_dies(
+    tmp_path: Path, script: Path, meeting: RunningMaster, agents: list[Torchrun]
+) -> None:
+    command = [str(script), str(tmp_path / "model.pt"), "40"]
+    options = ["--nnodes=1:2", "--nproc-per-node=1", "--max-restarts=3", "--monitor-interval=0.1"]
+    agents += [Torchrun(meeting, tmp_path, number, options, command) for number in range(2)]
+    wait_until((tmp_path / "model.pt").exists, timeout=LONGEST, what="the first checkpoint")
+    agents[1].dies()
+    assert agents[0].ends() == 0, agents[0].output
+    assert "of 2, restart 0" in agents[0].output
+    assert "rank 0 of 1, restart 1" in agents[0].output
+    assert "finished 40" in agents[0].output
+    late = Torchrun(meeting, tmp_path, 2, options, command)
+    agents.append(late)
+    assert late.ends() != 0, "the rendezvous is closed once the training is over"
+    assert "RendezvousClosedError" in late.output
+
+
+def test_a_torchrun_agent_that_comes_later_is_let_in_with_all_its_workers(
+    tmp_path: Path, script: Path, meeting: RunningMaster, agents: list[Torchrun]
+) -> None:
+    command = [str(script), str(tmp_path / "model.pt"), "80"]
+    options = ["--nnodes=1:2", "--max-restarts=0", "--monitor-interval=0.1"]
+    now = [*options, "--rdzv-conf", f"token_file={meeting.job_dir.token},last_call_timeout=0"]
+    agents.append(Torchrun(meeting, tmp_path, 0, [*now, "--nproc-per-node=1"], command))
+    wait_until((tmp_path / "model.pt").exists, timeout=LONGEST, what="the first checkpoint")
+    agents.append(Torchrun(meeting, tmp_path, 1, [*now, "--nproc-per-node=2"], command))
+    assert [agent.ends() for agent in agents] == [0, 0], agents[0].output + agents[1].output
+    assert re.findall(r"rank \d of (\d)", agents[0].output) == ["1", "3"]
+    assert re.findall(r"rank \d of (\d)", agents[1].output) == ["3", "3"]
+
+
+# --- examples
+
+
+@pytest.mark.parametrize("name", ["05_ddp_unmodified.py", "06_accelerate.py"])
+def test_the_examples_run_without_a_change(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("sklearn")
+    if "accelerate" in name:
+        pytest.importorskip("accelerate", reason="pip install accelerate")
+    command = ["python", str(EXAMPLES / name), "--epochs", "6", "--checkpoint", str(tmp_path / "saved")]
+    with LocalJob(tmp_path, command, workers=2) as job:
+        assert job.wait(LONGEST) == 0
+        assert "2 processes, from epoch 0 on" in job.log("worker-0")
+        assert float(re.findall(r"held-out digits: ([\d.]+) %", job.log("worker-0"))[0]) > 80
