@@ -22,17 +22,15 @@ if TYPE_CHECKING:
     from pliant.client import Job as Job
     from pliant.client import Shard as Shard
     from pliant.client import connect as connect
-    from pliant.core.errors import LeaseLost as LeaseLost
     from pliant.core.errors import PliantError as PliantError
 
 __version__ = "0.1.0"
-__all__ = ["Job", "LeaseLost", "PliantError", "Shard", "__version__", "connect"]
+__all__ = ["Job", "PliantError", "Shard", "__version__", "connect"]
 
 _HOMES = {
     "Job": "pliant.client",
     "Shard": "pliant.client",
     "connect": "pliant.client",
-    "LeaseLost": "pliant.core.errors",
     "PliantError": "pliant.core.errors",
 }
 

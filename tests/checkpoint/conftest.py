@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 import torch
+
 from pliant.checkpoint import CheckpointWriter
 from pliant.checkpoint.slots import SlotFolder
 from pliant.checkpoint.writeout import Drain

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
-import torch
 from pliant.checkpoint.files import step_folder
 from pliant.cli.checkpoint import app
 from pliant.core.errors import InvalidRequest, NotFound

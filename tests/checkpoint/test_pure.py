@@ -7,11 +7,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-import torch
 from pliant.checkpoint import layout
 from pliant.checkpoint.division import SMALLEST_SPLIT, Extent, divide
 from pliant.checkpoint.files import parse

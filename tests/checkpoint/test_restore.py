@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-import torch
 from pliant.checkpoint import find_latest, load, load_latest
 from pliant.checkpoint.files import MANIFEST, step_folder
 from pliant.checkpoint.find import InMemory, survey

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import torch
 from pliant.checkpoint import data_bytes, flatten, pack, unflatten, unpack, views
 from pliant.checkpoint.state import descend, tensor_names
 from pliant.core.errors import CorruptData, InvalidRequest

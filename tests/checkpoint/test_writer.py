@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 import torch
+
 from pliant.agent.snapshots import SnapshotWriter
 from pliant.checkpoint import CheckpointWriter, find_latest, load_latest, slots
 from pliant.checkpoint.slots import SlotFolder, node_folder, sweep

@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from pliant.rpc import pliant_pb2 as pb
 from pliant.testing import RunningMaster, wait_until
 from pliant.testing.jobs import LocalJob
 from pliant.testing.reading import ReadingJob
@@ -50,10 +51,36 @@ while step < steps:
     if rank == 0:
         torch.save({"model": model.state_dict(), "step": step}, file + ".tmp")
         os.replace(file + ".tmp", file)
-    time.sleep(0.05)
+    while step >= steps // 2 and not os.path.exists(sys.argv[3]):
+        time.sleep(0.02)
 dist.barrier()
 print(f"finished {step}", flush=True)
 dist.destroy_process_group()
+"""
+
+
+# What a connected program does, without the seconds that torch takes to be imported.
+PEERS = """
+import os, select, socket, time
+
+rank, world, port = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
+if rank == 0:
+    server = socket.create_server(("127.0.0.1", port))
+    links = [server.accept()[0] for _ in range(world - 1)]
+else:
+    while True:
+        try:
+            links = [socket.create_connection(("127.0.0.1", port))]
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.02)
+print(f"rank {rank} of {world}, restart {os.environ['TORCHELASTIC_RESTART_COUNT']}", flush=True)
+began = time.monotonic()
+while not os.path.exists(os.environ["STOP"]):
+    if select.select(links, [], [], 0.05)[0] and not os.path.exists(os.environ["STOP"]):
+        raise ConnectionError("a peer is gone")
+    if os.environ["BUG"] and time.monotonic() > began + 1.5:
+        raise ValueError("a bug")
 """
 
 
@@ -64,15 +91,13 @@ def script(tmp_path: Path) -> Path:
     return file
 
 
-def ddp(folder: Path, script: Path, steps: int, workers: int | str) -> LocalJob:
-    return LocalJob(folder, ["python", str(script), str(folder / "model.pt"), str(steps)], workers=workers)
-
-
 def test_a_killed_ddp_program_restarts_all_and_they_go_on_from_their_checkpoint(tmp_path: Path, script: Path) -> None:
-    with ddp(tmp_path, script, 60, 3) as job:
-        job.until((tmp_path / "model.pt").exists, "the first checkpoint", LONGEST)
-        job.until(lambda: any("speaks" in e.message for e in job.events("group")), "the evidence", LONGEST)
+    model = tmp_path / "model.pt"
+    with LocalJob(tmp_path, ["python", str(script), str(model), "40", str(tmp_path / "go on")], workers=3) as job:
+        job.until(model.exists, "the first checkpoint", LONGEST)
+        wait_for_evidence(job)
         job.kill_program("worker-1")
+        (tmp_path / "go on").touch()
         assert job.wait(LONGEST) == 0
         summary = job.summary()
         for rank in range(3):
@@ -80,42 +105,57 @@ def test_a_killed_ddp_program_restarts_all_and_they_go_on_from_their_checkpoint(
             assert re.findall(r"rank (\d) of (\d), restart (\d)", log) == [(str(rank), "3", "0"), (str(rank), "3", "1")]
             first, second = re.findall(r"from step (\d+)", log)
             assert int(first) == 0 < int(second)
-            assert log.count("finished 60") == 1
+            assert log.count("finished 40") == 1
     assert [node["restarts"] for node in summary["nodes"]] == [1, 1, 1]
-    assert summary["first_failure"] is None or not summary["first_failure"]["node"], (
-        "those that followed are no failures"
-    )
+    assert not (summary.get("first_failure") or {}).get("node"), "those that followed are no failures"
     forgiven = [event.message for event in job.events("restart") if "forgiven" in event.message]
     assert forgiven == ["Killed 1 of 100 forgiven: the program is started again"]
 
 
-def test_a_node_that_is_replaced_is_waited_for_and_a_world_may_shrink_to_its_minimum(
-    tmp_path: Path, script: Path
-) -> None:
-    with ddp(tmp_path, script, 60, "1:2") as job:
-        job.until((tmp_path / "model.pt").exists, "the first checkpoint", LONGEST)
-        job.until(lambda: any("speaks" in e.message for e in job.events("group")), "the evidence", LONGEST)
-        job.kill_agent("worker-0")
-        assert job.wait(LONGEST) == 0
-        assert "rank 0 of 2, restart 1" in job.log("worker-1"), "the oldest is rank 0"
-        assert "rank 1 of 2, restart 1" in job.log("worker-2")
+def peers(folder: Path, workers: int | str, *, bug: bool = False, options: tuple[str, ...] = ()) -> LocalJob:
+    env = {"STOP": str(folder / "stop"), "BUG": "1" if bug else ""}
+    return LocalJob(folder, ["python", "-c", PEERS], workers=workers, env=env, options=options)
 
 
-def test_a_frozen_ddp_program_does_not_hold_up_the_others_for_ever(tmp_path: Path, script: Path) -> None:
-    with ddp(tmp_path, script, 60, 2) as job:
-        job.until(lambda: any("speaks" in e.message for e in job.events("group")), "the evidence", LONGEST)
+def wait_for_words(job: LocalJob, words: str, *nodes: str) -> None:
+    job.until(lambda: all(words in job.log(node) for node in nodes), f"{words!r} of {', '.join(nodes)}")
+
+
+def wait_for_evidence(job: LocalJob) -> None:
+    job.until(lambda: any("speaks" in e.message for e in job.events("group")), "the evidence", LONGEST)
+
+
+def test_a_frozen_member_and_a_lost_node_each_lead_to_a_new_generation(tmp_path: Path) -> None:
+    with peers(tmp_path, "1:2") as job:
+        wait_for_evidence(job)
         job.freeze_program("worker-1")
-        assert job.wait(LONGEST) == 0
-        assert "restart 1" in job.log("worker-0")
-    assert any("is stopped" in event.message for event in job.events("group"))
+        wait_for_words(job, "of 2, restart 1", "worker-0", "worker-1")
+        assert any("worker-1 is stopped" in event.message for event in job.events("group"))
+        job.kill_agent("worker-0")
+        wait_for_words(job, "rank 0 of 2, restart 2", "worker-1")  # the oldest is rank 0
+        wait_for_words(job, "rank 1 of 2, restart 2", "worker-2")
+        job.kill_master()
+        (tmp_path / "stop").touch()
+        assert job.wait() == 0
+        assert sorted(node["restarts"] for node in job.summary()["nodes"]) == [0, 1, 2]
 
 
-def test_a_script_that_always_fails_ends_the_job_after_max_restarts(tmp_path: Path) -> None:
-    script = tmp_path / "bad.py"
-    script.write_text("import torch.distributed as dist\ndist.init_process_group('gloo')\nraise ValueError('a bug')\n")
-    with LocalJob(tmp_path, ["python", str(script)], workers=2, options=["--max-restarts", "1"]) as job:
-        assert job.wait(LONGEST) == 1
-        assert len(job.log("worker-0").split("ValueError: a bug")) - 1 <= 3
+def test_a_scaled_group_forms_anew_with_the_newcomer(tmp_path: Path) -> None:
+    with peers(tmp_path, "1:3") as job:
+        wait_for_evidence(job)
+        job.call(lambda c: c.stubs.job.Scale, pb.ScaleRequest(role="worker", replicas=2, reason="less"))
+        wait_for_words(job, "of 2, restart 1", "worker-0", "worker-1")
+        job.call(lambda c: c.stubs.job.Scale, pb.ScaleRequest(role="worker", replicas=3, reason="more"))
+        wait_for_words(job, "of 3, restart 2", "worker-0", "worker-1", "worker-3")
+        (tmp_path / "stop").touch()
+        assert job.wait() == 0
+    assert not [event for event in job.events("restart") if "forgiven" in event.message]
+
+
+def test_a_program_that_always_fails_ends_the_job_after_max_restarts(tmp_path: Path) -> None:
+    with peers(tmp_path, 2, bug=True, options=("--max-restarts", "1")) as job:
+        assert job.wait() == 1
+        assert [job.log(node).count("ValueError: a bug") <= 2 for node in ("worker-0", "worker-1")] == [True, True]
     assert "a bug" in job.summary()["first_failure"]["message"]
 
 
@@ -150,7 +190,7 @@ class Torchrun:
     def __init__(self, master: RunningMaster, folder: Path, number: int, options: list[str], script: list[str]) -> None:
         self._output = folder / f"torchrun-{number}.out"
         address = master.address.target
-        conf = f"token_file={master.job_dir.token},last_call_timeout=30"
+        conf = f"token_file={master.job_dir.token},last_call_timeout=0"
         meet = ["--rdzv-backend=pliant", f"--rdzv-endpoint={address}", "--rdzv-id=tested", f"--rdzv-conf={conf}"]
         with self._output.open("wb") as output:
             command = [sys.executable, "-m", "torch.distributed.run", *meet, *options, *script]
@@ -190,36 +230,26 @@ def agents() -> Iterator[list[Torchrun]]:
         agent.dies()
 
 
-def test_torchrun_agents_meet_at_our_master_and_go_on_when_one_dies(
+def test_torchrun_agents_meet_at_our_master_come_later_and_die(
     tmp_path: Path, script: Path, meeting: RunningMaster, agents: list[Torchrun]
 ) -> None:
-    command = [str(script), str(tmp_path / "model.pt"), "40"]
-    options = ["--nnodes=1:2", "--nproc-per-node=1", "--max-restarts=3", "--monitor-interval=0.1"]
-    agents += [Torchrun(meeting, tmp_path, number, options, command) for number in range(2)]
-    wait_until((tmp_path / "model.pt").exists, timeout=LONGEST, what="the first checkpoint")
+    model = tmp_path / "model.pt"
+    command = [str(script), str(model), "40", str(tmp_path / "go on")]
+    options = ["--nnodes=1:2", "--max-restarts=1", "--monitor-interval=0.1"]
+    agents.append(Torchrun(meeting, tmp_path, 0, [*options, "--nproc-per-node=1"], command))
+    wait_until(model.exists, timeout=LONGEST, what="the first checkpoint")
+    agents.append(Torchrun(meeting, tmp_path, 1, [*options, "--nproc-per-node=2"], command))
+    wait_until(lambda: agents[1].output.count("of 3") == 2, timeout=LONGEST, what="the world of both")
+    assert "rank 0 of 3, restart 0" in agents[0].output, "a joiner costs no restart"
     agents[1].dies()
+    (tmp_path / "go on").touch()
     assert agents[0].ends() == 0, agents[0].output
-    assert "of 2, restart 0" in agents[0].output
-    assert "rank 0 of 1, restart 1" in agents[0].output
+    assert re.findall(r"rank 0 of (\d), restart (\d)", agents[0].output) == [("1", "0"), ("3", "0"), ("1", "1")]
     assert "finished 40" in agents[0].output
     late = Torchrun(meeting, tmp_path, 2, options, command)
     agents.append(late)
     assert late.ends() != 0, "the rendezvous is closed once the training is over"
     assert "RendezvousClosedError" in late.output
-
-
-def test_a_torchrun_agent_that_comes_later_is_let_in_with_all_its_workers(
-    tmp_path: Path, script: Path, meeting: RunningMaster, agents: list[Torchrun]
-) -> None:
-    command = [str(script), str(tmp_path / "model.pt"), "80"]
-    options = ["--nnodes=1:2", "--max-restarts=0", "--monitor-interval=0.1"]
-    now = [*options, "--rdzv-conf", f"token_file={meeting.job_dir.token},last_call_timeout=0"]
-    agents.append(Torchrun(meeting, tmp_path, 0, [*now, "--nproc-per-node=1"], command))
-    wait_until((tmp_path / "model.pt").exists, timeout=LONGEST, what="the first checkpoint")
-    agents.append(Torchrun(meeting, tmp_path, 1, [*now, "--nproc-per-node=2"], command))
-    assert [agent.ends() for agent in agents] == [0, 0], agents[0].output + agents[1].output
-    assert re.findall(r"rank \d of (\d)", agents[0].output) == ["1", "3"]
-    assert re.findall(r"rank \d of (\d)", agents[1].output) == ["3", "3"]
 
 
 # --- examples

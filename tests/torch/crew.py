@@ -15,17 +15,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import pliant.torch.trainer as trainer_module
 import torch
+from torch import nn
+
+import pliant.torch.trainer as trainer_module
 from pliant.client.job import Job
 from pliant.testing import ManualClock, RunningMaster, wait_until
 from pliant.torch import Step, Trainer
 from pliant.torch.worlds import World
-from torch import nn
 
 PATIENCE = 60.0
 Program = Callable[["Worker"], None]
@@ -56,9 +58,9 @@ def alone() -> Job:
     return Job(None)
 
 
-def make_trainer(job: Job, *, seed: int = 1, **options: Any) -> Trainer:
-    model = net(seed)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+def make_trainer(job: Job, *, weights: int = 1, optimizer: Any = None, **options: Any) -> Trainer:
+    model = net(weights)
+    optimizer = (optimizer or partial(torch.optim.Adam, lr=0.01))(model.parameters())
     return Trainer(model, optimizer, **{"virtual_workers": 4, "deterministic": True, "job": job, **options})
 
 
@@ -162,7 +164,7 @@ class Crew:
         number = len(self.workers)
         job = Job(self.master.address)
         job.node = f"worker-{number}"
-        trainer = make_trainer(job, seed=number if self._seeds else 1, **{**self._options, **options})
+        trainer = make_trainer(job, **{"weights": number if self._seeds else 1, **self._options, **options})
         worker = Worker(job.node, trainer, self.data, program)
         self.workers.append(worker)
         return worker
@@ -263,7 +265,9 @@ class Crew:
         for phase in range(phases):
             steps = sorted(step for at, step in committed if at == phase)
             assert steps == list(range(len(steps))), f"phase {phase}: {steps}"
-            counts = Counter(r for (at, step, _), rows in of_unit.items() if (at, step) in committed and at == phase for r in rows)
+            counts = Counter(
+                r for (at, step, _), rows in of_unit.items() if (at, step) in committed and at == phase for r in rows
+            )
             assert counts == dict.fromkeys(range(records), epochs)
 
 

@@ -9,6 +9,7 @@ from secrets import token_hex
 from typing import Any
 
 import torch
+
 from pliant.checkpoint import layout
 from pliant.checkpoint.find import Found
 from pliant.checkpoint.places import LocalPlace

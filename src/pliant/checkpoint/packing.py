@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+
 from pliant.checkpoint.copying import copy_tensors, view_at
 from pliant.checkpoint.state import dtype_named, flatten, unflatten
 from pliant.core.errors import CorruptData

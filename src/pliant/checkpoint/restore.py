@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
 from pliant.checkpoint import files
 from pliant.checkpoint.copying import Move, move
 from pliant.checkpoint.files import PartNote

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
 from pliant.checkpoint import layout
 from pliant.checkpoint.copying import copy_tensors
 from pliant.checkpoint.division import Extent, Piece, divide

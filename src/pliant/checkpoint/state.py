@@ -13,8 +13,8 @@ from collections import Counter, OrderedDict, defaultdict
 from typing import Any
 
 import numpy as np
-
 import torch
+
 from pliant.core.errors import CorruptData, InvalidRequest
 
 Tensors = dict[str, torch.Tensor]

@@ -138,8 +138,8 @@ class Job:
     ) -> RecordStream:
         """The records of a reader (or of a path that ``pliant.data.open_reader`` knows), shared by all workers.
 
-        ``name``, ``epochs``, ``shuffle``, ``seed``, ``type`` and the other options are those of ``shards``. Iterating gives records, or
-        what ``dataset_fn(dataset, mode, metadata)`` makes of them; see ``RecordStream`` for batches and frameworks.
+        ``name``, ``epochs``, ``shuffle``, ``seed``, ``type`` and the other options are those of ``shards``. Iterating gives
+        records, or what ``dataset_fn(dataset, mode, metadata)`` makes of them; see ``RecordStream`` for batches and frameworks.
         """
         from pliant.data import DataReader, open_reader
 

@@ -181,6 +181,7 @@ class RemoteSource:
             return 0
         if self._supply == Supply.WAIT.value:
             self._start_poll()
+        if self._supply == Supply.WAIT.value:  # an answer that came at once has changed it
             return 0
         ahead = self._ahead()
         missing = ahead - len(self._ready)

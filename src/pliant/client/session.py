@@ -21,7 +21,7 @@ from pliant.rpc.channel import MasterClient
 
 log = logging.getLogger(__name__)
 
-BEAT_SECONDS = 2.0
+BEAT_SECONDS = 2.0  # until the master says otherwise
 
 
 class Session:
@@ -35,6 +35,7 @@ class Session:
         self._closed = threading.Event()
         self.generation = 0
         self.name = ""
+        self._beat_seconds = BEAT_SECONDS
         self._open()
         self._beats = threading.Thread(target=self._beat, name="pliant-beat", daemon=True)
         self._beats.start()
@@ -87,10 +88,11 @@ class Session:
     def _open(self) -> None:
         self.name = f"{self._node}/{self._incarnation}/{uuid.uuid4().hex[:12]}"
         self._request = 0
-        self.insist(
+        reply = self.insist(
             self.master.stubs.shards.OpenSession,
             pb.OpenSessionRequest(session=self.name, node=self._node, incarnation=self._incarnation),
         )
+        self._beat_seconds = reply.beat_seconds or BEAT_SECONDS
         self.generation += 1
 
     def _say_goodbye(self) -> None:
@@ -101,7 +103,7 @@ class Session:
             log.debug("the session was not closed: %s", error)
 
     def _beat(self) -> None:
-        while not self._closed.wait(BEAT_SECONDS):
+        while not self._closed.wait(self._beat_seconds):
             name = self.name
             try:
                 self.master.call(self.master.stubs.shards.Beat, pb.BeatRequest(session=name), timeout=5)

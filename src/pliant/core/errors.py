@@ -60,10 +60,6 @@ class SessionExpired(RetryableError):
     """The master gave this program up (it was silent too long); open a new session and go on."""
 
 
-class LeaseLost(RetryableError):
-    """The shard was given to someone else; what was done on it since does not count."""
-
-
 class Unschedulable(RetryableError):
     """The platform has no room for a node now."""
 

@@ -20,8 +20,8 @@ from typing import Any
 
 import grpc.aio
 
-from pliant.core.clock import Clock
 from pliant.checkpoint.slots import remove_job
+from pliant.core.clock import Clock
 from pliant.core.datasets import ShardType
 from pliant.core.errors import CorruptData, JobFailed, PermanentError, PliantError, RetryableError
 from pliant.core.groups import GroupBook
@@ -235,6 +235,7 @@ class Master:
             self._machines["job"],
             lambda after, limit: read_events(events, after=after, limit=limit),
             heartbeat_seconds=min(1.0, self.spec.fault.heartbeat_timeout / 5),
+            session_timeout=self.spec.fault.session_timeout,
         )
         wanted = self.spec.components()
         if wanted.nodes:

@@ -43,6 +43,7 @@ class Components:
         read_events: Callable[[int, int], list[EventRecord]],
         *,
         heartbeat_seconds: float = 1.0,
+        session_timeout: float = 30.0,
     ) -> None:
         self.name = name
         self.clock = clock
@@ -50,6 +51,9 @@ class Components:
         self.job = job
         self.read_events = read_events
         self.heartbeat_seconds = heartbeat_seconds
+        # Who waits at the master is silent meanwhile: no wait, and no pause between two beats, may come near the time-out.
+        self.beat_seconds = min(2.0, session_timeout / 5)
+        self.longest_wait = min(30.0, session_timeout / 3)
         self.stats = MemoryStats(clock)
         self.generator: ResourceGenerator = ManualGenerator()
         self.nodes: NodeManager | None = None

@@ -35,10 +35,10 @@ def _need(component: T | None, name: str, flag: str) -> T:
     return component
 
 
-async def _at_most(waiting: Awaitable[T], context: Context) -> T | None:
+async def _at_most(waiting: Awaitable[T], context: Context, most: float = LONGEST_WAIT) -> T | None:
     """The result, or None when the caller's deadline is near."""
     left = context.time_remaining()
-    seconds = LONGEST_WAIT if left is None else min(LONGEST_WAIT, left * 0.8)
+    seconds = most if left is None else min(most, left * 0.8)
     try:
         return await asyncio.wait_for(waiting, max(0.0, seconds))
     except TimeoutError:
@@ -153,10 +153,10 @@ class ShardsServicer(services.ShardsServicer):
         await self._m.journal.durable()
         return pb.GrowReply(length=length)
 
-    async def OpenSession(self, request: pb.OpenSessionRequest, context: Context) -> pb.Empty:
+    async def OpenSession(self, request: pb.OpenSessionRequest, context: Context) -> pb.OpenSessionReply:
         self._m.open_session(self._shards, request.session, request.node, request.incarnation)
         await self._m.journal.durable()
-        return pb.Empty()
+        return pb.OpenSessionReply(beat_seconds=self._m.beat_seconds)
 
     async def CloseSession(self, request: pb.CloseSessionRequest, context: Context) -> pb.Empty:
         self._shards.close_session(request.session)
@@ -189,7 +189,7 @@ class ShardsServicer(services.ShardsServicer):
         shards = self._shards
         if request.session:
             shards.beat(request.session)
-        supply = await _at_most(shards.wait_for_shards(request.dataset, request.session), context)
+        supply = await _at_most(shards.wait_for_shards(request.dataset, request.session), context, self._m.longest_wait)
         if request.session:
             shards.beat(request.session)
         await self._m.journal.durable()
@@ -231,7 +231,9 @@ class RendezvousServicer(services.RendezvousServicer):
 
     async def GetWorld(self, request: pb.GetWorldRequest, context: Context) -> pb.GetWorldReply:
         self._rendezvous.heard_of(request.member)
-        found = await _at_most(self._rendezvous.get_world(request.member, request.incarnation), context)
+        found = await _at_most(
+            self._rendezvous.get_world(request.member, request.incarnation), context, self._m.longest_wait
+        )
         self._rendezvous.heard_of(request.member)
         await self._m.journal.durable()
         match found:
@@ -249,7 +251,9 @@ class RendezvousServicer(services.RendezvousServicer):
         rendezvous = self._rendezvous
         if request.member:
             rendezvous.heard_of(request.member)
-        status = await _at_most(rendezvous.watch_round(request.round, request.known_waiting), context)
+        status = await _at_most(
+            rendezvous.watch_round(request.round, request.known_waiting), context, self._m.longest_wait
+        )
         await self._m.journal.durable()
         if status is None:
             status = rendezvous.machine.status(request.round)

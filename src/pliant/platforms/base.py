@@ -15,7 +15,6 @@ from pathlib import Path
 from pliant.core.relaunch import ExitReason
 from pliant.core.resources import Resources
 
-
 SUPERVISED = "PLIANT_SUPERVISED"  # in the environment of a master, and of its agents, that is started again if it dies
 
 

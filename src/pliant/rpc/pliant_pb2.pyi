@@ -446,6 +446,12 @@ class OpenSessionRequest(_message.Message):
     incarnation: int
     def __init__(self, session: _Optional[str] = ..., node: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
+class OpenSessionReply(_message.Message):
+    __slots__ = ("beat_seconds",)
+    BEAT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    beat_seconds: float
+    def __init__(self, beat_seconds: _Optional[float] = ...) -> None: ...
+
 class CloseSessionRequest(_message.Message):
     __slots__ = ("session",)
     SESSION_FIELD_NUMBER: _ClassVar[int]

@@ -512,7 +512,7 @@ class ShardsStub:
         self.OpenSession = channel.unary_unary(
                 '/pliant.v1.Shards/OpenSession',
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.OpenSessionRequest.SerializeToString,
-                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.OpenSessionReply.FromString,
                 _registered_method=True)
         self.Exchange = channel.unary_unary(
                 '/pliant.v1.Shards/Exchange',
@@ -633,7 +633,7 @@ def add_ShardsServicer_to_server(servicer, server):
             'OpenSession': grpc.unary_unary_rpc_method_handler(
                     servicer.OpenSession,
                     request_deserializer=pliant_dot_rpc_dot_pliant__pb2.OpenSessionRequest.FromString,
-                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.OpenSessionReply.SerializeToString,
             ),
             'Exchange': grpc.unary_unary_rpc_method_handler(
                     servicer.Exchange,
@@ -775,7 +775,7 @@ class Shards:
             target,
             '/pliant.v1.Shards/OpenSession',
             pliant_dot_rpc_dot_pliant__pb2.OpenSessionRequest.SerializeToString,
-            pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+            pliant_dot_rpc_dot_pliant__pb2.OpenSessionReply.FromString,
             options,
             channel_credentials,
             insecure,

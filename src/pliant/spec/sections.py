@@ -12,7 +12,10 @@ from pliant.spec.base import Contradiction, Count, Flag, Model, Positive, Proble
 class RendezvousSpec(Model):
     """How large a world may be, and how long to wait for it."""
 
-    min: Positive | None = Field(default=None, description="Members of a world, at the least. Default: 1, since survivors go on however few they are.")
+    min: Positive | None = Field(
+        default=None,
+        description="Members of a world, at the least. Default: 1, since survivors go on however few they are.",
+    )
     max: Positive | None = Field(default=None, description="Members of a world, at the most. Default: of the workers.")
     node_unit: Positive = Field(default=1, description="The size of a world is a multiple of this.")
     wait_seconds: Seconds = Field(

@@ -16,9 +16,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
-import torch
 from pliant.core.errors import InvalidRequest
 from pliant.torch.buckets import Bucket, make_buckets, slices
 from pliant.torch.worlds import World

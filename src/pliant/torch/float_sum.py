@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+
 from pliant.core.errors import InvalidRequest
 from pliant.torch.buckets import Bucket, make_buckets, slices
 from pliant.torch.worlds import World, WorldBroken

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
+
 from pliant.core.errors import InvalidRequest
 
 

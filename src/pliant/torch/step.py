@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
+
 from pliant.core.errors import InvalidRequest
 
 if TYPE_CHECKING:

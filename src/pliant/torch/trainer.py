@@ -29,6 +29,7 @@ from typing import Any
 from weakref import WeakSet
 
 import torch
+
 from pliant.client.job import Job
 from pliant.client.job import connect as connect_job
 from pliant.core.errors import InvalidRequest, PliantError

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+
 from pliant.checkpoint.packing import pack, views
 from pliant.torch.worlds import World
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
-import torch
 from pliant.core.errors import RetryableError
 from pliant.torch.old_groups import end_group, make_device
 
