@@ -1,32 +1,34 @@
 """kill -9 one of three workers: how long do the others finish no step, and how many steps are lost?
 
-    python bench/recovery.py [--runs N] [--json]
+    python bench/recovery.py [--runs N] [--peers torchft,dlrover,ray|none] [--json]
 
-Pliant beside torchrun (``--max-restarts``), in turn; the killed worker is rank 0 in every second run. Shown are medians.
-The stall is the longest time after the kill in which no worker finished a step, less the step's own length. Steps
-lost are those that were finished before the kill and had to be done again. Other systems: the figures of a like machine.
+Pliant beside torchrun (``--max-restarts``) and the peers, in turn; the killed worker is rank 0 in every second run. Shown
+are medians. The stall is the longest time after the kill in which no worker finished a step, less the step's own length.
+Steps lost are those that were finished before the kill and had to be done again. A peer that does not install or does not
+start is shown with the figures of a like machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+from pathlib import Path
 from typing import Any
 
 from harness import finish, machine, median, say, table
+from systems import SYSTEMS
 from training import TrainingJob
 
-ELSEWHERE = {  # measured once on a machine like this; seconds, steps
-    "torchft 0.2, heartbeat time-out 1 s": (1.07, 1),
-    "dlrover-run 0.6.1": (4.7, 30),
-    "Ray Train 2.60": (18.5, 30),
-}
+ELSEWHERE = {"torchft": (1.07, 1), "dlrover": (4.7, 30), "ray": (18.5, 30)}  # on a machine like this; seconds, steps
 AIMS = {"torchrun": 1 / 30, "torchft": 1 / 5}
+SHAPE = {"units": 6, "micro": 16, "steps": 100_000, "pause_ms": 5}
+
+Run = dict[str, Any]
 
 
-def one_run(system: str, rank: int) -> dict[str, Any]:
+def one_run(system: str, python: Path, rank: int) -> Run:
     # torchrun's default store hangs now and then after a kill: such a run is counted apart
-    with TrainingJob(system, 3, units=6, micro=16, steps=100_000, pause_ms=5) as job:
+    with TrainingJob(system, 3, python, **SHAPE) as job:
         job.wait_for_step(45)
         before = job.commits()
         launched = before[0].time - job.began
@@ -34,7 +36,7 @@ def one_run(system: str, rank: int) -> dict[str, Any]:
         killed_at, pid = job.kill(rank)
         done = max(c.step for c in job.commits() if c.time <= killed_at)
         try:
-            job.wait_for(lambda cs: any(c.step > done + 5 and c.time > killed_at for c in cs), "recovery", 60)
+            job.wait_for(lambda cs: any(c.step > done + 5 and c.time > killed_at for c in cs), "recovery", 90)
         except TimeoutError:
             return {"hung": True, "launch": launched}
         after = sorted(c.time for c in job.commits() if c.pid != pid and c.time > killed_at)
@@ -45,21 +47,56 @@ def one_run(system: str, rank: int) -> dict[str, Any]:
         return {"hung": False, "stall": max(stall, 0.0), "lost": max(0, done - again), "launch": launched}
 
 
+def installed(wanted: list[str]) -> dict[str, Path]:
+    """The Python of each system that is here, in the order in which they take turns."""
+    found = {}
+    for name in ("pliant", "torchrun", *wanted):
+        peer = SYSTEMS[name].install()
+        if peer.python is None:
+            say(f"{SYSTEMS[name].title} is not run: {peer.reason}; shown are figures of a like machine")
+        else:
+            found[name] = peer.python
+    return found
+
+
+def measure(pythons: dict[str, Path], runs: int) -> dict[str, list[Run]]:
+    """All systems in turn. A peer whose job does not train at all is left out from then on; ours and torchrun must."""
+    results: dict[str, list[Run]] = {system: [] for system in pythons}
+    for number in range(runs):
+        for system in list(results):
+            rank = number % 2
+            try:
+                results[system].append(one_run(system, pythons[system], rank))
+            except TimeoutError as error:
+                if system not in ELSEWHERE:
+                    raise
+                say(f"{SYSTEMS[system].title} is run no more: {error}")
+                if not results[system]:
+                    del results[system]
+                continue
+            say(f"{system}, rank {rank} killed: {results[system][-1]}")
+    return results
+
+
+def chosen(text: str) -> list[str]:
+    names = [] if text == "none" else text.split(",")
+    if unknown := set(names) - set(ELSEWHERE):
+        raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: not among {', '.join(ELSEWHERE)}, none")
+    return names
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=6)
+    parser.add_argument("--peers", type=chosen, default=list(ELSEWHERE), help="which to run [all that install]")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    results: dict[str, list[dict[str, Any]]] = {"pliant": [], "torchrun": []}
-    for number in range(options.runs):
-        for system, runs in results.items():
-            runs.append(one_run(system, rank=number % 2))
-            say(f"{system}, rank {number % 2} killed: {runs[-1]}")
+    results = measure(installed(options.peers), options.runs)
     good = {system: [r for r in runs if not r["hung"]] for system, runs in results.items()}
     stall = {system: median([r["stall"] for r in runs]) for system, runs in good.items()}
     rows = [
         (
-            system,
+            SYSTEMS[system].title,
             f"{median([r['launch'] for r in results[system]]):.1f} s",
             f"{stall[system]:.3f} s",
             f"{median([r['lost'] for r in good[system]]):.0f}",
@@ -69,14 +106,24 @@ def main() -> None:
         for system in results
     ]
     rows += [
-        (name, "", f"{s:.2f} s *", f"{lost}", "", f"1/{s / stall['pliant']:.0f}")
+        (SYSTEMS[name].title, "", f"{s:.2f} s *", f"{lost}", "", f"1/{s / stall['pliant']:.0f}")
         for name, (s, lost) in ELSEWHERE.items()
+        if name not in results
     ]
     table(
         "kill -9 of one of three workers", ["system", "launch", "stall", "steps lost", "hung", "Pliant's share"], rows
     )
     say("* not run here: figures of a like machine; aims: 1/30 of torchrun's, 1/5 of torchft's, no step lost")
-    finish({"machine": machine(), "runs": results, "stall": stall, "aims": AIMS}, options.json)
+    finish(
+        {
+            "machine": machine(),
+            "runs": results,
+            "stall": stall,
+            "aims": AIMS,
+            "elsewhere": sorted(set(ELSEWHERE) - set(results)),
+        },
+        options.json,
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Training jobs for the benches: Pliant's and torchrun's, started, watched by their step logs, and shot at."""
+"""Training jobs for the benches: those of ``systems.py``, started, watched by their step logs, and shot at."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from pathlib import Path
 
 import psutil
 from harness import CACHE
-
-CLIENTS = Path(__file__).parent / "clients"
+from systems import SYSTEMS
 
 
 @dataclass(frozen=True)
@@ -31,11 +30,12 @@ class Commit:
 
 
 class TrainingJob:
-    """One run of one system; ``with`` ends everything it started."""
+    """One run of one system; ``with`` ends everything it started. ``python`` is that of the system's environment."""
 
-    def __init__(self, system: str, workers: int, **options: int) -> None:
+    def __init__(self, system: str, workers: int, python: Path = Path(sys.executable), **options: int) -> None:
         CACHE.mkdir(parents=True, exist_ok=True)
         self.system = system
+        self._python = python
         self._workers = workers
         self._home = Path(tempfile.mkdtemp(prefix=f"{system}-", dir=CACHE))
         self.out = self._home / "out"
@@ -46,27 +46,22 @@ class TrainingJob:
         self.began = 0.0
 
     def __enter__(self) -> TrainingJob:
-        program = {"pliant": "elastic_training.py", "torchrun": "ddp_training.py"}[self.system]
-        pliant = str(Path(sys.executable).with_name("pliant"))
-        command = {
-            "pliant": [pliant, "run", "-q", "-n", str(self._workers), "--job-dir", str(self._home / "job"), "--"],
-            "torchrun": [sys.executable, "-m", "torch.distributed.run", "--standalone", "--max-restarts=100"],
-        }[self.system]
-        command += ["python"] if self.system == "pliant" else [f"--nproc-per-node={self._workers}"]
+        command = SYSTEMS[self.system].command(self._python, self._workers, self._home)
         self.began = time.time()
         with (self._home / "launcher.log").open("wb") as log:
             self._process = subprocess.Popen(
-                [*command, str(CLIENTS / program)], env=self._env, stdout=log, stderr=log, start_new_session=True
+                command, env=self._env, stdout=log, stderr=log, start_new_session=True, cwd=self._home
             )
         return self
 
     def __exit__(self, *_: object) -> None:
         assert self._process is not None
+        started = self._descendants()
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(15)
-        for process in self._leftovers():
+        for process in {*started, *self._leftovers()}:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self._process.wait()
@@ -114,7 +109,15 @@ class TrainingJob:
         os.kill(pid, signal.SIGKILL)
         return now, pid
 
+    def _descendants(self) -> list[psutil.Process]:
+        assert self._process is not None
+        try:
+            return psutil.Process(self._process.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+
     def _leftovers(self) -> list[psutil.Process]:
+        """Those that a launcher left behind: they carry our environment, unless they wrote a title over it, as Ray's do."""
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):

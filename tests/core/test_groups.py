@@ -98,6 +98,13 @@ def test_what_follows_from_the_first_failure_is_excused_and_the_same_fault_is_no
     assert not book.excuses(ROLE, "a", 1, "of a program that has ended")
 
 
+def test_who_only_lost_a_peer_is_excused_and_who_fails_after_such_words_is_not() -> None:
+    book = formed("a", "b", "c", connected=True)
+    fails(book, "a", "Read error [10.0.0.1]:9962: Connection reset by peer")
+    assert book.excuses(ROLE, "b", 1, "Read error [10.0.0.1]:9962: Connection reset by peer")
+    assert not book.excuses(ROLE, "c", 1, "ValueError: boom")
+
+
 def test_a_joiner_of_a_connected_group_makes_it_form_anew() -> None:
     book = formed("a", connected=True)
     assert book.join(1.0, role=ROLE, node="b") == [RestartAll(ROLE, 1, ("a",), "b joins")]

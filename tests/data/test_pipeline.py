@@ -242,6 +242,21 @@ def test_a_failing_reader_of_the_user_is_raised_with_its_place(master: Master) -
         list(records_of(master(10, 5), Broken()))
 
 
+@pytest.mark.parametrize("function", [None, chain])
+def test_a_reader_that_gives_too_few_records_is_noticed(master: Master, function: Any) -> None:
+    class Short(DataReader):
+        def create_shards(self) -> Mapping[str, int]:
+            return {"shelf": 10}
+
+        def read_records(self, shard: ShardRange) -> Iterator[int]:
+            return iter(range(shard.start, min(shard.end, 7)))
+
+    with pytest.raises(CorruptData, match="shelf: 5 records were asked for from record 5 on, 2 came"):
+        list(records_of(master(10, 5), Short(), dataset_fn=function))
+    with pytest.raises(CorruptData):
+        Short().fetch([1, 8])
+
+
 def test_a_failing_source_of_shards_is_raised_in_the_loop(master: Master) -> None:
     def failing() -> Iterator[Any]:
         yield from master(10, 5)

@@ -76,13 +76,14 @@ def test_any_program_is_a_job_and_is_told_who_it_is(tmp_path: Path) -> None:
 
 
 def test_the_status_lists_nodes_with_their_pids_and_progress(tmp_path: Path) -> None:
-    with ReadingJob(tmp_path, {"train": {"size": 300, "shard_size": 2}}, workers=2, pace=0.02) as job:
-        status = job.wait_for_progress(20)
+    with ReadingJob(tmp_path, {"train": {"size": 300, "shard_size": 2}}, workers=2, gated=True) as job:
+        status = job.wait_for_progress(2)
         assert [node.name for node in status.nodes] == ["worker-0", "worker-1"]
         for name in ("worker-0", "worker-1"):
             node = job.wait_until_running(name)
             assert (node.restarts, node.exit_reason, node.role) == (0, "", "worker")
             assert {p.pid for p in job.processes()} >= {node.pid, node.agent_pid}
+        job.open_gate()
         assert job.wait() == 0
         nodes = job.summary()["nodes"]
     assert [(n["state"], n["exit_reason"], n["pid"]) for n in nodes] == [("Succeeded", "Completed", 0)] * 2
@@ -90,8 +91,8 @@ def test_the_status_lists_nodes_with_their_pids_and_progress(tmp_path: Path) -> 
 
 def test_a_job_over_tls_is_exact_and_serves_metrics(tmp_path: Path) -> None:
     read = {"train": {"size": 400, "shard_size": 2}}
-    with ReadingJob(tmp_path, read, workers=2, pace=0.02, options=["--tls", "--metrics-port", "0"]) as job:
-        job.wait_for_progress(20)
+    with ReadingJob(tmp_path, read, workers=2, gated=True, options=["--tls", "--metrics-port", "0"]) as job:
+        job.wait_until_all_work(2)
         where = read_json(job.home.master_file)
         assert where is not None
         with urllib.request.urlopen(f"http://127.0.0.1:{where['metrics_port']}/metrics", timeout=10) as page:
@@ -99,6 +100,7 @@ def test_a_job_over_tls_is_exact_and_serves_metrics(tmp_path: Path) -> None:
         assert 'pliant_dataset_records_total{dataset="train",job="job"} 400.0' in text
         assert 'pliant_nodes{job="job",role="worker",state="Running"} 2.0' in text
         job.kill_master()
+        job.open_gate()
         assert job.wait() == 0
         job.assert_each_record_once()
     assert job.summary()["master_starts"] == 2

@@ -150,11 +150,12 @@ def test_a_node_that_never_finds_room_does_not_hold_up_the_end_of_the_job(tmp_pa
 
 
 def test_a_second_launch_of_a_running_job_is_refused_and_harms_nothing(tmp_path: Path) -> None:
-    with ReadingJob(tmp_path, {"train": {"size": 200, "shard_size": 4}}, pace=0.05) as job:
-        job.wait_for_progress(8)
+    with ReadingJob(tmp_path, {"train": {"size": 200, "shard_size": 4}}, gated=True) as job:
+        job.wait_until_all_work(1)
         again = [sys.executable, "-c", "from pliant.cli import main; main()", "run", "--job-dir", str(job.home.path)]
         second = subprocess.run([*again, "--overwrite", "--", "true"], capture_output=True, text=True, cwd=tmp_path)
         assert second.returncode == 2
         assert "is running" in second.stderr
+        job.open_gate()
         assert job.wait() == 0
         job.assert_each_record_once()

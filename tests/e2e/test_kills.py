@@ -17,15 +17,16 @@ pytestmark = pytest.mark.e2e
 TRAIN = {"train": {"size": 600, "shard_size": 3, "shuffle": True}}
 
 
-def reading(folder: Path, workers: int = 3, pace: float = 0.04) -> ReadingJob:
-    return ReadingJob(folder, TRAIN, workers=workers, pace=pace)
+def reading(folder: Path, workers: int = 3) -> ReadingJob:
+    return ReadingJob(folder, TRAIN, workers=workers, gated=True)
 
 
 def test_a_killed_program_is_started_again_in_place(tmp_path: Path) -> None:
     with reading(tmp_path) as job:
-        job.wait_for_progress(60)
+        job.wait_until_all_work(3)
         pid = job.kill_program("worker-1")
         job.wait_for(lambda s: any(n.restarts == 1 and n.pid not in (0, pid) for n in s.nodes), "the restart")
+        job.open_gate()
         assert job.wait() == 0
         job.assert_each_record_once()
         nodes = {node["name"]: node for node in job.summary()["nodes"]}
@@ -37,11 +38,12 @@ def test_a_killed_program_is_started_again_in_place(tmp_path: Path) -> None:
 
 def test_a_killed_agent_takes_its_program_along_and_is_replaced_under_a_new_number(tmp_path: Path) -> None:
     with reading(tmp_path) as job:
-        job.wait_for_progress(60)
+        job.wait_until_all_work(3)
         program = job.wait_until_running("worker-0").pid
         job.kill_agent("worker-0")
         job.wait_until_running("worker-3")
         assert program not in {process.pid for process in job.processes()}
+        job.open_gate()
         assert job.wait() == 0
         job.assert_each_record_once()
         nodes = {node["name"]: node for node in job.summary()["nodes"]}
@@ -63,12 +65,13 @@ def test_a_preempted_node_gives_its_program_grace_and_is_told_apart_from_a_crash
 
 def test_a_master_killed_again_and_again_loses_and_repeats_nothing(tmp_path: Path) -> None:
     chance = random.Random(7)
-    with reading(tmp_path, pace=0.05) as job:
+    with reading(tmp_path) as job:
         for _ in range(4):
             before = job.wait_for(lambda s: s.master_starts, "a master that serves")
             time.sleep(chance.uniform(0, 0.4))  # at any instant
             job.kill_master()
             job.wait_for(lambda s, n=before: s.master_starts > n, "the next master")  # type: ignore[misc]
+        job.open_gate()
         assert job.wait() == 0
         job.assert_each_record_once()
         summary = job.summary()
@@ -84,38 +87,42 @@ def test_a_master_killed_while_it_starts_is_started_again(tmp_path: Path) -> Non
             time.sleep(pause)
             job.send(starting, signal.SIGKILL)
             job.until(lambda pid=starting: pid not in job.masters(), "its end")  # type: ignore[misc]
+        job.open_gate()
         assert job.wait() == 0
         job.assert_each_record_once()
 
 
 def test_a_master_killed_right_before_the_end_still_leaves_a_summary(tmp_path: Path) -> None:
-    with reading(tmp_path, workers=2, pace=0.02) as job:
-        job.wait_for_progress(590)
-        job.kill_master()
-        job.wait_for(lambda s: s.phase != "Running", "the end")
-        job.kill_master()
+    with reading(tmp_path, workers=2) as job:
+        job.wait_until_all_work(2)
+        job.open_gate()
+        job.until(lambda: job.events("job"), "the decision that it is over")
+        for master in job.masters():
+            job.send(master, signal.SIGKILL)
         assert job.wait() == 0
         job.assert_each_record_once()
 
 
 def test_a_killed_launcher_is_replaced_and_the_job_ends_by_itself(tmp_path: Path) -> None:
     with reading(tmp_path) as job:
-        job.wait_for_progress(60)
+        job.wait_until_all_work(3)
         job.kill_launcher()
         job.until(job.keepers, "a supervisor")
         job.kill_master()
+        job.open_gate()
         summary = job.wait_for_summary()
         job.assert_each_record_once()
     assert (summary["phase"], summary["master_starts"]) == ("Succeeded", 2)
 
 
 def test_killing_launcher_and_master_at_once_does_not_end_the_job(tmp_path: Path) -> None:
-    with reading(tmp_path, workers=2, pace=0.1) as job:
-        job.wait_for_progress(60)
+    with reading(tmp_path, workers=2) as job:
+        job.wait_until_all_work(2)
         master = job.freeze_master()  # so that it cannot notice
         job.launcher.kill()
         job.send(master, signal.SIGKILL)
         job.launcher.wait()
+        job.open_gate()
         summary = job.wait_for_summary()
         job.assert_each_record_once()
     assert (summary["phase"], summary["master_starts"]) == ("Succeeded", 2)
@@ -124,10 +131,11 @@ def test_killing_launcher_and_master_at_once_does_not_end_the_job(tmp_path: Path
 
 def test_killing_every_process_of_the_control_plane_leaves_a_job_that_can_be_resumed(tmp_path: Path) -> None:
     with reading(tmp_path, workers=2) as job:
-        job.wait_for_progress(60)
+        job.wait_until_all_work(2)
         for process in job.processes():
             job.send(process.pid, signal.SIGSTOP)
         job.end_all()
         job.start("--resume")
+        job.open_gate()
         assert job.wait() == 0
         job.assert_each_record_once()

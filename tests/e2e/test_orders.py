@@ -27,13 +27,14 @@ def running(status: pb.JobStatus) -> list[str]:
 
 def test_workers_are_added_and_taken_away_while_the_job_runs(tmp_path: Path) -> None:
     read = {"train": {"size": 900, "shard_size": 3}}
-    with ReadingJob(tmp_path, read, workers="1:4", pace=0.06, spec={"fault": {"grace": 2.0}}) as job:
+    with ReadingJob(tmp_path, read, workers="1:4", gated=True, spec={"fault": {"grace": 2.0}}) as job:
         job.wait_for(lambda s: len(running(s)) == 4, "four workers")
         answer = job.call(lambda c: c.stubs.job.Scale, pb.ScaleRequest(role="worker", replicas=1, reason="night"))
         assert (answer.before, answer.now) == (4, 1)
         job.wait_for(lambda s: running(s) == ["worker-0"], "one worker")
         job.call(lambda c: c.stubs.job.Scale, pb.ScaleRequest(role="worker", replicas=3, reason="day"))
         job.wait_for(lambda s: running(s) == ["worker-0", "worker-4", "worker-5"], "three workers")
+        job.open_gate()
         assert job.wait() == 0
         job.assert_each_record_once()
         nodes = {node["name"]: node for node in job.summary()["nodes"]}
@@ -93,12 +94,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_full_disk_stops_the_job_until_there_is_room_and_nothing_is_lost(tmp_path: Path, small_disk: Path) -> None:
     read = {"train": {"size": 600, "shard_size": 3}}
-    with ReadingJob(tmp_path, read, workers=2, pace=0.03, job_dir=small_disk / "job") as job:
-        job.wait_for_progress(60)
+    with ReadingJob(tmp_path, read, workers=2, gated=True, job_dir=small_disk / "job") as job:
+        job.wait_until_all_work(2)
         filler = small_disk / "filler"
         with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
             while file.write(bytes(4096)):
                 pass
+        job.open_gate()
         job.until(lambda: "it goes on when there is room" in job.output(), "the master to say what it lacks")
         assert job.launcher.poll() is None
         filler.unlink()

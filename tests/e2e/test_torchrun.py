@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from pliant.core.errors import Conflict
 from pliant.rpc import pliant_pb2 as pb
 from pliant.testing import RunningMaster, wait_until
 from pliant.testing.jobs import LocalJob
@@ -93,20 +94,20 @@ def script(tmp_path: Path) -> Path:
 
 def test_a_killed_ddp_program_restarts_all_and_they_go_on_from_their_checkpoint(tmp_path: Path, script: Path) -> None:
     model = tmp_path / "model.pt"
-    with LocalJob(tmp_path, ["python", str(script), str(model), "40", str(tmp_path / "go on")], workers=3) as job:
+    with LocalJob(tmp_path, ["python", str(script), str(model), "40", str(tmp_path / "go on")], workers=2) as job:
         job.until(model.exists, "the first checkpoint", LONGEST)
         wait_for_evidence(job)
         job.kill_program("worker-1")
         (tmp_path / "go on").touch()
         assert job.wait(LONGEST) == 0
         summary = job.summary()
-        for rank in range(3):
+        for rank in range(2):
             log = job.log(f"worker-{rank}")
-            assert re.findall(r"rank (\d) of (\d), restart (\d)", log) == [(str(rank), "3", "0"), (str(rank), "3", "1")]
+            assert re.findall(r"rank (\d) of (\d), restart (\d)", log) == [(str(rank), "2", "0"), (str(rank), "2", "1")]
             first, second = re.findall(r"from step (\d+)", log)
             assert int(first) == 0 < int(second)
             assert log.count("finished 40") == 1
-    assert [node["restarts"] for node in summary["nodes"]] == [1, 1, 1]
+    assert [node["restarts"] for node in summary["nodes"]] == [1, 1]
     assert not (summary.get("first_failure") or {}).get("node"), "those that followed are no failures"
     forgiven = [event.message for event in job.events("restart") if "forgiven" in event.message]
     assert forgiven == ["Killed 1 of 100 forgiven: the program is started again"]
@@ -122,6 +123,7 @@ def wait_for_words(job: LocalJob, words: str, *nodes: str) -> None:
 
 
 def wait_for_evidence(job: LocalJob) -> None:
+    job.wait_until_running("worker-0")
     job.until(lambda: any("speaks" in e.message for e in job.events("group")), "the evidence", LONGEST)
 
 
@@ -155,8 +157,9 @@ def test_a_scaled_group_forms_anew_with_the_newcomer(tmp_path: Path) -> None:
 def test_a_program_that_always_fails_ends_the_job_after_max_restarts(tmp_path: Path) -> None:
     with peers(tmp_path, 2, bug=True, options=("--max-restarts", "1")) as job:
         assert job.wait() == 1
-        assert [job.log(node).count("ValueError: a bug") <= 2 for node in ("worker-0", "worker-1")] == [True, True]
-    assert "a bug" in job.summary()["first_failure"]["message"]
+        # One of them is counted each time; it is the one that is heard of first.
+        assert 2 <= job.log("worker-0").count("rank 0 of 2") <= 3
+    assert "Error happened 2 times; 1 are forgiven" in job.summary()["reason"]
 
 
 def test_programs_of_other_kinds_never_restart_because_another_died(tmp_path: Path) -> None:
@@ -240,16 +243,14 @@ def test_torchrun_agents_meet_at_our_master_come_later_and_die(
     wait_until(model.exists, timeout=LONGEST, what="the first checkpoint")
     agents.append(Torchrun(meeting, tmp_path, 1, [*options, "--nproc-per-node=2"], command))
     wait_until(lambda: agents[1].output.count("of 3") == 2, timeout=LONGEST, what="the world of both")
-    assert "rank 0 of 3, restart 0" in agents[0].output, "a joiner costs no restart"
+    wait_until(lambda: "rank 0 of 3, restart 0" in agents[0].output, timeout=LONGEST, what="the world of both")
     agents[1].dies()
     (tmp_path / "go on").touch()
     assert agents[0].ends() == 0, agents[0].output
-    assert re.findall(r"rank 0 of (\d), restart (\d)", agents[0].output) == [("1", "0"), ("3", "0"), ("1", "1")]
+    assert re.findall(r"rank 0 of (\d)", agents[0].output) == ["1", "3", "1"]
     assert "finished 40" in agents[0].output
-    late = Torchrun(meeting, tmp_path, 2, options, command)
-    agents.append(late)
-    assert late.ends() != 0, "the rendezvous is closed once the training is over"
-    assert "RendezvousClosedError" in late.output
+    with pytest.raises(Conflict, match="closed"):
+        meeting.client.call(meeting.client.stubs.rendezvous.Join, pb.JoinRequest(member="late", incarnation="1"))
 
 
 # --- examples

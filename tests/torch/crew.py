@@ -127,9 +127,18 @@ class Worker:
 
 
 class Crew:
-    def __init__(self, folder: Path, *, workers: int, data: Any = None, seeds: bool = False, **options: Any) -> None:
-        """``options`` are those of the Trainer; ``seeds``: each has other first weights."""
-        self._options, self._seeds = options, seeds
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        workers: int,
+        data: Any = None,
+        seeds: bool = False,
+        build: Callable[[Job], Trainer] | None = None,
+        **options: Any,
+    ) -> None:
+        """``options`` are those of the Trainer, unless ``build`` makes it; ``seeds``: each has other first weights."""
+        self._options, self._seeds, self._build = options, seeds, build
         self.data = digits() if data is None else data
         job = {"strategy": "allreduce", "roles": {"worker": {"command": ["true"], "replicas": f"1:{max(8, workers)}"}}}
         self.master = RunningMaster(folder, job, clock=ManualClock())
@@ -164,7 +173,10 @@ class Crew:
         number = len(self.workers)
         job = Job(self.master.address)
         job.node = f"worker-{number}"
-        trainer = make_trainer(job, **{"weights": number if self._seeds else 1, **self._options, **options})
+        if self._build is not None:
+            trainer = self._build(job)
+        else:
+            trainer = make_trainer(job, **{"weights": number if self._seeds else 1, **self._options, **options})
         worker = Worker(job.node, trainer, self.data, program)
         self.workers.append(worker)
         return worker
@@ -246,6 +258,7 @@ class Crew:
             self.declare_dead(worker)
         except BaseException as error:  # noqa: BLE001  # raised by ``finish``
             worker.error = error
+            trainer.close()
         else:
             trainer.close()
 

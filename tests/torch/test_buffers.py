@@ -72,15 +72,15 @@ def test_a_buffer_that_changes_its_shape_is_refused() -> None:
 
 
 def test_a_buffer_that_two_modules_share_is_one() -> None:
-    model = torch.nn.ModuleList([Counting(), Counting()])
-    model[1].seen = model[0].seen
-    buffers = ModuleBuffers(model)
+    one, other = Counting(), Counting()
+    other.seen = one.seen
+    buffers = ModuleBuffers(torch.nn.ModuleList([one, other]))
     buffers.begin_step()
-    model[0](torch.ones(3))
-    model[1](torch.ones(3))
+    one(torch.ones(3))
+    other(torch.ones(3))
     buffers.end_unit(0)
     buffers.take(lane_of(buffers))
-    assert model[0].seen.item() == model[1].seen.item() == 2
+    assert one.seen.item() == other.seen.item() == 2
 
 
 def test_a_model_without_buffers_needs_no_lane() -> None:

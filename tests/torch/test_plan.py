@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -66,4 +67,4 @@ def test_seeds_differ_for_each_step_and_unit_and_fit_torch_and_numpy() -> None:
 @pytest.mark.parametrize("wrong", [{"records": -1}, {"micro_batch": 0}, {"units": 0}, {"epochs": 0}])
 def test_a_plan_that_makes_no_sense_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(InvalidRequest, match=next(iter(wrong))):
-        StepPlan(**{"records": 4, "micro_batch": 1, "units": 1, **wrong})
+        replace(StepPlan(records=4, micro_batch=1, units=1), **wrong)  # type: ignore[arg-type]

@@ -27,7 +27,7 @@ from typing import Any
 
 from pliant.agent.exits import ExitReport, classify, read_tail
 from pliant.agent.process import Program
-from pliant.agent.seat import Seat
+from pliant.agent.seat import Place
 from pliant.agent.snapshots import SnapshotWriter
 from pliant.agent.usage import MemoryWatchdog, UsageSampler
 from pliant.core.errors import NotAvailable, PliantError, RetryableError
@@ -42,7 +42,6 @@ from pliant.rpc.channel import Address, AsyncMasterClient
 log = logging.getLogger(__name__)
 
 RETRY_PAUSE = 0.1  # seconds between tries to reach the master
-SEAT_PAUSE = 0.1  # seconds between heartbeats while the program waits for its seat
 REVIVE_EVERY = 2.0  # seconds of silence of the master between two looks whether anyone will start it again
 NOT_WELCOME = 4  # exit code: the master has given this node up
 
@@ -100,12 +99,7 @@ class Agent:
         self._snapshots: SnapshotWriter | None = None
         self._sampler: UsageSampler | None = None
         self._watchdog: MemoryWatchdog | None = None
-        self._seat: Seat | None = None
-        self._grouped = False  # the program was seen to use its seat
-        self._recall = ""  # why the program shall end, to be started again with its group
-        self._recalled = False  # and it did, for that reason
-        self._news = asyncio.Event()  # of seat, recall or stopping
-        self._hurry = asyncio.Event()  # a seat is wanted: the next heartbeat is due
+        self._place = Place()
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
@@ -163,22 +157,14 @@ class Agent:
             if self._stopping.is_set():
                 return report
 
+    def _take_seat(self, group: pb.Group) -> None:
+        self._program = None
+        self._place.take(group)
+
     async def _wait_for_seat(self) -> None:
         """Until the program has its place among its peers, or the node shall stop."""
-        while not self._stopping.is_set():
-            if self._recall:  # before it began
-                self._take_seat(pb.Group())
-            elif self._seat is not None:
-                return
-            self._news.clear()
-            await self._news.wait()
-
-    def _take_seat(self, group: pb.Group) -> None:
-        self._seat, self._program = Seat.from_message(group), None
-        self._recall, self._recalled, self._grouped = "", False, False
-        self._news.set()
-        if self._seat is None:
-            self._hurry.set()
+        while not self._stopping.is_set() and not self._place.is_ready:
+            await self._place.news()
 
     async def _one_run(self) -> ExitReport:
         config = self._config
@@ -208,8 +194,8 @@ class Agent:
             telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)
             self._sampler = self._watchdog = None
-        if self._recalled:
-            return ExitReport(ExitReason.KILLED, self._recall, "")
+        if self._place.recalled:
+            return ExitReport(ExitReason.KILLED, self._place.recall, "")
         kills = self._cgroup.oom_kills() - kills_before if self._cgroup else 0
         tail = read_tail(config.log, program.log_offset)
         report = classify(
@@ -224,7 +210,7 @@ class Agent:
     def _environment(self) -> dict[str, str]:
         """``python`` means the Python that Pliant runs in, as in an activated environment."""
         path = os.pathsep.join(filter(None, (str(Path(sys.executable).parent), os.environ.get("PATH"))))
-        seat = self._seat.environment(self._config.job, self._config.role) if self._seat is not None else {}
+        seat = self._place.environment(self._config.job, self._config.role)
         memory = self._snapshots.environment if self._snapshots is not None else {}
         return {**os.environ, **seat, **memory, "PATH": path, "PLIANT_INCARNATION": str(self._incarnation)}
 
@@ -235,7 +221,7 @@ class Agent:
         try:
             await asyncio.wait({ended, told}, return_when=asyncio.FIRST_COMPLETED)
             if not ended.done():
-                self._recalled = not self._stopping.is_set()
+                self._place.recalled = not self._stopping.is_set()
                 await program.stop(self._stop_grace)
         finally:
             for task in (ended, told):
@@ -244,9 +230,8 @@ class Agent:
 
     async def _until_told(self) -> None:
         """To end the program."""
-        while not self._stopping.is_set() and not self._recall:
-            self._news.clear()
-            await self._news.wait()
+        while not self._stopping.is_set() and not self._place.recall:
+            await self._place.news()
 
     def _limit(self) -> None:
         """Real limits where the system allows it; else the watchdog looks after memory."""
@@ -299,9 +284,9 @@ class Agent:
                 message=report.message,
                 traceback=report.traceback,
                 log=str(self._config.log),
-                generation=self._seat.generation if self._seat else 0,
-                grouped=self._grouped or (self._seat is not None and self._seat.is_named_in(report.traceback)),
-                recalled=self._recalled,
+                generation=self._place.generation,
+                grouped=self._place.is_named_in(report.traceback),
+                recalled=self._place.recalled,
             ),
         )
 
@@ -323,8 +308,8 @@ class Agent:
                     memory_limit_mb=limit,
                     stopped=self._program is not None and self._program.is_stopped,
                 ),
-                generation=self._seat.generation if self._seat else 0,
-                grouped=self._look_for_peers(),
+                generation=self._place.generation,
+                grouped=self._program is not None and self._place.is_used_by(self._program.pid),
             )
             try:
                 reply = await self._master.call(self._master.stubs.nodes.Heartbeat, request, timeout=5)
@@ -338,28 +323,8 @@ class Agent:
                 if reply.stop:
                     log.info("%s: the master ends it: %s", self._config.node, reply.reason)
                     self._stop(reply.grace)
-                self._hear_of_group(request.generation, reply)
-            seconds = SEAT_PAUSE if self._seat is None else self._heartbeat_seconds
-            self._hurry.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), seconds)
-
-    def _look_for_peers(self) -> bool:
-        if not self._grouped and self._seat is not None and self._program is not None:
-            self._grouped = self._seat.is_used_by(self._program.pid)
-        return self._grouped
-
-    def _hear_of_group(self, asked_with: int, reply: pb.HeartbeatReply) -> None:
-        """What the answer says of the seat that was held when the heartbeat was sent."""
-        if asked_with != (self._seat.generation if self._seat else 0):
-            return
-        if reply.recall and not self._recall:
-            log.info("%s: its program starts anew with its group: %s", self._config.node, reply.recall)
-            self._recall = reply.recall
-            self._stop_grace = self._config.grace
-            self._news.set()
-        elif self._seat is None and reply.group.generation:
-            self._take_seat(reply.group)
+                self._place.hear(request.generation, reply)
+            await self._place.pause(self._heartbeat_seconds)
 
     async def _tell(self, method: Callable[..., Any], request: Any) -> Any:
         """A call that must arrive: tried until the master answers, however often it is restarted meanwhile."""
@@ -400,7 +365,7 @@ class Agent:
     def _stop(self, grace: float) -> None:
         self._stop_grace = grace
         self._stopping.set()
-        self._news.set()
+        self._place.tell()
 
     def _write_exit(self, report: ExitReport) -> None:
         if self._config.node_dir is not None:

@@ -2,10 +2,14 @@
 
 The master gives the seat (``core/groups.py`` says when). Here it becomes the environment that torchrun gives, and here is
 looked for the evidence that the program lives by it: a socket on the port of rank 0, or last words that name that port.
+``Place`` is what the agent holds: the seat, if there is one, and the master's word that the program shall leave it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import logging
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +18,10 @@ import psutil
 
 from pliant.agent.usage import process_tree
 from pliant.rpc import pliant_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+SEAT_PAUSE = 0.1  # seconds between heartbeats while the program waits for its seat
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +83,71 @@ class Seat:
     def is_named_in(self, last_words: str) -> bool:
         """Whether a program speaks of the port as it fails, as torch does that cannot listen on it or reach it."""
         return re.search(rf"\b{self.port}\b", last_words) is not None
+
+
+class Place:
+    def __init__(self) -> None:
+        self._seat: Seat | None = None
+        self._used = False  # the program was seen to use its seat
+        self.recall = ""  # why the program shall end, to be started again with its group
+        self.recalled = False  # and it was ended for that reason
+        self._news = asyncio.Event()
+        self._hurry = asyncio.Event()  # a seat is wanted: the next heartbeat is due
+
+    @property
+    def generation(self) -> int:
+        """0: there is no seat."""
+        return self._seat.generation if self._seat is not None else 0
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the program may start. A seat that was recalled before that is given back."""
+        if self.recall:
+            self.take(pb.Group())
+        return self._seat is not None
+
+    def take(self, group: pb.Group) -> None:
+        self._seat = Seat.from_message(group)
+        self.recall, self.recalled, self._used = "", False, False
+        if self._seat is None:
+            self._hurry.set()
+        self.tell()
+
+    def hear(self, asked_with: int, reply: pb.HeartbeatReply) -> None:
+        """What the master answers to a heartbeat that was sent in this generation."""
+        if asked_with != self.generation:
+            return
+        if reply.recall and not self.recall:
+            log.info("the program starts anew with its group: %s", reply.recall)
+            self.recall = reply.recall
+            self.tell()
+        elif self._seat is None and reply.group.generation:
+            self.take(reply.group)
+
+    def tell(self) -> None:
+        """Wake whoever waits for news."""
+        self._news.set()
+
+    async def news(self) -> None:
+        self._news.clear()
+        await self._news.wait()
+
+    async def pause(self, seconds: float) -> None:
+        """Until the next heartbeat is due: soon, if a seat is wanted."""
+        self._hurry.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._hurry.wait(), seconds if self._seat is not None else SEAT_PAUSE)
+
+    def environment(self, job: str, role: str) -> dict[str, str]:
+        return self._seat.environment(job, role) if self._seat is not None else {}
+
+    def is_used_by(self, pid: int) -> bool:
+        """Looked for until it is seen once."""
+        self._used = self._used or (self._seat is not None and self._seat.is_used_by(pid))
+        return self._used
+
+    def is_named_in(self, last_words: str) -> bool:
+        return self._used or (self._seat is not None and self._seat.is_named_in(last_words))
 
 
 def _in_use(pid: int, port: int) -> bool:

@@ -15,12 +15,13 @@ What always holds:
    else a new one behind the others; it is given the world as it is then.
 4. Once it is, the failure or removal of a member and the arrival of a node end the generation; a program that finished
    does not. Whoever comes after a member has finished waits until the others are done: they have nothing left to share.
-5. What fails while its generation ends is a consequence and is excused, unless it says what the first failure said: then
-   it is the same fault of the program, and counts for each node that has it.
+5. What fails while its generation ends is a consequence and is excused, unless it is a fault of its own: it says what the
+   first failure said, or the first only said that it had lost a peer. Who says that itself is always excused.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -28,6 +29,12 @@ from typing import Any
 from pliant.core.errors import Conflict, CorruptData, InvalidRequest
 
 PATIENCE = 5.0  # seconds that a formable generation waits for nodes which are being created
+# What a program says that failed because another did; torch, gloo, NCCL and the system word it in these ways.
+LOST_PEER = re.compile(
+    r"connection (was )?(reset|closed|refused|aborted)|connection ?error|broken ?pipe|\bpeer\b|socket (closed|timeout)"
+    r"|timed out|remote process (exited|has)|store->get|DistNetworkError|DistBackendError|DistStoreError",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +187,9 @@ class GroupBook:
         """Whether a failure only follows from the end of its generation."""
         group = self.group(role)
         in_it = bool(group.ending) and node in group.running and generation == group.generation
-        return in_it and message != group.fault
+        if not in_it or LOST_PEER.search(message):
+            return in_it
+        return message != group.fault and not LOST_PEER.search(group.fault)
 
     def formable(self, role: str, now: float, *, ready: int, coming: int, least: int) -> bool:
         """Whether to form with the nodes that are ready; ``coming`` are being created, ``least`` are needed."""

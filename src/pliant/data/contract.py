@@ -20,6 +20,7 @@ from operator import eq
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeGuard, overload, runtime_checkable
 
+from pliant.core.errors import CorruptData
 from pliant.data.errors import OutOfRange
 
 
@@ -127,7 +128,7 @@ class DataReader(ABC):
         found: list[Any] = []
         for first, behind in _runs(indices):
             found.extend(self.read(first, behind))
-        return found
+        return self._complete(found, indices)
 
     def blocks(self, indices: Sequence[int], size: int) -> Iterator[tuple[int, Iterable[Any]]]:
         """Records by global index in blocks of about ``size``, each with its number of records.
@@ -136,7 +137,8 @@ class DataReader(ABC):
         """
         for at in range(0, len(indices), size):
             some = indices[at : at + size]
-            yield len(some), list(self.read(some.start, some.stop)) if is_run(some) else self.fetch(some)
+            records = list(self.read(some.start, some.stop)) if is_run(some) else self.fetch(some)
+            yield len(some), self._complete(records, some)
 
     def positions(self, shard: ShardRange) -> Sequence[int]:
         """The global indices of a shard's records, in its order."""
@@ -180,6 +182,15 @@ class DataReader(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _complete(self, records: list[Any], indices: Sequence[int]) -> list[Any]:
+        """A reader that gives fewer records than it promised must not pass for the end of the data."""
+        if len(records) != len(indices):
+            part, place = self.locate(indices[0])
+            raise CorruptData(
+                f"{part}: {len(indices)} records were asked for from record {place} on, {len(records)} came"
+            )
+        return records
 
     def _check(self, start: int, stop: int, limit: int | None = None, name: str = "the data") -> None:
         limit = len(self) if limit is None else limit

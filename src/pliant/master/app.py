@@ -355,10 +355,10 @@ class Master:
         if parts.training is not None:
             parts.training.tick()
         parts.excuse_idle()
-        if parts.nodes is not None:
-            await parts.nodes.tick()
         if parts.groups is not None:
             parts.groups.tick()
+        if parts.nodes is not None:
+            await parts.nodes.tick()
         parts.check_end()
         if not parts.gone.is_set():
             parts.woken.clear()

@@ -100,10 +100,8 @@ class GroupKeeper:
         node = self._node(name)
         if node is None:
             return
-        group = self.book.group(node.role)
-        if group.connected and not group.ending and name in group.running:
-            reason = f"the program of {name} is stopped"
-            self._told(self._journal.do(self.book.restart, role=node.role, generation=group.generation, reason=reason))
+        if name in self.book.group(node.role).running:
+            self._restart(node.role, f"the program of {name} is stopped")
 
     # --- time
 
@@ -119,6 +117,9 @@ class GroupKeeper:
                 node = self._node(name)
                 if node is not None:
                     self._gone(node, None, finished=False, message="it is not there")
+            leaving = next((n.name for n in self._nodes.live(role) if not n.seated and n.name in group.running), None)
+            if leaving is not None:  # its peers end before it does, so that its end is no failure of theirs
+                self._restart(role, f"{leaving} leaves")
             if group.generation:
                 self._form(role)
 
@@ -129,6 +130,11 @@ class GroupKeeper:
             return self._nodes.get(name)
         except NotFound:
             return None
+
+    def _restart(self, role: str, reason: str) -> None:
+        group = self.book.group(role)
+        if group.connected and not group.ending:
+            self._told(self._journal.do(self.book.restart, role=role, generation=group.generation, reason=reason))
 
     def _gone(self, node: Node, generation: int | None, *, finished: bool, message: str) -> None:
         if node.name not in self.book.group(node.role).running:

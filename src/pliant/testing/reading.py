@@ -20,15 +20,32 @@ class ReadingJob(LocalJob):
         read: Mapping[str, Mapping[str, Any]],
         *,
         pace: float = 0.01,
+        gated: bool = False,
         env: Mapping[str, str] | None = None,
         **options: Any,
     ) -> None:
-        """``read`` is {dataset: arguments of ``job.shards``}, ``pace`` the seconds that a shard takes."""
+        """``read`` is {dataset: arguments of ``job.shards``}, ``pace`` the seconds that a shard takes.
+
+        A ``gated`` job does not end before ``open_gate``: until then each worker does a few shards and sits on another.
+        """
         self.read = read
+        self._gate = folder / "gate"
         self.traces = folder / "traces"
         self.traces.mkdir(exist_ok=True)
         given = {"READ": json.dumps(read), "PACE": str(pace), "TRACE": str(self.traces), **(env or {})}
+        if gated:
+            given["GATE"] = str(self._gate)
         super().__init__(folder, READER, env=given, **options)
+
+    def open_gate(self) -> None:
+        self._gate.touch()
+
+    def wait_until_all_work(self, workers: int) -> None:
+        """Until so many workers have done something. Counted since the master's last start."""
+        what = f"{workers} workers that work"
+        self.wait_for(
+            lambda s: sum(n.state == "Running" and n.pid > 0 and n.records > 0 for n in s.nodes) == workers, what
+        )
 
     def expected(self) -> set[Record]:
         """Every record of every epoch."""

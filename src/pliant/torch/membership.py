@@ -93,16 +93,21 @@ class Membership:
         self._closed = True
         if self._watched is not None:
             self._watched.leave()
-        request = pb.LeaveRequest(member=self._job.node, incarnation=self._incarnation)
-        try:
-            self._master.call(self._master.stubs.rendezvous.Leave, request, timeout=2)
-        except PliantError as error:
-            log.debug("the master was not told of leaving: %s", error)
+        self._tell_of_leaving()
         self._wake.set()
         if (call := self._call) is not None:
             call.cancel()
         self._watcher.join(5)
         wait_for_old_groups(5)
+
+    def _tell_of_leaving(self) -> None:
+        if self._job.closed:
+            return
+        request = pb.LeaveRequest(member=self._job.node, incarnation=self._incarnation)
+        try:
+            self._master.call(self._master.stubs.rendezvous.Leave, request, timeout=2)
+        except PliantError as error:
+            log.debug("the master was not told of leaving: %s", error)
 
     # --- joining
 
@@ -161,7 +166,7 @@ class Membership:
     # --- watching
 
     def _watch(self) -> None:
-        while not self._closed:
+        while not self._closed and not self._job.closed:
             world = self._watched
             if world is None or world.broken.is_set():
                 self._wake.wait(WATCH_SECONDS)
@@ -173,10 +178,11 @@ class Membership:
                 member=self._job.node,
                 incarnation=self._incarnation,
             )
-            self._call = self._master.start(self._master.stubs.rendezvous.WatchRound, request, timeout=WATCH_SECONDS)
             try:
+                watch = self._master.stubs.rendezvous.WatchRound
+                self._call = self._master.start(watch, request, timeout=WATCH_SECONDS)
                 status = self._call.result()
-            except (grpc.RpcError, grpc.FutureCancelledError) as error:
+            except (grpc.RpcError, grpc.FutureCancelledError, ValueError) as error:  # ValueError: the job was closed
                 log.debug("no news of round %d: %s", world.round, error)
                 self._wake.clear()  # else the wait is none, and this a busy loop while the master is away
                 self._wake.wait(0.1)

@@ -127,6 +127,8 @@ class PliantRendezvous(RendezvousHandler):
 
     def shutdown(self) -> bool:
         """The end for all, as with torchrun's own backend: who asks for another world is refused."""
+        if self._ended.is_set():
+            return self._closed
         try:
             self.set_closed()
         except RendezvousConnectionError as error:

@@ -1,0 +1,91 @@
+"""The same worker under Ray Train: a script that starts Ray, and a group of workers that Ray restarts as a whole.
+
+python ray_training.py WORKERS STORAGE
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import ray
+import ray.train
+import torch
+import torch.nn.functional as F
+from ray.train import Checkpoint, CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+from ray.train.torch import TorchConfig, TorchTrainer, prepare_model
+
+
+def train() -> None:
+    sys.path.append(os.environ["BENCH_CLIENTS"])
+    from workload import dataset, make_model, option  # Ray sends this function to another process
+
+    torch.manual_seed(0)
+    context = ray.train.get_context()
+    rank, world = context.get_world_rank(), context.get_world_size()
+    net = make_model()
+    step = 0
+    if saved := ray.train.get_checkpoint():
+        with saved.as_directory() as folder:
+            state = torch.load(f"{folder}/state.pt")
+        net.load_state_dict(state["model"])
+        step = state["step"]
+    model = prepare_model(net)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    pause = option("PAUSE_MS", 0) / 1000
+    per_rank = option("UNITS", 2) // world or 1
+    data = dataset()
+    micro = option("MICRO", 16)
+    with open(f"{os.environ['BENCH_OUT']}/rank{rank}.{os.getpid()}", "a", buffering=1) as out:
+        while step < option("STEPS", 100):
+            optimizer.zero_grad()
+            for unit in range(per_rank):
+                first = ((step * world + rank) * per_rank + unit) * micro % (len(data) - micro)
+                x, y = torch.utils.data.default_collate([data[i] for i in range(first, first + micro)])
+                if unit == per_rank - 1:
+                    (F.cross_entropy(model(x), y) / per_rank).backward()
+                else:
+                    with model.no_sync():
+                        (F.cross_entropy(model(x), y) / per_rank).backward()
+                if pause:
+                    time.sleep(pause)
+            optimizer.step()
+            step += 1
+            out.write(f"{time.time()} {step - 1} {rank} {world}\n")
+            if step % option("SAVE_EVERY", 30) == 0:  # all workers report, the first one with a checkpoint
+                with tempfile.TemporaryDirectory() as folder:
+                    if rank == 0:
+                        torch.save({"model": net.state_dict(), "step": step}, f"{folder}/state.pt")
+                    kept = Checkpoint.from_directory(folder) if rank == 0 else None
+                    ray.train.report({"step": step}, checkpoint=kept)
+
+
+def main() -> None:
+    workers, storage = int(sys.argv[1]), sys.argv[2]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    os.environ |= {"BENCH_CLIENTS": str(Path(__file__).parent), "RAY_USAGE_STATS_ENABLED": "0"}
+    home = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # sockets live there: the path must be short
+    try:
+        ray.init(num_cpus=workers + 1, include_dashboard=False, _temp_dir=home, object_store_memory=200 * 2**20)
+        TorchTrainer(
+            train,
+            torch_config=TorchConfig(backend="gloo"),
+            scaling_config=ScalingConfig(num_workers=workers, use_gpu=False),
+            run_config=RunConfig(
+                storage_path=storage,
+                failure_config=FailureConfig(max_failures=3),
+                checkpoint_config=CheckpointConfig(num_to_keep=2),
+            ),
+        ).fit()
+    finally:
+        ray.shutdown()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

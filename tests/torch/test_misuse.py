@@ -1,0 +1,175 @@
+"""Mistakes in a training program are told apart from faults of machines, with a hint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.torch.crew import Crew, alone, digits, make_trainer, net
+from torch import nn
+
+from pliant.core.errors import InvalidRequest, PliantError
+from pliant.torch import Step, Trainer
+
+DATA = digits(24)
+
+
+def trainer(**options: Any) -> Trainer:
+    return make_trainer(alone(), **options)
+
+
+def loss_of(made: Trainer, batch: Any) -> torch.Tensor:
+    return nn.functional.cross_entropy(made.model(batch[0]), batch[1])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"virtual_workers": 0},
+        {"accumulate": 0},
+        {"scheduler_every": "year"},
+        {"virtual_workers": 1 << 10, "accumulate": 1 << 10},
+    ],
+)
+def test_options_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest):
+        trainer(**wrong)
+
+
+def skip(made: Trainer, step: Step) -> None:
+    for _ in step:
+        pass
+
+
+def ask_twice(made: Trainer, step: Step) -> None:
+    for batch in step:
+        step.backward(loss_of(made, batch))
+        step.backward(loss_of(made, batch))
+
+
+def ask_outside(made: Trainer, step: Step) -> None:
+    step.backward(torch.zeros(1, requires_grad=True))
+
+
+def ask_for_many(made: Trainer, step: Step) -> None:
+    for x, _ in step:
+        step.backward(made.model(x))
+
+
+def leave_early(made: Trainer, step: Step) -> None:
+    for batch in step:
+        step.backward(loss_of(made, batch))
+        break
+
+
+def leave_and_return(made: Trainer, step: Step) -> None:
+    leave_early(made, step)
+    leave_early(made, step)
+
+
+def do_nothing(made: Trainer, step: Step) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (skip, r"step\.backward was not called"),
+        (ask_twice, "called twice"),
+        (ask_outside, "belongs inside"),
+        (ask_for_many, "must be one number"),
+        (leave_early, "left before its end"),
+        (leave_and_return, "iterated once"),
+        (do_nothing, "left before its end"),
+    ],
+)
+def test_a_body_that_breaks_the_rules_of_a_step_is_told_which(body: Callable[[Trainer, Step], None], told: str) -> None:
+    made = trainer()
+    steps = made.steps(DATA, micro_batch=3)
+
+    def run() -> None:
+        for step in steps:
+            body(made, step)
+
+    with pytest.raises(PliantError, match=told):
+        run()
+
+
+def test_another_loop_after_a_step_that_was_left_is_an_error() -> None:
+    made = trainer()
+    for step in made.steps(DATA, micro_batch=3):
+        leave_early(made, step)
+        break
+    with pytest.raises(PliantError, match="left before its end"):
+        next(iter(made.steps(DATA, micro_batch=3)))
+
+
+def test_an_error_of_the_program_is_its_own() -> None:
+    def loss_fn(model: nn.Module, batch: Any) -> torch.Tensor:
+        raise ZeroDivisionError
+
+    made = trainer()
+    with pytest.raises(ZeroDivisionError):
+        made.fit(loss_fn, DATA, micro_batch=3)
+
+
+def test_parameters_outside_the_model_are_refused_since_joiners_would_not_get_them() -> None:
+    model, centres = net(), nn.Parameter(torch.zeros(3))
+    with pytest.raises(InvalidRequest, match="not in the model"):
+        Trainer(model, torch.optim.SGD([*model.parameters(), centres], lr=1.0), virtual_workers=2)
+
+
+def test_a_scheduler_that_needs_a_metric_is_refused() -> None:
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    with pytest.raises(InvalidRequest, match="ReduceLROnPlateau"):
+        Trainer(model, optimizer, virtual_workers=2, scheduler=torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer))
+
+
+def test_a_state_of_another_training_is_refused() -> None:
+    state = trainer(virtual_workers=4).state_dict()
+    with pytest.raises(InvalidRequest, match="virtual_workers"):
+        trainer(virtual_workers=2).load_state_dict(state)
+
+
+def test_a_worker_with_another_dataset_is_refused_instead_of_trained_with(tmp_path: Path) -> None:
+    with Crew(tmp_path, workers=2, data=DATA) as crew:
+        crew.workers[0].data = digits(36)
+        with pytest.raises(InvalidRequest, match="this state is of a training on"):
+            crew.work()
+
+
+def test_a_second_trainer_in_a_job_is_refused_since_joiners_could_not_tell_them_apart(tmp_path: Path) -> None:
+    with Crew(tmp_path, workers=1, data=DATA) as crew:
+        crew.work()
+        second = make_trainer(crew.workers[0].trainer._job)  # type: ignore[arg-type]
+        with pytest.raises(InvalidRequest, match="has a Trainer already"):
+            next(iter(second.steps(DATA, micro_batch=3)))
+
+
+def test_a_gradient_that_changes_after_it_was_sent_is_an_error_and_not_a_wrong_sum(tmp_path: Path) -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(6, 6)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = x.detach().requires_grad_()
+            x = checkpoint(self.layer, x, use_reentrant=True)
+            out: torch.Tensor = checkpoint(self.layer, x, use_reentrant=True)
+            return out
+
+    def build(job: Any) -> Trainer:
+        model = Twice()
+        return Trainer(model, torch.optim.SGD(model.parameters(), lr=0.1), virtual_workers=2, job=job)
+
+    with (
+        Crew(tmp_path, workers=2, data=DATA, build=build) as crew,
+        pytest.raises(InvalidRequest, match="after it was sent"),
+    ):
+        crew.work()
