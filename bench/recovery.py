@@ -29,7 +29,7 @@ Run = dict[str, Any]
 def one_run(system: str, python: Path, rank: int) -> Run:
     # torchrun's default store hangs now and then after a kill: such a run is counted apart
     with TrainingJob(system, 3, python, **SHAPE) as job:
-        job.wait_for_step(45)
+        job.wait_for_step(45, timeout=240)
         before = job.commits()
         launched = before[0].time - job.began
         steps = [b.time - a.time for a, b in zip(before[-60:], before[-59:], strict=False) if b.pid == a.pid]

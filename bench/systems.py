@@ -54,7 +54,7 @@ def _torchft(heartbeat_ms: int, join_ms: int) -> Command:
 
 
 def _dlrover(python: Path, workers: int, _: Path) -> list[str]:
-    launcher = [str(python.with_name("dlrover-run")), "--standalone", "--max_restarts=100"]
+    launcher = [str(python), str(CLIENTS / "dlrover_launcher.py"), "--standalone", "--max_restarts=100"]
     return [*launcher, f"--nproc_per_node={workers}", str(CLIENTS / "ddp_training.py")]
 
 
@@ -77,7 +77,7 @@ SYSTEMS = {
         _dlrover,
         packages=("dlrover==0.6.1", "grpcio", "protobuf", "numpy", "psutil", "kubernetes", TORCH),
         environment="dlrover-torch",
-        probe="import torch, dlrover.trainer.torch.elastic_run",
+        probe="import torch, dlrover.python.master.main, dlrover.trainer.torch.elastic_run",
     ),
     "ray": System(
         "Ray Train 2.60",

@@ -1,11 +1,11 @@
 """The same worker on torchft: a replica group of one process, with its own store, known to the lighthouse.
 
 torchft keeps the batch of each replica, so a smaller world means a smaller step. A step in flight at a failure is not
-committed and therefore not written down.
+committed and therefore not written down. torchft 0.2's own DDP hook asserts that the collective went well, and on gloo
+that ends the survivors of a kill: the hook here leaves the failure to the manager, which skips the step.
 """
 
-from __future__ import annotations
-
+# no "from __future__ import annotations": DDP compares the annotations of a hook with the types
 import os
 import time
 from datetime import timedelta
@@ -31,6 +31,15 @@ def restore(saved: dict[str, dict[str, object]]) -> None:
     sgd.load_state_dict(saved["optimizer"])
 
 
+class SurvivingDDP(DistributedDataParallel):
+    @staticmethod
+    def _comm_hook(manager: Manager, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        manager.allreduce(bucket.buffer()).wait()  # in place; a failure is reported to the manager, not raised
+        done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        done.set_result(bucket.buffer())
+        return done
+
+
 store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
 manager = Manager(
     pg=ProcessGroupGloo(timeout=timedelta(seconds=5)),
@@ -44,7 +53,7 @@ manager = Manager(
     hostname="127.0.0.1",
     replica_id=f"replica_{replica}",
 )
-model = DistributedDataParallel(manager, net)
+model = SurvivingDDP(manager, net)
 optimizer = Optimizer(manager, sgd)
 pause = option("PAUSE_MS", 0) / 1000
 per_rank = option("UNITS", 2) // replicas or 1

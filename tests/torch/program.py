@@ -1,7 +1,7 @@
 """A training program for tests with real processes: batch norm, dropout and Adam; writes down what it does.
 
 Environment: ``TRACE`` (folder for one file per process), ``EXACT``, ``PACE`` (seconds per micro-batch, as if it computed),
-``EPOCHS``, and ``KILL``, "node point step": the program of that node ends itself by SIGKILL there, once.
+``EPOCHS``, and ``KILL``, "node point step": the program of that node (or "any") ends itself by SIGKILL there, once.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def arm(trainer: elastic.Trainer, node: str, point: str, step: int) -> None:
     spent = TRACE / "killed"
 
     def deadly(*args: Any, **keywords: Any) -> Any:
-        if node == NODE and trainer.step >= step and not spent.exists():
+        if node in (NODE, "any") and trainer.step >= step and not spent.exists():
             spent.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return original(*args, **keywords)

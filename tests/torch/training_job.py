@@ -23,7 +23,7 @@ class TrainingJob(LocalJob):
         self,
         folder: Path,
         *,
-        workers: int,
+        workers: int | str,
         exact: bool = True,
         pace: float = 0.0,
         epochs: int = 4,

@@ -227,6 +227,8 @@ class PartReader(DataReader):
         if not len(indices):
             return []
         self._check(min(indices), max(indices) + 1)
+        if is_run(indices):
+            return list(self.read(indices.start, indices.stop))
         if len(self.parts.names) == 1:
             return list(self.gather_part(0, list(indices)))
         groups: dict[int, tuple[list[int], list[int]]] = {}
