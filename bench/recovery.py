@@ -60,21 +60,21 @@ def installed(wanted: list[str]) -> dict[str, Path]:
 
 
 def measure(pythons: dict[str, Path], runs: int) -> dict[str, list[Run]]:
-    """All systems in turn. A peer whose job does not train at all is left out from then on; ours and torchrun must."""
-    results: dict[str, list[Run]] = {system: [] for system in pythons}
-    for number in range(runs):
-        for system in list(results):
-            rank = number % 2
+    """All systems in turn. A peer whose job does not train is left out from then on; Pliant and torchrun must train."""
+    results: dict[str, list[Run]] = {}
+    turn = list(pythons)
+    for rank in itertools.islice(itertools.cycle((0, 1)), runs):
+        for system in list(turn):
             try:
-                results[system].append(one_run(system, pythons[system], rank))
+                run = one_run(system, pythons[system], rank)
             except TimeoutError as error:
                 if system not in ELSEWHERE:
                     raise
+                turn.remove(system)
                 say(f"{SYSTEMS[system].title} is run no more: {error}")
-                if not results[system]:
-                    del results[system]
-                continue
-            say(f"{system}, rank {rank} killed: {results[system][-1]}")
+            else:
+                results.setdefault(system, []).append(run)
+                say(f"{system}, rank {rank} killed: {run}")
     return results
 
 
@@ -97,33 +97,25 @@ def main() -> None:
     rows = [
         (
             SYSTEMS[system].title,
-            f"{median([r['launch'] for r in results[system]]):.1f} s",
-            f"{stall[system]:.3f} s",
-            f"{median([r['lost'] for r in good[system]]):.0f}",
-            f"{len(results[system]) - len(good[system])} of {len(results[system])}",
-            f"1/{stall[system] / stall['pliant']:.0f}" if system != "pliant" else "",
+            f"{median([r['launch'] for r in runs]):.1f} s",
+            f"{stall[system]:.3f} s" if good[system] else "-",
+            f"{median([r['lost'] for r in good[system]]):.0f}" if good[system] else "-",
+            f"{len(runs) - len(good[system])} of {len(runs)}",
+            f"1/{stall[system] / stall['pliant']:.0f}" if system != "pliant" and good[system] else "",
         )
-        for system in results
+        for system, runs in results.items()
     ]
+    quoted = {name: figures for name, figures in ELSEWHERE.items() if name not in results}
     rows += [
-        (SYSTEMS[name].title, "", f"{s:.2f} s *", f"{lost}", "", f"1/{s / stall['pliant']:.0f}")
-        for name, (s, lost) in ELSEWHERE.items()
-        if name not in results
+        (SYSTEMS[name].title, "", f"{seconds:.2f} s *", f"{lost}", "", f"1/{seconds / stall['pliant']:.0f}")
+        for name, (seconds, lost) in quoted.items()
     ]
     table(
         "kill -9 of one of three workers", ["system", "launch", "stall", "steps lost", "hung", "Pliant's share"], rows
     )
     say("* not run here: figures of a like machine; aims: 1/30 of torchrun's, 1/5 of torchft's, no step lost")
-    finish(
-        {
-            "machine": machine(),
-            "runs": results,
-            "stall": stall,
-            "aims": AIMS,
-            "elsewhere": sorted(set(ELSEWHERE) - set(results)),
-        },
-        options.json,
-    )
+    result = {"machine": machine(), "runs": results, "stall": stall, "quoted": quoted, "aims": AIMS}
+    finish(result, options.json)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ python ray_training.py WORKERS STORAGE
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import sys
@@ -70,6 +71,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     os.environ |= {"BENCH_CLIENTS": str(Path(__file__).parent), "RAY_USAGE_STATS_ENABLED": "0"}
     home = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # sockets live there: the path must be short
+    token = Path(home) / "token"  # of this cluster alone; otherwise Ray leaves one in ~/.ray
+    token.write_text(secrets.token_hex(32))
+    os.environ["RAY_AUTH_TOKEN_PATH"] = str(token)
     try:
         ray.init(num_cpus=workers + 1, include_dashboard=False, _temp_dir=home, object_store_memory=200 * 2**20)
         TorchTrainer(

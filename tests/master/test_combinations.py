@@ -30,7 +30,7 @@ CASES: dict[int, tuple[dict[str, Any], set[str]]] = {
 FLAGS = {
     "nodes": "--need-pod-manager",
     "shards": "--need-task-manager",
-    "rendezvous": "--distribution-strategy allreduce",
+    "rendezvous": "--need-rendezvous",
     "training": "--need-training-service",
 }
 both = pytest.mark.parametrize(("case", "part"), [(case, part) for case in CASES for part in FLAGS])

@@ -109,6 +109,7 @@ def _load(name: str) -> Any:
         inner = _alone(name, getattr(module, name), module.__doc__ or "")
     command = typer.main.get_command(inner)
     command.name = name
+    command.help = _keep_examples(module.__doc__ or "")
     return command
 
 

@@ -1,8 +1,10 @@
 """Look at checkpoints and take models out of them.
 
-pliant checkpoint ls my-job
-pliant checkpoint inspect my-job --verify
-pliant checkpoint export my-job --to model.safetensors
+    pliant checkpoint ls my-job
+    pliant checkpoint inspect my-job --verify
+    pliant checkpoint export my-job --to model.safetensors
+
+Exit codes: 0 fine, 1 a checkpoint is damaged, 2 a mistake in the command.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from pliant.cli.homes import find_job
 from pliant.core.errors import CorruptData, NotFound
 from pliant.spec import load_spec
 
-app = typer.Typer(help=__doc__, no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
 Where = Annotated[str, typer.Argument(metavar="DIR|JOB", help="A directory of checkpoints (also s3://...), or a job.")]
 Step = Annotated[int | None, typer.Option(help="Which step. [default: the newest good one]")]

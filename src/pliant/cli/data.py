@@ -1,4 +1,11 @@
-"""Look into data files and convert them."""
+"""Look into data files and convert them.
+
+    pliant data pack images/ train.rio
+    pliant data info train.rio
+    pliant data verify train.rio
+
+Exit codes: 0 fine, 1 a file is damaged, 2 a mistake in the command.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +32,7 @@ from pliant.data.recordio.check import FileReport, describe, verify_file
 
 DAMAGED = 1  # exit code
 
-app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
 Skip = Annotated[bool, typer.Option("--skip-corrupt", help="Leave out what is damaged, and say how much that was.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]

@@ -216,7 +216,7 @@ class RendezvousServicer(services.RendezvousServicer):
 
     @property
     def _rendezvous(self) -> Any:
-        return _need(self._m.rendezvous, "rendezvous server", "--distribution-strategy allreduce")
+        return _need(self._m.rendezvous, "rendezvous server", "--need-rendezvous")
 
     async def Join(self, request: pb.JoinRequest, context: Context) -> pb.Empty:
         after = request.after if request.HasField("after") else None
