@@ -114,9 +114,11 @@ def make_spec(command: list[str], name: str | None, changes: dict[str, Any]) -> 
         spec = load_spec(Path(command[0]))
     else:
         program = ["python", *command] if command[0].endswith(".py") else command
+        spec = JobSpec.from_dict({"roles": {"worker": {"command": program}}})
+    flags = spec.component_flags
+    if flags.need_rendezvous is None and spec.components().nodes:
         # A program may want shards or a world, and says so only when it asks: both are there for it.
-        parts = {"need_rendezvous": True}
-        spec = JobSpec.from_dict({"roles": {"worker": {"command": program}}, "components": parts})
+        spec = spec.replaced(components={**flags.entries(), "need_rendezvous": True})
     value: dict[str, Any] = spec.entries()
     value["name"] = name or spec.name or fresh_name()
     worker = value["roles"].get("worker")

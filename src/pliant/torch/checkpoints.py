@@ -97,11 +97,26 @@ class Checkpoints:
 
 
 class Notice:
-    """SIGTERM as a notice: training ends at the next step's boundary, in order, instead of in the middle of one."""
+    """SIGTERM as a notice: training ends at the next step's boundary, in order, instead of in the middle of one.
+
+    Only while a training loop holds it; before and after, the signal ends the program at once, as ever.
+    """
 
     def __init__(self) -> None:
         self.given = False
         self._installed = False
+        self._held = False
+
+    def hold(self) -> None:
+        self._held = True
+
+    def release(self) -> None:
+        self._held = False
+
+    def obey(self) -> None:
+        """End now, if notice was given."""
+        if self.given:
+            raise SystemExit(128 + signal.SIGTERM)
 
     def install(self) -> None:
         """Only in the main thread, and only if the program does not handle the signal itself."""
@@ -117,6 +132,8 @@ class Notice:
 
     def _on_signal(self, _number: int, _frame: object) -> None:
         self.given = True
+        if not self._held:
+            self.obey()
 
 
 def default_directory(job_dir: str) -> str:

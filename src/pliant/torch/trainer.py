@@ -184,15 +184,20 @@ class Trainer:
         self._plan, self._dataset = plan, dataset
         self._collate = collate_fn or torch.utils.data.default_collate
         self._enter()
-        while self._phase == phase and self._step < limit:
-            if self._admit:
-                self._reform()
-                continue
-            epoch, number = plan.place(self._step)
-            self._current = Step(self, self._step, epoch, number, plan.size(self._step))
-            yield self._current
-            self._check_committed()
-        self._end_phase(phase)
+        self._notice.hold()
+        try:
+            while self._phase == phase and self._step < limit:
+                if self._admit:
+                    self._reform()
+                    continue
+                epoch, number = plan.place(self._step)
+                self._current = Step(self, self._step, epoch, number, plan.size(self._step))
+                yield self._current
+                self._check_committed()
+            self._end_phase(phase)
+        finally:
+            self._notice.release()
+        self._notice.obey()
 
     def fit(
         self,
