@@ -11,8 +11,7 @@ import asyncio
 from collections.abc import Callable
 
 from pliant.core.clock import Clock
-from pliant.core.datasets import LARGEST
-from pliant.core.datasets import ShardType
+from pliant.core.datasets import LARGEST, ShardType
 from pliant.core.errors import Conflict, InvalidRequest, NotAvailable, NotFound
 from pliant.core.job import JobBook, Phase
 from pliant.core.node_states import Node, NodeState, RestartProgram
