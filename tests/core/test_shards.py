@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from pliant.core.errors import Conflict, InvalidRequest, NotFound, SessionExpired
-from pliant.core.shards import MOST_LEASES_PER_CALL, Answer, ShardBook, Supply
+from pliant.core.leases import Answer, Supply
+from pliant.core.shards import MOST_LEASES_PER_CALL, ShardBook
 
 
 class Worker:

@@ -23,7 +23,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from pliant.core.datasets import DatasetSpec, ShardType
 from pliant.core.errors import Conflict, InvalidRequest, NotFound, PliantError, SessionExpired
-from pliant.core.shards import MOST_LEASES_PER_CALL, Answer, Lease, ShardBook, Supply
+from pliant.core.leases import Answer, Lease, Supply
+from pliant.core.shards import MOST_LEASES_PER_CALL, ShardBook
 
 MORE_HISTORIES = 20 if os.environ.get("PLIANT_HYPOTHESIS") == "long" else 1
 pytestmark = pytest.mark.timeout(120 * MORE_HISTORIES)

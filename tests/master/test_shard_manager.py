@@ -9,7 +9,8 @@ import pytest
 
 from pliant.core.datasets import DatasetSpec, ShardType
 from pliant.core.errors import InvalidRequest, NotFound, SessionExpired
-from pliant.core.shards import ShardBook, Supply
+from pliant.core.leases import Supply
+from pliant.core.shards import ShardBook
 from pliant.master.journal import Journal
 from pliant.master.journal_store import read_audit, read_events
 from pliant.master.shards import DataShardManager

@@ -12,6 +12,8 @@ from tests.torch.crew import Crew, Worker, alone_result, bits
 
 from pliant.testing import wait_until
 
+pytestmark = pytest.mark.e2e  # a real master, and several trainers around it
+
 POINTS = ("before the collective", "in the collective", "before the optimizer", "after the optimizer")
 
 

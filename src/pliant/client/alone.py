@@ -8,7 +8,8 @@ import time
 from pliant.client.shards import Shard
 from pliant.core.datasets import DatasetSpec
 from pliant.core.errors import JobFailed
-from pliant.core.shards import ShardBook, Supply
+from pliant.core.leases import Supply
+from pliant.core.shards import ShardBook
 
 SESSION = "alone"
 

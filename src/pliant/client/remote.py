@@ -22,7 +22,7 @@ from pliant.client.session import Session
 from pliant.client.shards import Shard
 from pliant.core.datasets import DatasetSpec
 from pliant.core.errors import PliantError
-from pliant.core.shards import Supply
+from pliant.core.leases import Supply
 from pliant.rpc import pliant_pb2 as pb
 
 log = logging.getLogger(__name__)

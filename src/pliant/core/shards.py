@@ -22,109 +22,22 @@ wait). Its clock starts when it becomes the head and restarts with every report 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import replace
 from typing import Any
 
-from pliant.core.datasets import DatasetSpec, Extent, ShardType
+from pliant.core.datasets import DatasetSpec, ShardType
 from pliant.core.errors import Conflict, InvalidRequest, NotFound, SessionExpired
+from pliant.core.leases import Accepted, Answer, Lease, OverdueLease, Pace, Revoked, Session, Supply
 from pliant.core.shard_queue import PATIENCE, Piece, ShardQueue, pack, unpack
 
 MOST_LEASES_PER_CALL = 4096
 LONGEST_NAME = 500
 
 
-class Supply(StrEnum):
-    """What a program that wants more shards of a dataset should do."""
-
-    MORE = "more"  # there is more
-    WAIT = "wait"  # nothing now, but something may come back or grow
-    END = "end"  # all done
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    number: int
-    dataset: str
-    piece: Piece
-    extent: Extent
-    indices: tuple[int, ...] = ()
-
-    @property
-    def size(self) -> int:
-        return self.extent.end - self.extent.start
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """Records ``[begin, end)`` of a shard, in its own order, that now count. For the audit."""
-
-    lease: Lease
-    begin: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    leases: tuple[Lease, ...]
-    refused: tuple[int, ...]
-    supply: Supply
-    accepted: tuple[Accepted, ...] = ()
-    repeated: bool = False  # this request was answered before
-
-
-@dataclass(frozen=True, slots=True)
-class OverdueLease:
-    session: str
-    dataset: str
-    lease: int
-    silent: float
-    allowed: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Revoked:
-    """What is left of a lease that was taken away: enough to refuse it, and to learn from a report that comes late."""
-
-    dataset: str
-    since: float  # when it became the head
-    most: float = 0.0  # seconds that a late report may teach, fixed once so that many reports teach no more than one
-
-
-@dataclass(slots=True)
-class _Session:
-    node: str
-    incarnation: int
-    granted: int = 0
-    held: dict[int, Lease] = field(default_factory=dict)
-    revoked: dict[int, _Revoked] = field(default_factory=dict)
-    head_since: dict[str, float] = field(default_factory=dict)  # dataset -> seconds
-    request: int = 0
-    answer: tuple[tuple[int, ...], tuple[int, ...], str] = ((), (), Supply.WAIT.value)  # leases, refused, supply
-
-
-@dataclass(slots=True)
-class Pace:
-    """How steadily records are accepted. A gap far above the typical one is a stall; its excess is counted."""
-
-    last: float | None = None
-    typical: float = 0.0  # seconds between two accepted reports, smoothed
-    stalled: float = 0.0  # seconds
-
-    def note(self, now: float) -> None:
-        if self.last is not None:
-            gap = max(0.0, now - self.last)
-            if gap > max(0.5, 5 * self.typical):
-                self.stalled += gap - self.typical
-            else:
-                self.typical += 0.1 * (gap - self.typical)
-        self.last = now
-
-
 class ShardBook:
     def __init__(self) -> None:
         self._queues: dict[str, ShardQueue] = {}
-        self._sessions: dict[str, _Session] = {}
+        self._sessions: dict[str, Session] = {}
         self.pace = Pace()
 
     # --- datasets
@@ -167,7 +80,7 @@ class ShardBook:
         if known is not None and known.node != node:
             raise Conflict(f"session {session!r} belongs to {known.node}")
         if known is None:
-            self._sessions[session] = _Session(node, incarnation)
+            self._sessions[session] = Session(node, incarnation)
 
     def exchange(
         self,
@@ -245,7 +158,7 @@ class ShardBook:
             queue.time_out(stuck[0].piece, f"no report from {holder.node} for {now - since:.0f} s")
         for lease in stuck:
             del holder.held[lease.number]
-            holder.revoked[lease.number] = _Revoked(dataset, since, most)
+            holder.revoked[lease.number] = Revoked(dataset, since, most)
         return len(stuck)
 
     def forgive(self, now: float) -> None:
@@ -303,7 +216,7 @@ class ShardBook:
 
     # --- granting and taking reports
 
-    def _grant(self, now: float, holder: _Session, dataset: str | None, want: int) -> tuple[tuple[Lease, ...], Supply]:
+    def _grant(self, now: float, holder: Session, dataset: str | None, want: int) -> tuple[tuple[Lease, ...], Supply]:
         queue = self._queue(dataset or "")
         leases: list[Lease] = []
         if want and self._gate_open(queue):
@@ -320,7 +233,7 @@ class ShardBook:
                 holder.head_since.setdefault(name, now)
         return tuple(leases), self.supply(queue.spec.name)
 
-    def _finish(self, now: float, holder: _Session, numbers: Sequence[int], accepted: list[Accepted]) -> list[int]:
+    def _finish(self, now: float, holder: Session, numbers: Sequence[int], accepted: list[Accepted]) -> list[int]:
         """Gives those refused. Leases are finished by the thousand, so the clocks of their heads move once for all."""
         held, queues, refused = holder.held, self._queues, []
         moved: dict[str, None] = {}  # in order, so that a replay gives the same state
@@ -337,7 +250,7 @@ class ShardBook:
             self._move_head(now, holder, dataset)
         return refused
 
-    def _advance(self, now: float, holder: _Session, number: int, records: int, accepted: list[Accepted]) -> bool:
+    def _advance(self, now: float, holder: Session, number: int, records: int, accepted: list[Accepted]) -> bool:
         lease = holder.held.get(number)
         if lease is None:
             return self._was_finished(now, holder, number)
@@ -350,29 +263,29 @@ class ShardBook:
         holder.head_since[lease.dataset] = now
         return True
 
-    def _fail(self, now: float, holder: _Session, number: int, message: str) -> bool:
+    def _fail(self, now: float, holder: Session, number: int, message: str) -> bool:
         lease = holder.held.get(number)
         if lease is None:
             return self._was_finished(now, holder, number)
         self._queues[lease.dataset].fail(lease.piece, message)
         self._release(now, holder, lease)
-        holder.revoked[number] = _Revoked(lease.dataset, now)  # someone else may do it now
+        holder.revoked[number] = Revoked(lease.dataset, now)  # someone else may do it now
         return True
 
-    def _give_back(self, now: float, holder: _Session, number: int) -> bool:
+    def _give_back(self, now: float, holder: Session, number: int) -> bool:
         lease = holder.held.get(number)
         if lease is None:
             return self._was_finished(now, holder, number)
         self._queues[lease.dataset].give_back(lease.piece)
         self._release(now, holder, lease, learn=False)
-        holder.revoked[number] = _Revoked(lease.dataset, now)
+        holder.revoked[number] = Revoked(lease.dataset, now)
         return True
 
-    def _release(self, now: float, holder: _Session, lease: Lease, *, learn: bool = True) -> None:
+    def _release(self, now: float, holder: Session, lease: Lease, *, learn: bool = True) -> None:
         del holder.held[lease.number]
         self._move_head(now, holder, lease.dataset, learn=learn)
 
-    def _move_head(self, now: float, holder: _Session, dataset: str, *, learn: bool = True) -> None:
+    def _move_head(self, now: float, holder: Session, dataset: str, *, learn: bool = True) -> None:
         """Leases of a dataset left a session: its next one, if any, is worked on from now on."""
         queue = self._queues[dataset]
         if learn:
@@ -382,7 +295,7 @@ class ShardBook:
         else:
             holder.head_since.pop(dataset, None)
 
-    def _was_finished(self, now: float, holder: _Session, number: int) -> bool:
+    def _was_finished(self, now: float, holder: Session, number: int) -> bool:
         """Of a lease that is not held: True if it was finished before, False if it was taken away."""
         taken = holder.revoked.get(number)
         if taken is None:
@@ -394,7 +307,7 @@ class ShardBook:
 
     def _check_request(
         self,
-        holder: _Session,
+        holder: Session,
         request: int,
         dataset: str | None,
         want: int,
@@ -423,7 +336,7 @@ class ShardBook:
                 most = lease.size if lease is not None else "no more"
                 raise InvalidRequest(f"{records} records of lease {number}, which has {most}")
 
-    def _repeat(self, holder: _Session) -> Answer:
+    def _repeat(self, holder: Session) -> Answer:
         numbers, refused, supply = holder.answer
         leases = tuple(holder.held[n] for n in numbers if n in holder.held)
         return Answer(leases, refused, Supply(supply), repeated=True)
@@ -442,7 +355,7 @@ class ShardBook:
             raise NotFound(f"there is no dataset {dataset!r}", hint=f"datasets of this job: {known}")
         return queue
 
-    def _session(self, session: str) -> _Session:
+    def _session(self, session: str) -> Session:
         holder = self._sessions.get(session)
         if holder is None:
             raise SessionExpired("the master does not know this session (any more)", hint="open a new one")
@@ -481,10 +394,10 @@ class ShardBook:
         self.pace = Pace(*state["pace"])
         self._sessions = {}
         for name, s in state["sessions"].items():
-            holder = self._sessions[name] = _Session(s["node"], s["incarnation"], s["granted"])
+            holder = self._sessions[name] = Session(s["node"], s["incarnation"], s["granted"])
             for number, dataset, fields in s["held"]:
                 holder.held[number] = self._lease_again(number, dataset, Piece(*fields))
-            holder.revoked = {n: _Revoked(*taken) for n, *taken in s["revoked"]}
+            holder.revoked = {n: Revoked(*taken) for n, *taken in s["revoked"]}
             holder.head_since = dict(s["head_since"])
             holder.request = s["request"]
             numbers, refused, supply = s["answer"]

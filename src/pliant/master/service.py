@@ -14,8 +14,8 @@ from typing import Any, TypeAlias, TypeVar
 import grpc.aio
 
 from pliant.core.errors import InvalidRequest, NotAvailable
+from pliant.core.leases import Lease
 from pliant.core.rendezvous import Expelled, Waiting, World
-from pliant.core.shards import Lease
 from pliant.master.components import Components
 from pliant.master.stats import MOST_METRICS, NodeUsage
 from pliant.master.status import job_status, world_message

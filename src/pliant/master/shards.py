@@ -15,7 +15,8 @@ from typing import Any
 from pliant.core.clock import Clock
 from pliant.core.datasets import DatasetSpec
 from pliant.core.errors import SessionExpired
-from pliant.core.shards import Answer, ShardBook, Supply
+from pliant.core.leases import Answer, Supply
+from pliant.core.shards import ShardBook
 from pliant.master.journal import Journal
 from pliant.master.journal_store import AuditRow
 

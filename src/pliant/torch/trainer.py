@@ -42,6 +42,7 @@ from pliant.torch.module_buffers import ModuleBuffers
 from pliant.torch.plan import StepPlan, unit_seed
 from pliant.torch.step import Step
 from pliant.torch.transfer import receive_state, send_state
+from pliant.torch.update import Update
 from pliant.torch.worlds import Peer, World, WorldBroken
 
 log = logging.getLogger(__name__)
@@ -90,21 +91,24 @@ class Trainer:
             raise InvalidRequest(f"virtual_workers={virtual_workers}, accumulate={accumulate}; both must be 1 or more")
         if virtual_workers * accumulate > MOST_UNITS:
             raise InvalidRequest(f"a step has {virtual_workers * accumulate} micro-batches; allowed: {MOST_UNITS}")
-        if scheduler_every not in ("step", "epoch"):
-            raise InvalidRequest(f"scheduler_every is {scheduler_every!r}; allowed: 'step', 'epoch'")
         self.model = model
-        self.optimizers = list(optimizer) if isinstance(optimizer, Sequence) else [optimizer]
-        self.schedulers = _as_list(scheduler)
-        self._check()
-        self._scheduler_every = scheduler_every
+        self._update = Update(
+            model,
+            optimizer,
+            scheduler=scheduler,
+            scheduler_every=scheduler_every,
+            scaler=scaler,
+            clip_grad_norm=clip_grad_norm,
+            clip_grad_value=clip_grad_value,
+            on_gradients=on_gradients,
+        )
+        self.optimizers, self.schedulers = self._update.optimizers, self._update.schedulers
         self.scaler = scaler
         self.virtual_workers = virtual_workers
         self.units = virtual_workers * accumulate
         self.seed = seed
         self.deterministic = deterministic
         self._accumulate = accumulate
-        self._clip_norm, self._clip_value = clip_grad_norm, clip_grad_value
-        self._on_gradients = on_gradients
         size = int(bucket_mb * (1 << 20))
         self._sum: FloatSum | ExactSum
         if deterministic:
@@ -232,12 +236,9 @@ class Trainer:
         """Everything that the next step depends on."""
         return {
             "model": self.model.state_dict(),
-            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
-            "schedulers": [_scheduler_state(scheduler) for scheduler in self.schedulers],
-            "scaler": self.scaler.state_dict() if self.scaler is not None else None,
+            **self._update.state(),
             "sum": self._sum.state(),
             "buffers": self._buffers.state(),
-            "trained": [param.requires_grad for param in self._params()],
             "position": {
                 "phase": self._phase,
                 "step": self._step,
@@ -257,16 +258,9 @@ class Trainer:
         if self._plan is not None and position["phase"] == self._next_phase - 1 and state["plan"] != asdict(self._plan):
             raise InvalidRequest(f"this state is of a training on {state['plan']}; here it is {asdict(self._plan)}")
         self.model.load_state_dict(state["model"])
-        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(saved)
-        for scheduler, saved in zip(self.schedulers, state["schedulers"], strict=True):
-            scheduler.load_state_dict(saved)
-        if self.scaler is not None and state["scaler"] is not None:
-            self.scaler.load_state_dict(state["scaler"])
+        self._update.load_state(state)
         self._sum.load_state(state["sum"])
         self._buffers.load_state(state["buffers"])
-        for param, trained in zip(self._params(), state["trained"], strict=True):
-            param.requires_grad_(trained)
         self._phase, self._step, self._attempt = position["phase"], position["step"], position["attempt"]
         self._loss, self._total = position["loss"], position["total"]
         self._has_state = True
@@ -385,28 +379,13 @@ class Trainer:
                 return
 
     def _begin_step(self) -> None:
-        params = self._params()
+        params = self._update.params()
         for param in params:
             param.grad = None  # also where it is no longer trained: optimizers would go on with its last gradient
         self._buffers.begin_step()
         self._sum.begin_step({number: param for number, param in enumerate(params) if param.requires_grad})
         self._done.clear()
         self._loss_sum = self._lost_losses = 0
-
-    def _params(self) -> list[torch.nn.Parameter]:
-        """All that the optimizers know, each once, in an order that is the same on every worker."""
-        groups = (group for optimizer in self.optimizers for group in optimizer.param_groups)
-        return list({id(p): p for group in groups for p in group["params"]}.values())
-
-    def _check(self) -> None:
-        inside = set(map(id, self.model.parameters()))
-        if any(id(param) not in inside for param in self._params()):
-            raise InvalidRequest(
-                "an optimizer has parameters that are not in the model; who joins later would not get them",
-                hint="put all modules into one, such as torch.nn.ModuleDict",
-            )
-        if any(isinstance(s, torch.optim.lr_scheduler.ReduceLROnPlateau) for s in self.schedulers):
-            raise InvalidRequest("ReduceLROnPlateau needs a metric at each of its steps, which a Trainer does not have")
 
     def _units_to_do(self) -> list[tuple[int, bool]]:
         """This worker's share of what nobody has yet, and whether it is the last of it."""
@@ -438,7 +417,7 @@ class Trainer:
             self._loss_sum += round(value * (1 << LOSS_BITS))
         else:
             self._lost_losses += 1
-        (self.scaler.scale(weighted) if self.scaler is not None else weighted).backward()
+        self._update.scaled(weighted).backward()  # type: ignore[no-untyped-call]
 
     def _end_unit(self, step: Step, unit: int) -> None:
         if not step.backwards:
@@ -494,28 +473,8 @@ class Trainer:
         return True
 
     def _apply(self, step: Step) -> None:
-        for optimizer in self.optimizers:
-            if self.scaler is not None:
-                self.scaler.unscale_(optimizer)
-        params = [param for param in self._params() if param.grad is not None]
-        if self._on_gradients is not None:
-            self._on_gradients()
-        if self._clip_norm is not None:
-            torch.nn.utils.clip_grad_norm_(params, self._clip_norm)
-        if self._clip_value is not None:
-            torch.nn.utils.clip_grad_value_(params, self._clip_value)
-        for optimizer in self.optimizers:
-            if self.scaler is not None:
-                self.scaler.step(optimizer)
-            else:
-                optimizer.step()
-        if self.scaler is not None:
-            self.scaler.update()
         assert self._plan is not None
-        ends_epoch = step.number == self._plan.steps_per_epoch - 1
-        if self._scheduler_every == "step" or ends_epoch:
-            for scheduler in self.schedulers:
-                scheduler.step()
+        self._update.apply(ends_epoch=step.number == self._plan.steps_per_epoch - 1)
 
     def _save_and_leave(self, *, save: bool, leaving: int) -> None:
         """Take the checkpoint that all agreed on. Who has notice to end goes now: between two steps nothing is lost."""
@@ -583,13 +542,3 @@ class Trainer:
 def _fetch(dataset: Any, indices: Sequence[int]) -> list[Any]:
     many = getattr(dataset, "__getitems__", None)
     return list(many(list(indices))) if many is not None else [dataset[i] for i in indices]
-
-
-def _as_list(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    return list(value) if isinstance(value, Sequence) else [value]
-
-
-def _scheduler_state(scheduler: Any) -> dict[str, Any]:
-    return {key: value for key, value in scheduler.state_dict().items() if not callable(value)}
