@@ -29,7 +29,7 @@ test-unit: $(STAMP)  ## fast tests, no processes of a job
 	$(PYTEST) -n 2 -m 'not e2e and not chaos'
 
 test-e2e: $(STAMP)  ## real processes, as a user runs them
-	$(PYTEST) -n 2 -m e2e
+	$(PYTEST) -n 2 -m 'e2e and not chaos'
 
 test-chaos: $(STAMP)  ## real processes under random faults (PLIANT_CHAOS_SEED repeats a run)
 	$(PYTEST) -m chaos -s
