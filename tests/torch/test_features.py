@@ -16,6 +16,8 @@ from torch import nn
 from pliant.client.job import Job
 from pliant.torch import Step, StepPlan, Trainer
 
+pytestmark = pytest.mark.e2e  # a real master, and several workers around it
+
 DATA = digits(44)  # three steps of 16 records, the last one short
 LOSS = nn.functional.cross_entropy
 

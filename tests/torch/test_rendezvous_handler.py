@@ -25,6 +25,8 @@ from torch.distributed.elastic.rendezvous import (
 from pliant.core.errors import MasterUnavailable
 from pliant.testing import RunningMaster, wait_until
 
+pytestmark = pytest.mark.e2e  # a real master, and several workers around it
+
 SPEC: dict[str, Any] = {
     "components": {"need_pod_manager": False, "need_task_manager": False, "need_rendezvous": True},
     "fault": {"session_timeout": 3.0},
