@@ -94,8 +94,11 @@ def _sweep(home: JobDir, now: bool) -> dict[str, Any]:
 
     import psutil
 
+    from pliant.checkpoint.slots import remove_job
     from pliant.platforms.local import sweep_job
     from pliant.platforms.processes import find_marked, send
+    from pliant.rpc.identity import read_token_file
+    from pliant.spec import load_spec
 
     left = find_marked({"PLIANT_JOB_DIR": str(home.path)})
     if not now:
@@ -103,6 +106,8 @@ def _sweep(home: JobDir, now: bool) -> dict[str, Any]:
             send(process, signal.SIGTERM)
         psutil.wait_procs(left, timeout=10)
     sweep_job(home.path)
+    if home.token.exists():
+        remove_job(load_spec(home.spec).name, read_token_file(home.token))
     psutil.wait_procs(left, timeout=5)
     reason = f"its master was gone; {len(left)} processes that it had left were ended" if left else "nothing of it runs"
     return {"name": home.path.name, "phase": "Interrupted", "reason": reason}

@@ -81,6 +81,7 @@ class Master:
         self._platform = platform
         self._store = store
         self._broken = asyncio.Event()
+        self._token = ""
         self._last_tick = time.monotonic()
         self._longest_tick = min(LONGEST_TICK, self.spec.fault.heartbeat_timeout / 4)
 
@@ -99,7 +100,7 @@ class Master:
         async with AsyncExitStack() as undo:
             journal = self._open_journal()
             undo.push_async_callback(journal.close)
-            token = create_token_file(self.job_dir.token)
+            token = self._token = create_token_file(self.job_dir.token)
             tls = create_certificates(self.job_dir.tls, (self._host,)) if self.spec.security.tls else None
             server = make_server(token)
             health = add_health(server)
@@ -336,11 +337,11 @@ class Master:
                 if self._broken.is_set():
                     raise RetryableError(f"the journal cannot be written: {parts.journal.failure}")
                 self._check_folder(parts)
+            if self.spec.platform.kind == "local":
+                await asyncio.to_thread(remove_job, self.spec.name, self._token)
             if not self.job_dir.exists():
                 raise JobFailed(f"the job's folder {self.job_dir.path} was removed while the job ran")
             await parts.journal.durable()
-            if self.spec.platform.kind == "local":
-                await asyncio.to_thread(remove_job, self.spec.name, create_token_file(self.job_dir.token))
             write_json(self.job_dir.summary_file, summarize(parts, asdict(self.spec.components())))
         finally:
             if follow is not None:

@@ -25,6 +25,7 @@ from typing import Any, Self, TypeVar
 import psutil
 import yaml
 
+from pliant.checkpoint.slots import remove_job
 from pliant.core.errors import PliantError
 from pliant.master.job_dir import JobDir
 from pliant.master.journal_store import AuditRow, EventRecord, read_audit, read_events
@@ -33,6 +34,7 @@ from pliant.platforms.local import cgroup_job
 from pliant.platforms.processes import find_marked, is_alive
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.channel import MasterClient
+from pliant.rpc.identity import read_token_file
 
 T = TypeVar("T")
 LOOK_EVERY = 0.1  # seconds; a look is a call, or a walk over all processes
@@ -309,6 +311,8 @@ class LocalJob:
         if self._launcher is not None:
             self._launcher.kill()
             self._launcher.wait()
+        if self.home.token.exists():
+            remove_job(self.name, read_token_file(self.home.token))
 
     def report(self) -> str:
         """All that helps to see what happened."""
