@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
-EXTRAS := torch,data,examples,dev
+EXTRAS := torch,data,ps,keras,kubernetes,examples,dev
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
