@@ -33,7 +33,8 @@ RICH = JobSpec.from_dict(
         "strategy": "allreduce",
         "roles": {
             "worker": {
-                "replicas": "2:8",
+                "replicas": {"min": 2, "max": 8, "wanted": 4},
+                "template": {"metadata": {"labels": {"team": "a"}}, "spec": {"hostNetwork": False}},
                 "command": "python -m train 'two words'",
                 "env": {"A": 1, "B": True, "C": "on", "D": "1e3", "E": ""},
                 "resources": {"cpu": 1.5, "memory": "3Gi", "gpu": 1},
@@ -52,7 +53,20 @@ RICH = JobSpec.from_dict(
             "unschedulable": {"shrink_after": 1},
         },
         "rendezvous": {"node_unit": 2},
-        "platform": {"kind": "mine", "options": {"deep": {"x": [1, "2"]}}, "ray": {"runtime_env": {"pip": ["x"]}}},
+        "suspend": True,
+        "platform": {
+            "kubernetes": {
+                "image_pull_secrets": ["key"],
+                "tolerations": [{"key": "gpu", "operator": "Exists"}],
+                "high_priority_class": "high",
+                "high_priority_share": 0.5,
+                "journal": {"volume": "claim", "size": "5Gi"},
+                "master": {"resources": {"cpu": 1}},
+            },
+            "kind": "mine",
+            "options": {"deep": {"x": [1, "2"]}},
+            "ray": {"runtime_env": {"pip": ["x"]}},
+        },
         "optimize": {"mode": "cluster", "brain": "brain:50001"},
         "components": {"need_training_service": False},
         "metrics_port": 0,
@@ -88,6 +102,37 @@ def test_every_yaml_of_the_page_and_of_the_examples_is_a_job(text: str) -> None:
 def test_replicas_may_be_a_number_a_range_or_min_and_max(replicas: object) -> None:
     given = worker(replicas=replicas).replicas
     assert (given.min, given.max) == (4, 4)
+
+
+@pytest.mark.parametrize(("replicas", "target"), [("2:8", 8), ({"min": 2, "max": 8, "wanted": 3}, 3)])
+def test_a_role_starts_with_what_is_wanted_and_that_is_all_it_may_have_by_default(
+    replicas: object, target: int
+) -> None:
+    assert worker(replicas=replicas).replicas.target == target
+
+
+def test_a_template_of_a_pod_is_kept_as_it_is() -> None:
+    template = {"spec": {"volumes": [{"name": "a", "emptyDir": {}}], "hostIPC": None}, "metadata": {"labels": {"n": 1}}}
+    assert worker(template=template).template == template
+
+
+@pytest.mark.parametrize(
+    ("platform", "security", "encrypted"),
+    [
+        ("local", {}, False),
+        ("kubernetes", {}, True),
+        ("kubernetes", {"tls": False}, False),
+        ("local", {"tls": 1}, None),
+    ],
+)
+def test_traffic_is_encrypted_by_default_where_it_leaves_the_machine(
+    platform: str, security: dict[str, Any], encrypted: bool | None
+) -> None:
+    value = {"roles": WORKER, "platform": platform, "security": security}
+    if encrypted is None:
+        assert told(value) == ["security.tls: 1 is given; allowed: true or false"]
+    else:
+        assert JobSpec.from_dict(value).tls is encrypted
 
 
 def test_a_range_of_replicas_needs_no_quotes_in_yaml() -> None:
@@ -302,6 +347,10 @@ def test_several_problems_are_listed_together_each_with_field_value_and_what_is_
         ({"replicas": 0}, "roles.worker.replicas.max: 0 is given; allowed: a whole number from 1 to 100000"),
         ({"replicas": "a:b"}, "roles.worker.replicas: 'a:b' is given; allowed: a number such as 4, a range"),
         ({"replicas": True}, "roles.worker.replicas: True is given; allowed: a mapping with min, max"),
+        (
+            {"replicas": {"min": 1, "max": 3, "wanted": 4}},
+            "roles.worker.replicas.wanted: 4 is given; allowed: from min to max, 1 to 3",
+        ),
         ({"replicas": {"min": 1}}, "roles.worker.replicas.max: missing; allowed: a whole number from 1"),
         ({"resources": {"memory": "2 lots"}}, "roles.worker.resources.memory: '2 lots' is given; allowed: an amount"),
         ({"resources": {"memory": 2**31}}, "roles.worker.resources.memory: 2147483648 is given; allowed: an amount"),

@@ -101,7 +101,7 @@ class Master:
             journal = self._open_journal()
             undo.push_async_callback(journal.close)
             token = self._token = create_token_file(self.job_dir.token)
-            tls = create_certificates(self.job_dir.tls, (self._host,)) if self.spec.security.tls else None
+            tls = create_certificates(self.job_dir.tls, (self._host,)) if self.spec.tls else None
             server = make_server(token)
             health = add_health(server)
             undo.push_async_callback(self._close_platform)
@@ -167,7 +167,7 @@ class Master:
                     name,
                     role.replicas.min,
                     role.replicas.max,
-                    role.replicas.max,
+                    role.replicas.target,
                     role.resources.to_core(),
                     role.min_resources.to_core(),
                     bool(role.critical),
@@ -242,7 +242,7 @@ class Master:
         if wanted.nodes:
             if self._platform is None:
                 self._platform = make_platform(self.spec.platform.kind)
-            tls_dir = self.job_dir.tls if self.spec.security.tls else None
+            tls_dir = self.job_dir.tls if self.spec.tls else None
             context = JobContext(
                 self.spec.name,
                 self.job_dir.path,

@@ -11,7 +11,14 @@ from pliant.spec.components import ComponentFlags, Components, Strategy
 from pliant.spec.datasets import DatasetSpec, FileSpec
 from pliant.spec.faults import BackoffSpec, BudgetSpec, FaultSpec, MemorySpec, UnschedulableSpec
 from pliant.spec.job import JobSpec, json_schema, load_spec, structural_schema
-from pliant.spec.platform import KubernetesOptions, LocalOptions, PlatformSpec, RayOptions
+from pliant.spec.platform import (
+    JournalVolume,
+    KubernetesOptions,
+    LocalOptions,
+    MasterPod,
+    PlatformSpec,
+    RayOptions,
+)
 from pliant.spec.roles import Capacity, Replicas, ResourcesSpec, RestartLimits, RoleSpec
 from pliant.spec.sections import CheckpointSpec, JournalSpec, OptimizeSpec, RendezvousSpec, SecuritySpec
 
@@ -27,8 +34,10 @@ __all__ = [
     "FileSpec",
     "JobSpec",
     "JournalSpec",
+    "JournalVolume",
     "KubernetesOptions",
     "LocalOptions",
+    "MasterPod",
     "MemorySpec",
     "OptimizeSpec",
     "PlatformSpec",

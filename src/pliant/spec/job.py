@@ -96,6 +96,9 @@ class JobSpec(Model):
         None, description="The port of the Prometheus metrics; 0: any free port. Default: none."
     )
     audit: Flag = Field(default=False, description="Log every accepted range of records, to prove that none is lost.")
+    suspend: Flag = Field(
+        default=False, description="The job has no nodes while this is true, and goes on when it is false again."
+    )
     working_dir: str | None = Field(
         default=None, min_length=1, description="Where programs start. Default: where the job was started."
     )
@@ -107,6 +110,11 @@ class JobSpec(Model):
         return self
 
     # --- what follows from it ---
+
+    @property
+    def tls(self) -> bool:
+        """Whether its traffic is encrypted: as the spec says, else where traffic leaves the machine."""
+        return self.platform.kind == "kubernetes" if self.security.tls is None else self.security.tls
 
     def components(self) -> Components:
         return resolve(self.component_flags, self.strategy)

@@ -6,11 +6,12 @@ other teams add by an entry point get ``options`` as it is.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from pliant.spec.base import Model
+from pliant.spec.base import Contradiction, Model, Problem
+from pliant.spec.quantities import Memory
 from pliant.spec.roles import Capacity
 
 
@@ -25,14 +26,62 @@ class LocalOptions(Model):
     )
 
 
+class JournalVolume(Model):
+    """Where the master's Pod keeps its journal and the rest of its folder."""
+
+    volume: Literal["emptyDir", "claim"] = Field(
+        default="emptyDir",
+        description="emptyDir is lost with the master's Pod, and the job starts over; claim outlives it.",
+    )
+    size: Memory = Field(default=1024, description="Of the claim.")
+    storage_class: str | None = Field(
+        default=None, min_length=1, description="Of the claim. Default: the cluster's own default."
+    )
+
+
+class MasterPod(Model):
+    """The Pod of the master."""
+
+    resources: Capacity = Field(default=Capacity(cpu=0.1, memory=256), description="What the master asks for.")
+    node_selector: dict[str, str] = Field(
+        default={}, description="Labels of the machines that may run the master. Default: as for the nodes."
+    )
+
+
 class KubernetesOptions(Model):
     """Pods of a cluster."""
 
     namespace: str = Field(default="default", min_length=1, max_length=63, description="The namespace of the job.")
-    image: str | None = Field(default=None, description="The image of the nodes.")
-    service_account: str | None = Field(default=None, description="The service account of the nodes.")
-    priority_class: str | None = Field(default=None, description="The priority class of the nodes.")
+    image: str | None = Field(
+        default=None, min_length=1, description="The image of master and nodes. Default: the operator's own."
+    )
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = Field(
+        default="IfNotPresent", description="When the image is fetched anew."
+    )
+    image_pull_secrets: tuple[str, ...] = Field(
+        default=(), description="Names of the secrets with which the image is fetched."
+    )
+    service_account: str | None = Field(
+        default=None, min_length=1, description="The service account of the nodes. Its token is not mounted."
+    )
+    priority_class: str | None = Field(default=None, min_length=1, description="The priority class of the nodes.")
+    high_priority_class: str | None = Field(
+        default=None, min_length=1, description="The priority class of the first workers, as many as the share says."
+    )
+    high_priority_share: Annotated[float, Field(strict=True, ge=0, le=1)] = Field(
+        default=0.0, description="The part of the workers, 0 to 1, that gets high_priority_class."
+    )
     node_selector: dict[str, str] = Field(default={}, description="Labels of the machines that may be used.")
+    tolerations: tuple[dict[str, Any], ...] = Field(default=(), description="Taints that are tolerated, as in a Pod.")
+    journal: JournalVolume = Field(default=JournalVolume(), description="Where the master keeps its journal.")
+    master: MasterPod = Field(default=MasterPod(), description="The Pod of the master.")
+
+    @model_validator(mode="after")
+    def _share_has_a_class(self) -> KubernetesOptions:
+        if self.high_priority_share and not self.high_priority_class:
+            allowed = "a priority class, since high_priority_share is given"
+            raise Contradiction([Problem(("high_priority_class",), None, allowed)])
+        return self
 
 
 class RayOptions(Model):

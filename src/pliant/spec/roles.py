@@ -19,11 +19,14 @@ NodeCount = Annotated[int, Field(strict=True, ge=0, le=MOST_REPLICAS)]
 
 
 class Replicas(Model):
-    """How many nodes: ``4``, ``"2:8"`` or ``{min: 2, max: 8}``."""
+    """How many nodes: ``4``, ``"2:8"`` or ``{min: 2, max: 8, wanted: 4}``."""
 
     min: NodeCount = Field(description="The job waits, or fails, with fewer nodes than this.")
     max: Annotated[int, Field(strict=True, ge=1, le=MOST_REPLICAS)] = Field(
         description="The job never has more nodes than this."
+    )
+    wanted: NodeCount | None = Field(
+        default=None, description="The job starts with so many, and kubectl scale changes it. Default: max."
     )
 
     @classmethod
@@ -37,10 +40,17 @@ class Replicas(Model):
             return {"min": value, "max": value}
         return value
 
+    @property
+    def target(self) -> int:
+        """With how many the job starts."""
+        return self.max if self.wanted is None else self.wanted
+
     @model_validator(mode="after")
     def _ordered(self) -> Replicas:
         if self.min > self.max:
             raise Contradiction([Problem(("min",), self.min, f"at most max, which is {self.max}")])
+        if not self.min <= self.target <= self.max:
+            raise Contradiction([Problem(("wanted",), self.wanted, f"from min to max, {self.min} to {self.max}")])
         return self
 
 
@@ -113,7 +123,7 @@ class RoleSpec(Model):
         ),
     ] = Field(
         default_factory=lambda: Replicas(min=1, max=1),
-        description='How many nodes: {min, max}; in a file also 4 or "2:8". Default: 1.',
+        description='How many nodes: {min, max, wanted}; in a file also 4 or "2:8". Default: 1.',
     )
     command: Command = Field(
         default=(),
@@ -133,6 +143,11 @@ class RoleSpec(Model):
     )
     restarts: RestartLimits = Field(
         default=RestartLimits(), description="Limits of this role that differ from the job's fault policy."
+    )
+    template: dict[str, Any] = Field(
+        default={},
+        description="On Kubernetes, merged into each Pod of this role: metadata (labels, annotations) and spec as a"
+        " Pod has them; in spec.containers the one called main is the node's own, others run beside it.",
     )
 
     @model_validator(mode="after")

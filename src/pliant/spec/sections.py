@@ -57,7 +57,10 @@ class OptimizeSpec(Model):
 class SecuritySpec(Model):
     """How the job's nodes talk to each other; the token of the job is always needed."""
 
-    tls: Flag = Field(default=False, description="Encrypt, with certificates on both sides that Pliant makes.")
+    tls: Flag | None = Field(
+        default=None,
+        description="Encrypt, with certificates on both sides that Pliant makes. Default: true on Kubernetes, else false.",
+    )
 
 
 class JournalSpec(Model):
