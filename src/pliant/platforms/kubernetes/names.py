@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 GROUP, VERSION = "pliant.dev", "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 JOB_KIND, JOBS = "ElasticJob", "elasticjobs"
@@ -19,6 +22,8 @@ SPEC_FOLDER = "/etc/pliant/job"  # the ConfigMap with job.yaml
 SECRET_FOLDER = "/etc/pliant/secret"
 FILES_FOLDER = "/pliant/files"  # the user's files
 JOB_FOLDER = "/var/lib/pliant"  # the master's own: journal, logs, summary
+CONTAINER = "main"  # of the node's own program, or the master's
+SPEC_KEY, TOKEN_KEY, SUMMARY_KEY = "job.yaml", "token", "summary.json"  # in ConfigMaps and Secrets
 RUN_AS = 10001  # user and group of every process in a Pod
 
 
@@ -59,3 +64,29 @@ def job_selector(job: str) -> str:
 def worker_selector(job: str) -> str:
     """What ``kubectl scale`` and autoscalers count."""
     return f"{JOB_LABEL}={job},{ROLE_LABEL}=worker"
+
+
+def labels_of(job: str, *, role: str = "", node: str = "") -> dict[str, str]:
+    found = {JOB_LABEL: job, ROLE_LABEL: role, NODE_LABEL: node}
+    return {label: value for label, value in found.items() if value}
+
+
+def selector(labels: Mapping[str, str]) -> str:
+    return ",".join(f"{label}={value}" for label, value in sorted(labels.items()))
+
+
+def node_of(pod: Mapping[str, Any]) -> str:
+    """The node that a Pod is, such as worker-0; empty: it is none (the master, or not ours)."""
+    return str((pod["metadata"].get("labels") or {}).get(NODE_LABEL, ""))
+
+
+def owner_reference(owner: Mapping[str, Any], *, controller: bool = True) -> dict[str, Any]:
+    """For ``metadata.ownerReferences`` of whatever belongs to ``owner``."""
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": controller,
+        "blockOwnerDeletion": False,
+    }
