@@ -60,6 +60,18 @@ class SessionExpired(RetryableError):
     """The master gave this program up (it was silent too long); open a new session and go on."""
 
 
+class ServerUnavailable(RetryableError):
+    """A parameter server does not answer: it is being replaced, or the connection broke in the middle of a call."""
+
+
+class Moved(RetryableError):
+    """A parameter server no longer (or not yet) owns what was asked for; ask again by the map of ``map_version``."""
+
+    def __init__(self, message: str, *, map_version: int, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.map_version = map_version
+
+
 class Unschedulable(RetryableError):
     """The platform has no room for a node now."""
 
