@@ -7,7 +7,7 @@ EXTRAS := torch,data,ps,keras,kubernetes,examples,dev
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-unit test-e2e test-chaos lint proto bench clean
+.PHONY: help setup quickstart test test-unit test-e2e test-chaos lint proto crds bench clean
 
 help:  ## show what can be made
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -42,6 +42,9 @@ lint: $(STAMP)  ## ruff, mypy --strict, import-linter
 
 proto: $(STAMP)  ## generate the protobuf code from src/pliant/rpc/pliant.proto
 	$(BIN)/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src --grpc_python_out=src src/pliant/rpc/pliant.proto
+
+crds: $(STAMP)  ## generate the custom resource definitions from the models
+	$(BIN)/python -m pliant.operator.crds deploy/helm/crds
 
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
