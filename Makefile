@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest
 .PHONY: help setup quickstart test test-unit test-e2e test-chaos lint proto crds bench clean
 
 help:  ## show what can be made
-	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -23,20 +23,26 @@ setup: $(STAMP)  ## create .venv with everything the project needs
 quickstart: $(STAMP)  ## train on real digits with 4 workers, one of them killed half-way
 	@$(BIN)/python examples/quickstart.py
 
-test: lint test-unit test-e2e test-chaos  ## all checks and tests
+test: lint test-unit test-e2e test-chaos test-kubernetes  ## all checks and tests
 
 test-unit: $(STAMP)  ## fast tests, no processes of a job
-	$(PYTEST) -n 2 -m 'not e2e and not chaos'
+	$(PYTEST) -n 2 -m 'not e2e and not chaos and not kubernetes'
 
 test-e2e: $(STAMP)  ## real processes, as a user runs them
-	$(PYTEST) -n 2 -m 'e2e and not chaos'
+	$(PYTEST) -n 2 -m 'e2e and not chaos and not kubernetes'
 
 test-chaos: $(STAMP)  ## real processes under random faults (PLIANT_CHAOS_SEED repeats a run)
-	$(PYTEST) -m chaos -s
+	$(PYTEST) -m 'chaos and not kubernetes' -s
+
+test-kubernetes: $(STAMP)  ## whole jobs on a real Kubernetes of this machine's own; skipped where it is not built
+	$(PYTEST) -n 2 --dist loadgroup -m kubernetes tests
+
+kubernetes-testbed:  ## build the servers for test-kubernetes, once (Debian, root, about nine minutes)
+	tools/kubernetes/build.sh
 
 lint: $(STAMP)  ## ruff, mypy --strict, import-linter
-	$(BIN)/ruff check src tests bench examples
-	$(BIN)/ruff format --check src tests bench examples
+	$(BIN)/ruff check src tests bench examples tools
+	$(BIN)/ruff format --check src tests bench examples tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

@@ -16,7 +16,8 @@ source_sha256=b83c0780efb182d928dc63d46488a847f161f04e40a94b96bf5247dd671ecdfc
 packages=(
   golang-go gcc libc6-dev                                             # to build
   etcd-server etcd-client containerd runc containernetworking-plugins # to run
-  busybox-static iptables iproute2 conntrack curl openssl procps
+  busybox-static iptables iproute2 conntrack curl openssl procps util-linux
+  kubernetes-client                                                   # kubectl
 )
 
 say() { echo "kubernetes testbed: $*"; }

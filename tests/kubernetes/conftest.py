@@ -1,0 +1,70 @@
+"""Fixtures of the tests on a real Kubernetes; see ``harness``.
+
+``control_plane``: a cluster without kubelets, for what concerns the API server alone; ``space``: a namespace in it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.kubernetes import harness
+from tests.kubernetes.harness import PROJECT, Space, Testbed
+from tools.kubernetes.testbed import Cluster, missing
+
+CRDS = sorted((PROJECT / "deploy" / "helm" / "pliant" / "crds").glob("*.yaml"))
+LONGEST_TEST = 300  # seconds, with the start of a cluster; only how long a hanging one takes to end
+_shared: list[Path] = []  # the folder that the workers of this run share, once a cluster was asked for
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    reason = missing()
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker(pytest.mark.kubernetes)
+            if not item.get_closest_marker("timeout"):
+                item.add_marker(pytest.mark.timeout(LONGEST_TEST))
+            if reason and not os.environ.get("CI"):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    for folder in _shared:
+        harness.leave(folder)
+
+
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same for all workers of this run."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kubernetes"
+    folder.mkdir(parents=True, exist_ok=True)
+    _shared.append(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def control_plane(shared_folder: Path) -> Iterator[Testbed]:
+    """API server, controllers and scheduler, with the CRDs; no nodes but those that a test registers."""
+    testbed = Testbed(
+        harness.share(shared_folder, "control-plane", lambda owner: Cluster.up(owner=owner, manifests=CRDS))
+    )
+    yield testbed
+    testbed.kube.close()
+
+
+@pytest.fixture
+def space(control_plane: Testbed, request: pytest.FixtureRequest) -> Iterator[Space]:
+    with control_plane.space(name_for(request)) as space:
+        yield space
+
+
+def name_for(request: pytest.FixtureRequest) -> str:
+    """Of a namespace: says which test it is of."""
+    words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())
+    return f"{words[:50].strip('-')}-{secrets.token_hex(3)}"

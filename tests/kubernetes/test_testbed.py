@@ -1,0 +1,96 @@
+"""The testbed keeps its promises: clusters do not meet, and nothing is left of one, however it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.kubernetes.harness import PATIENCE, PROJECT, Kube, Space, Testbed
+from tools.kubernetes.testbed import Cluster, sweep
+from tools.kubernetes.testbed.runs import CGROUPS, PREFIX, find
+
+from pliant.core.errors import NotFound
+from pliant.platforms.kubernetes.errors import Forbidden
+from pliant.platforms.kubernetes.kinds import CONFIG_MAPS, NAMESPACES
+from pliant.testing import wait_until
+
+OWNER = """
+import sys
+from tools.kubernetes.testbed import runs
+run = runs.begin(sys.argv[1], None if sys.argv[2] == "nobody" else int(sys.argv[2]) or __import__("os").getpid())
+print(run.facts["holder"], run.facts["keeper"], run.facts["link"], flush=True)
+sys.stdin.read()
+"""
+
+
+def test_each_test_has_a_namespace_of_its_own(space: Space, control_plane: Testbed) -> None:
+    space.create(CONFIG_MAPS, {"metadata": {"name": "mine"}, "data": {"a": "1"}})
+    assert space.get(CONFIG_MAPS, "mine")["data"] == {"a": "1"}
+    with pytest.raises(NotFound):
+        control_plane.kube.get(CONFIG_MAPS, "mine", "default")
+
+
+def test_somebody_without_rights_is_refused(control_plane: Testbed) -> None:
+    nobody = Kube(control_plane.cluster.kubeconfig_of("nobody"))
+    try:
+        with pytest.raises(Forbidden, match="list namespaces"):
+            nobody.list(NAMESPACES)
+    finally:
+        nobody.close()
+
+
+def test_every_request_is_in_the_audit_log(space: Space, control_plane: Testbed) -> None:
+    space.create(CONFIG_MAPS, {"metadata": {"name": "traced"}})
+    assert f'"namespace":"{space.name}","name":"traced"' in control_plane.cluster.audit_log.read_text()
+
+
+def test_a_cluster_goes_away_with_its_owner(tmp_path: Path) -> None:
+    owner = _begin(f"owned-{os.getpid()}", owner="0")
+    run = find(f"owned-{os.getpid()}")
+    assert run is not None
+    owner.send_signal(signal.SIGKILL)
+    owner.wait()
+    wait_until(lambda: not run.folder.exists(), PATIENCE, "the folder to be removed")
+    assert not list(CGROUPS.glob(f"*/{run.folder.name}"))
+
+
+def test_what_a_killed_keeper_leaves_is_swept_by_the_next_run() -> None:
+    owner = _begin(f"orphan-{os.getpid()}", owner=str(os.getpid()))
+    run = find(f"orphan-{os.getpid()}")
+    assert run is not None
+    facts = run.facts
+    os.kill(facts["keeper"], signal.SIGKILL)
+    wait_until(lambda: not Path(f"/proc/{facts['holder']}").exists(), PATIENCE, "the holder to die with its keeper")
+    wait_until(lambda: run.name in sweep() or not run.folder.exists(), PATIENCE, "the run to be swept")
+    assert not run.folder.exists()
+    assert not Path("/sys/class/net", facts["link"]).exists()
+    owner.communicate()
+
+
+def test_two_clusters_cannot_have_one_name() -> None:
+    name = f"twice-{os.getpid()}"
+    owner = _begin(name, owner="0")
+    second = subprocess.run(
+        [sys.executable, "tools/kubernetes/cluster.py", "up", "--name", name],
+        cwd=PROJECT, capture_output=True, text=True, timeout=PATIENCE,
+    )  # fmt: skip
+    assert second.returncode != 0
+    assert "there already" in second.stderr
+    Cluster.attach(name).down()
+    assert not Path(f"/tmp/{PREFIX}{name}").exists()
+    owner.communicate()
+
+
+def _begin(name: str, owner: str) -> subprocess.Popen[str]:
+    """A process that made a run, without servers, and waits."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", OWNER, name, owner],
+        cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline().strip()
+    return process
