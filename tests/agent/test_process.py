@@ -282,11 +282,11 @@ def test_a_script_that_is_not_executable_gets_advice(tmp_path: Path) -> None:
 
 def test_commands_are_found_relative_to_the_directory_of_the_program(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
-    script = tmp_path / "bin" / "go"
+    script = tmp_path / "bin" / "of-this-test-only"
     script.write_text("#!/bin/sh\n")
     script.chmod(0o755)
-    assert find_command(["bin/go"], {}, tmp_path) == str(script)
-    assert find_command(["go"], {"PATH": "/usr/bin:bin"}, tmp_path) == str(script)
+    assert find_command(["bin/of-this-test-only"], {}, tmp_path) == str(script)
+    assert find_command(["of-this-test-only"], {"PATH": "/usr/bin:bin"}, tmp_path) == str(script)
 
 
 def test_what_the_kernel_cannot_run_is_refused_with_its_reason(bench: Bench) -> None:

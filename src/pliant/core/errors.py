@@ -67,7 +67,7 @@ class ServerUnavailable(RetryableError):
 class Moved(RetryableError):
     """A parameter server no longer (or not yet) owns what was asked for; ask again by the map of ``map_version``."""
 
-    def __init__(self, message: str, *, map_version: int, hint: str = "") -> None:
+    def __init__(self, message: str, *, map_version: int = 0, hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.map_version = map_version
 
