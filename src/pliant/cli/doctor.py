@@ -163,7 +163,7 @@ def extras() -> Iterator[Check]:
 
 
 def stale_jobs() -> Iterator[Check]:
-    from pliant.cli.asking import launcher_is_alive, master_is_alive
+    from pliant.cli.local_place import launcher_is_alive, master_is_alive
 
     stale = [
         home.path.name

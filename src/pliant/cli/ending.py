@@ -7,8 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from pliant.cli.places import Place
 from pliant.cli.progress import clock
-from pliant.master.job_dir import JobDir
 
 _NEXT_STEPS = {
     "Error": "mend the program and run the job again; errors are forgiven up to --max-restarts times per node",
@@ -18,7 +18,7 @@ _NEXT_STEPS = {
 }
 
 
-def print_ending(console: Console, home: JobDir, summary: dict[str, Any]) -> None:
+def print_ending(console: Console, place: Place, summary: dict[str, Any]) -> None:
     phase = summary["phase"]
     style = {"Succeeded": "bold green", "Failed": "bold red"}.get(phase, "bold yellow")
     if phase == "Failed":
@@ -40,7 +40,7 @@ def print_ending(console: Console, home: JobDir, summary: dict[str, Any]) -> Non
         trouble.append(f"stalled for {summary['stalled_seconds']:.1f} s")
     if trouble:
         console.print(f"pliant | survived: {', '.join(trouble)}", markup=False)
-    console.print(f"pliant | logs in {home.logs}", markup=False)
+    console.print(f"pliant | {place.logs_at}", markup=False)
 
 
 def _dataset(dataset: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
     pliant events
     pliant events digits -f
     pliant events digits --json --after 120
+    pliant events digits -N team-a
 
 Events are numbered from 1 and never change; with --json each is one line.
 
@@ -18,11 +19,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pliant.cli.homes import find_job
-from pliant.cli.options import AsJson, Folder, Name
+from pliant.cli.options import AsJson, Context, Folder, Name, Namespace, cluster_of
+from pliant.cli.places import Place, find_place
 
 if TYPE_CHECKING:
-    from pliant.master.job_dir import JobDir
     from pliant.master.journal_store import EventRecord
 
 LOOK_EVERY = 0.3  # seconds
@@ -35,21 +35,21 @@ def events(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Show new events until the job ends.")] = False,
     as_json: AsJson = False,
     after: Annotated[int, typer.Option("--after", min=0, metavar="N", help="Only events with a higher number.")] = 0,
+    namespace: Namespace = None,
+    context: Context = None,
 ) -> None:
-    home = find_job(name, job_dir)
+    place = find_place(name, job_dir, cluster_of(namespace, context, job_dir))
     while True:
-        over = home.summary_file.exists()  # asked first: what came before the end is shown below
-        after = _show_new(home, after, as_json)
+        over = place.over()  # asked first: what came before the end is shown below
+        after = _show_new(place, after, as_json)
         if over or not follow:
             return
         time.sleep(LOOK_EVERY)
 
 
-def _show_new(home: JobDir, after: int, as_json: bool) -> int:
-    """Gives the number of the last one. The journal lets readers in while the master writes."""
-    from pliant.master.journal_store import read_events
-
-    while home.journal.exists() and (found := read_events(home.journal, after=after, limit=PAGE)):
+def _show_new(place: Place, after: int, as_json: bool) -> int:
+    """Gives the number of the last one."""
+    while found := place.events(after, PAGE):
         for event in found:
             print(json.dumps(asdict(event)) if as_json else _line(event), flush=True)
         after = found[-1].number

@@ -1,118 +1,149 @@
-"""Following a running job in the terminal: output of the workers, live progress, Ctrl-C, and how it ended."""
+"""Following a running job in the terminal: output of the workers, live progress, Ctrl-C, and how it ended.
+
+``Follower`` knows a ``Place`` and an ``Until``, and so follows a job of this machine and one of a cluster alike. On this
+machine the launcher has to keep the master alive meanwhile (``KeptAlive``); elsewhere the platform does that.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console
 
 from pliant.cli.ending import print_ending
 from pliant.cli.interrupts import Interrupts
-from pliant.cli.output import OutputTail
+from pliant.cli.places import Caller, Output, Place
 from pliant.cli.progress import progress_view
 from pliant.core.errors import JobFailed, PliantError
-from pliant.master.job_dir import JobDir
 from pliant.master.supervisor import Supervisor
 from pliant.rpc import pliant_pb2 as pb
-from pliant.rpc.channel import MasterClient
 
 if TYPE_CHECKING:
     from rich.live import Live
 
-REFRESH = 0.2  # seconds
+TELL_EVERY = 5.0  # seconds, where there is no terminal for a live view
+
+
+class Until(Protocol):
+    """How long to follow."""
+
+    def running(self) -> bool:
+        """The job is not over. Raises what went wrong with following it."""
+
+    def wait(self, seconds: float) -> None:
+        """So long, or until it is over."""
+
+
+class KeptAlive:
+    """A supervisor at work in a thread of its own."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self._problem: PliantError | None = None
+        self._thread = threading.Thread(target=self._work, name="keep-master", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def running(self) -> bool:
+        if self._thread.is_alive():
+            return True
+        if self._problem is not None:
+            raise self._problem
+        return False
+
+    def wait(self, seconds: float) -> None:
+        self._thread.join(seconds)
+
+    def _work(self) -> None:
+        try:
+            self._supervisor.keep_alive()
+        except PliantError as error:
+            self._problem = error
 
 
 class Follower:
     def __init__(
-        self, home: JobDir, interrupts: Interrupts, *, show_output: bool, progress: bool, to_stderr: bool
+        self, place: Place, interrupts: Interrupts, *, show_output: bool, progress: bool, to_stderr: bool
     ) -> None:
-        self._home = home
+        self._place = place
         self._interrupts = interrupts
         self._console = Console(stderr=to_stderr, highlight=False, soft_wrap=True)
-        self._tail = OutputTail(home.logs, self._console) if show_output else None
+        self._show_output = show_output
+        self._output: Output | None = None
         self._progress = progress
-        self._client: MasterClient | None = None
+        self._caller: Caller | None = None
         self._stop_sent = 0  # for so many of the interrupts
-        self._problem: PliantError | None = None
+        self._told = 0.0
 
-    def follow(self, supervisor: Supervisor) -> dict[str, Any]:
+    def follow(self, until: Until) -> dict[str, Any]:
         """Until the job is over."""
-        supervisor.on_restart = self._say
-        if self._progress:
-            self._say(f"job {self._home.path.name}: files in {self._home.path}")
-        keeper = threading.Thread(target=self._keep_alive, args=(supervisor,), name="keep-master", daemon=True)
-        keeper.start()
+        if self._show_output:
+            self._output = self._place.output(self._console, nodes=None, tail=None, follow=True)
         try:
             if self._progress and self._console.is_terminal:
                 from rich.live import Live
 
                 with Live(console=self._console, refresh_per_second=8, transient=True) as live:
-                    self._watch(keeper, live)
+                    self._watch(until, live)
             else:
-                self._watch(keeper, None)
+                self._watch(until, None)
         finally:
-            if self._client is not None:
-                self._client.close()
-        if self._problem is not None:
-            raise self._problem
-        summary = self._home.summary()
+            if self._caller is not None:
+                self._caller.close()
+        if self._output is not None:
+            while self._output.show_new():
+                continue
+            self._output.finish()
+        summary = self._place.summary()
         if summary is None:
-            raise JobFailed(f"the job in {self._home.path} has no summary", hint="see logs/master.log there")
+            hint = f"`pliant logs {self._place.name} --master` may tell why"
+            raise JobFailed(f"job {self._place.name} ({self._place.where}) has no summary", hint=hint)
         if self._progress:
-            print_ending(self._console, self._home, summary)
+            print_ending(self._console, self._place, summary)
         return summary
 
-    def _keep_alive(self, supervisor: Supervisor) -> None:
-        try:
-            supervisor.keep_alive()
-        except PliantError as error:
-            self._problem = error
+    def say(self, text: str) -> None:
+        if self._progress:
+            self._console.print(f"pliant | {text}", markup=False)
 
-    def _watch(self, keeper: threading.Thread, live: Live | None) -> None:
-        told = 0.0
-        while keeper.is_alive():
+    def _watch(self, until: Until, live: Live | None) -> None:
+        while until.running():
             self._send_stop()
             status = self._status()
             if live is not None:
                 live.update(progress_view(status))
-            elif status is not None and self._progress and time.monotonic() - told > 5:
-                told = time.monotonic()
-                self._say(_one_line(status))
-            if self._tail is not None:
-                self._tail.show_new()
-            keeper.join(REFRESH)
-        if self._tail is not None:
-            self._tail.show_new()
+            elif status is not None and self._progress and time.monotonic() - self._told > TELL_EVERY:
+                self._told = time.monotonic()
+                self.say(_one_line(status))
+            if self._output is not None:
+                self._output.show_new()
+            until.wait(self._place.refresh)
 
     def _status(self) -> pb.JobStatus | None:
         """None while there is no master to ask."""
         try:
-            if self._client is None:
-                self._client = MasterClient(self._home.address())
-            reply: pb.JobStatus = self._client.call(self._client.stubs.job.GetStatus, pb.Empty(), timeout=1)
+            if self._caller is None:
+                self._caller = Caller(self._place.address())
+            return self._caller.status(timeout=self._place.call_timeout)
         except PliantError:
             return None
-        return reply
 
     def _send_stop(self) -> None:
         """First Ctrl-C: programs get SIGTERM and their grace. Second: at once."""
         stops = self._interrupts.count
-        if stops <= self._stop_sent or self._client is None:
+        if stops <= self._stop_sent or self._caller is None:
             return
         at_once = stops > 1
-        self._say("stopping at once" if at_once else "stopping; press Ctrl-C again to stop at once")
+        self.say("stopping at once" if at_once else "stopping; press Ctrl-C again to stop at once")
         request = pb.StopRequest(reason="stopped by Ctrl-C", at_once=at_once)
         try:
-            self._client.call(self._client.stubs.job.Stop, request, timeout=2)
+            self._caller.call(self._caller.stubs.Stop, request, timeout=2 * self._place.call_timeout)
             self._stop_sent = stops
         except PliantError:
             return  # the master is being restarted; the next turn tries again
-
-    def _say(self, text: str) -> None:
-        if self._progress:
-            self._console.print(f"pliant | {text}", markup=False)
 
 
 def _one_line(status: pb.JobStatus) -> str:

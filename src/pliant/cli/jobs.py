@@ -3,6 +3,7 @@
     pliant jobs
     pliant jobs --json | jq -r '.[] | select(.phase == "Failed") | .name'
     pliant jobs --prune
+    pliant jobs -N team-a
 
 Only jobs below ~/.pliant/jobs (or PLIANT_HOME) are listed, not those that were given a folder by --job-dir.
 
@@ -12,32 +13,30 @@ Exit code: 0.
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pliant.cli.homes import all_jobs
-from pliant.cli.options import AsJson
+from pliant.cli.options import AsJson, Context, Namespace, cluster_of
+from pliant.cli.places import Place, all_places
 
 if TYPE_CHECKING:
-    from pliant.cli.asking import Sight
+    from pliant.cli.places import Sight
 
 
 def jobs(
     as_json: AsJson = False,
-    prune: Annotated[
-        bool, typer.Option("--prune", help="Remove the folders of jobs that ended, with their logs.")
-    ] = False,
+    prune: Annotated[bool, typer.Option("--prune", help="Remove jobs that ended, with their logs.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --prune: do not ask.")] = False,
+    namespace: Namespace = None,
+    context: Context = None,
 ) -> None:
+    cluster = cluster_of(namespace, context)
     if prune:
-        _prune(yes)
+        _prune(all_places(cluster), yes)
         return
-    from pliant.cli.asking import look
-
-    sights = [look(home, patience=0) for home in all_jobs()]
+    sights = [place.glance() for place in all_places(cluster)]
     if as_json:
         print(json.dumps([_row(sight) for sight in sights], indent=1))
     elif sights:
@@ -60,7 +59,7 @@ def _row(sight: Sight) -> dict[str, Any]:
         "records_done": sum(dataset.records_done for dataset in status.datasets),
         "records_total": sum(dataset.records_total for dataset in status.datasets),
         "note": sight.note,
-        "job_dir": str(sight.home.path),
+        **sight.place.identity(),
     }
 
 
@@ -89,16 +88,14 @@ def _print(sights: list[Sight]) -> None:
     table_console().print(table)
 
 
-def _prune(yes: bool) -> None:
-    from pliant.cli.asking import launcher_is_alive
-
-    ended = [home for home in all_jobs() if home.summary_file.exists() and not launcher_is_alive(home)]
+def _prune(places: list[Place], yes: bool) -> None:
+    ended = [place for place in places if place.removable()]
     if not ended:
         print("there are no ended jobs to remove")
         return
-    names = ", ".join(home.path.name for home in ended)
+    names = ", ".join(place.name for place in ended)
     if not yes and sys.stdin.isatty():
         typer.confirm(f"remove {len(ended)} ended jobs and their logs ({names})?", abort=True)
-    for home in ended:
-        shutil.rmtree(home.path)
+    for place in ended:
+        place.remove()
     print(f"removed {names}")

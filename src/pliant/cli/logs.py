@@ -4,6 +4,7 @@
     pliant logs digits -f --node worker-0 --node worker-3
     pliant logs digits --tail 20
     pliant logs digits --master
+    pliant logs digits -f -N team-a
 
 With -f it goes on until the job ends.
 
@@ -18,10 +19,9 @@ from typing import Annotated
 
 import typer
 
-from pliant.cli.homes import find_job
-from pliant.cli.options import Folder, Name
+from pliant.cli.options import Context, Folder, Name, Namespace, cluster_of
+from pliant.cli.places import Place, find_place
 from pliant.core.errors import NotFound
-from pliant.master.job_dir import JobDir
 
 LOOK_EVERY = 0.2  # seconds
 
@@ -37,20 +37,19 @@ def logs(
         int | None, typer.Option("--tail", min=0, metavar="N", help="Begin with the last N lines of each node.")
     ] = None,
     master: Annotated[bool, typer.Option("--master", help="The log of the master, not of the programs.")] = False,
+    namespace: Namespace = None,
+    context: Context = None,
 ) -> None:
     from rich.console import Console
 
-    from pliant.cli.output import OutputTail
-
-    home = find_job(name, job_dir)
+    place = find_place(name, job_dir, cluster_of(namespace, context, job_dir))
     wanted = [*(node or []), *(["master"] if master else [])]
     if not follow:
-        _check(home, wanted)
-    output = OutputTail(home.logs, Console(highlight=False, soft_wrap=True), nodes=frozenset(wanted) or None)
-    if tail is not None:
-        output.skip_to_last(tail)
+        _check(place, wanted)
+    console = Console(highlight=False, soft_wrap=True)
+    output = place.output(console, nodes=frozenset(wanted) or None, tail=tail, follow=follow)
     while follow:
-        over = home.summary_file.exists()  # asked first: what came before the end is shown below
+        over = place.over()  # asked first: what came before the end is shown below
         while output.show_new():
             continue
         if over:
@@ -61,13 +60,13 @@ def logs(
     output.finish()
 
 
-def _check(home: JobDir, wanted: list[str]) -> None:
-    there = [path.stem for path in sorted(home.logs.glob("*.log"))]
+def _check(place: Place, wanted: list[str]) -> None:
+    there = place.has_output_of() if wanted else []
     for name in wanted:
         if name not in there:
-            nodes = [n for n in there if n not in ("agents", "master")]
+            nodes = [n for n in there if n != "master"]
             close = get_close_matches(name, nodes, 1)
             known = f"known: {', '.join(nodes)}" if nodes else "no program has written anything yet"
             raise NotFound(
-                f"job {home.path.name} has no log of {name!r}", hint=f"did you mean {close[0]}?" if close else known
+                f"job {place.name} has no log of {name!r}", hint=f"did you mean {close[0]}?" if close else known
             )

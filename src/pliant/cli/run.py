@@ -222,10 +222,16 @@ def launch(home: JobDir, *, show_output: bool, progress: bool, to_stderr: bool) 
     with Interrupts() as interrupts:
         try:
             supervisor.start_master()
-            from pliant.cli.follow import Follower  # gRPC and rich are imported while the master starts
+            from pliant.cli.follow import Follower, KeptAlive  # gRPC and rich are imported while the master starts
+            from pliant.cli.local_place import LocalPlace
 
-            follower = Follower(home, interrupts, show_output=show_output, progress=progress, to_stderr=to_stderr)
-            return follower.follow(supervisor)
+            place = LocalPlace(home)
+            follower = Follower(place, interrupts, show_output=show_output, progress=progress, to_stderr=to_stderr)
+            follower.say(f"job {place.name}: files in {place.where}")
+            supervisor.on_restart = follower.say
+            kept = KeptAlive(supervisor)
+            kept.start()
+            return follower.follow(kept)
         finally:
             supervisor.release()
 

@@ -2,6 +2,7 @@
 
     pliant scale digits --workers 6
     pliant scale digits --role ps --replicas 3 --reason "more memory for embeddings"
+    pliant scale digits --workers 6 -N team-a
 
 The number must be within the role's limits: a job that may grow is started with `--workers MIN:MAX`.
 
@@ -15,13 +16,13 @@ from typing import Annotated
 
 import typer
 
-from pliant.cli.homes import find_job
-from pliant.cli.options import AsJson, Folder
+from pliant.cli.options import AsJson, Context, Folder, NamedJob, Namespace, cluster_of
+from pliant.cli.places import find_place
 from pliant.core.errors import InvalidRequest
 
 
 def scale(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The job's name, or its folder.")] = None,
+    name: NamedJob = None,
     workers: Annotated[
         int | None, typer.Option("--workers", "-n", min=0, metavar="N", help="So many nodes of the role worker.")
     ] = None,
@@ -32,19 +33,19 @@ def scale(
     ] = "asked for by the user",
     job_dir: Folder = None,
     as_json: AsJson = False,
+    namespace: Namespace = None,
+    context: Context = None,
 ) -> None:
     if name is None and job_dir is None:
         raise InvalidRequest("which job? give its NAME or --job-dir", hint="`pliant jobs` lists them")
     if (workers is None) == (replicas is None) or (role is not None and replicas is None):
         raise InvalidRequest("give either --workers N, or --role ROLE --replicas N")
-    from pliant.cli.asking import command
-    from pliant.rpc import pliant_pb2 as pb
-
-    home = find_job(name, job_dir)
     wanted = workers if workers is not None else replicas
-    request = pb.ScaleRequest(role=role or "worker", replicas=wanted, reason=reason)
-    reply = command(home, "scaled", lambda caller: caller.call(caller.stubs.Scale, request))
+    assert wanted is not None
+    place = find_place(name, job_dir, cluster_of(namespace, context, job_dir))
+    role = role or "worker"
+    before, now = place.scale(role, wanted, reason)
     if as_json:
-        print(json.dumps({"role": request.role, "before": reply.before, "now": reply.now}))
+        print(json.dumps({"role": role, "before": before, "now": now}))
     else:
-        print(f"{home.path.name}: {request.role} {reply.before} -> {reply.now}")
+        print(f"{place.name}: {role} {before} -> {now}")

@@ -5,6 +5,7 @@ that is said.
 
     pliant status
     pliant status digits --watch
+    pliant status digits -N team-a
     pliant status digits --json | jq '.nodes[] | {name, state, pid}'
 
 Exit code: 0 if the job was found, whatever its state; 2 if there is no such job.
@@ -18,8 +19,8 @@ from typing import Annotated
 
 import typer
 
-from pliant.cli.homes import find_job
-from pliant.cli.options import AsJson, Folder, Name
+from pliant.cli.options import AsJson, Context, Folder, Name, Namespace, cluster_of
+from pliant.cli.places import Sight, find_place
 
 REFRESH = 0.5  # seconds
 
@@ -29,10 +30,10 @@ def status(
     job_dir: Folder = None,
     as_json: AsJson = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it live until the job ends or Ctrl-C.")] = False,
+    namespace: Namespace = None,
+    context: Context = None,
 ) -> None:
-    from pliant.cli.asking import Sight, look
-
-    home = find_job(name, job_dir)
+    place = find_place(name, job_dir, cluster_of(namespace, context, job_dir))
 
     def show(sight: Sight) -> None:
         if as_json:
@@ -42,7 +43,7 @@ def status(
 
         table_console().print(job_view(sight))
 
-    sight = look(home)
+    sight = place.look()
     if not watch or sight.over:
         show(sight)
         return
@@ -50,7 +51,7 @@ def status(
         while not sight.over:
             show(sight)
             time.sleep(REFRESH)
-            sight = look(home)
+            sight = place.look()
         show(sight)
         return
     from rich.live import Live
@@ -60,5 +61,5 @@ def status(
     with Live(job_view(sight), console=table_console(), auto_refresh=False) as live:
         while not sight.over:
             time.sleep(REFRESH)
-            sight = look(home)
+            sight = place.look()
             live.update(job_view(sight), refresh=True)

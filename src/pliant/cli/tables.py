@@ -8,7 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pliant.cli.asking import Sight
+from pliant.cli.places import Sight
 from pliant.cli.progress import NODE_STYLES, clock, progress_of
 from pliant.rpc import pliant_pb2 as pb
 
@@ -27,7 +27,7 @@ def job_view(sight: Sight) -> RenderableType:
     status = sight.status
     parts: list[RenderableType] = [_headline(sight)]
     if sight.note:
-        parts.append(Text(f"{sight.note}; this is what its journal says", style="yellow"))
+        parts.append(Text(f"{sight.note}; this is what {sight.source} says", style="yellow"))
     if status.datasets:
         parts += [Text(), progress_of(status)]
         parts += [_parked(dataset, shard) for dataset in status.datasets for shard in dataset.parked]
@@ -111,7 +111,7 @@ def _headline(sight: Sight) -> Text:
         text.append(f"  master started {status.master_starts} times", style="yellow")
     if status.reason:
         text.append(f"\n{status.reason}", style="default")
-    text.append(f"\n{sight.home.path}", style="dim")
+    text.append(f"\n{sight.place.where}", style="dim")
     return text
 
 

@@ -3,6 +3,7 @@
     pliant top
     pliant top digits --once
     pliant top digits --json
+    pliant top digits -N team-a
 
 Exit code: 0; 2 if there is no such job or it is over.
 """
@@ -15,8 +16,8 @@ from typing import Annotated
 
 import typer
 
-from pliant.cli.homes import find_job
-from pliant.cli.options import AsJson, Folder, Name
+from pliant.cli.options import AsJson, Context, Folder, Name, Namespace, cluster_of
+from pliant.cli.places import find_place
 from pliant.core.errors import Conflict
 
 
@@ -26,16 +27,17 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="Print the table once, not live.")] = False,
     as_json: AsJson = False,
     every: Annotated[float, typer.Option("--every", min=0.1, metavar="SECONDS", help="How often to look.")] = 1.0,
+    namespace: Namespace = None,
+    context: Context = None,
 ) -> None:
-    from pliant.cli.asking import look
     from pliant.cli.tables import living, table_console, usage_table
 
-    home = find_job(name, job_dir)
-    sight = look(home)
+    place = find_place(name, job_dir, cluster_of(namespace, context, job_dir))
+    sight = place.look()
     if sight.over:
-        raise Conflict(f"job {home.path.name} is over ({sight.phase})", hint=f"see `pliant status {home.path.name}`")
+        raise Conflict(f"job {place.name} is over ({sight.phase})", hint=f"see `pliant status {place.name}`")
     if not sight.master_alive or sight.note:
-        raise Conflict(f"job {home.path.name}: {sight.note}", hint=f"see `pliant status {home.path.name}`")
+        raise Conflict(f"job {place.name}: {sight.note}", hint=f"see `pliant status {place.name}`")
     if as_json:
         from pliant.master.summary import status_dict
 
@@ -51,5 +53,5 @@ def top(
     with Live(usage_table(sight.status), console=console, auto_refresh=False) as live:
         while not sight.over:
             time.sleep(every)
-            sight = look(home)
+            sight = place.look()
             live.update(usage_table(sight.status), refresh=True)

@@ -227,6 +227,11 @@ class Master:
                 await asyncio.sleep(TICK)
         raise PermanentError(f"{wanted} is taken by another program; agents look for the master there")
 
+    def _read_audit(self) -> dict[str, Any]:
+        from pliant.master.offline import audit_of
+
+        return audit_of(self.job_dir)
+
     def _make_parts(self, journal: Journal, address: str) -> Components:
         events = self.job_dir.journal
         parts = Components(
@@ -235,6 +240,7 @@ class Master:
             journal,
             self._machines["job"],
             lambda after, limit: read_events(events, after=after, limit=limit),
+            read_audit=self._read_audit if self.spec.audit else None,
             heartbeat_seconds=min(1.0, self.spec.fault.heartbeat_timeout / 5),
             session_timeout=self.spec.fault.session_timeout,
         )

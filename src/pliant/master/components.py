@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from pliant.core.clock import Clock
 from pliant.core.datasets import LARGEST, ShardType
@@ -42,6 +43,7 @@ class Components:
         job: JobBook,
         read_events: Callable[[int, int], list[EventRecord]],
         *,
+        read_audit: Callable[[], dict[str, Any]] | None = None,
         heartbeat_seconds: float = 1.0,
         session_timeout: float = 30.0,
     ) -> None:
@@ -50,6 +52,7 @@ class Components:
         self.journal = journal
         self.job = job
         self.read_events = read_events
+        self.read_audit = read_audit
         self.heartbeat_seconds = heartbeat_seconds
         # Who waits at the master is silent meanwhile: no wait, and no pause between two beats, may come near the time-out.
         self.beat_seconds = min(2.0, session_timeout / 5)

@@ -7,16 +7,18 @@ for ``pliant audit``, which needs the definitions of datasets.
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from pliant.core.errors import NotFound
+from pliant.core.errors import NotAvailable, NotFound
 from pliant.core.shard_queue import ShardQueue
 from pliant.master.app import Master
+from pliant.master.audit import audit_dataset
 from pliant.master.components import Components
 from pliant.master.job_dir import JobDir
-from pliant.master.journal_store import SqliteStore
+from pliant.master.journal_store import AuditRow, SqliteStore, read_audit
 from pliant.master.stats import MemoryStats
 from pliant.master.status import job_status
 from pliant.rpc import pliant_pb2 as pb
@@ -65,3 +67,20 @@ class JobOnDisk(Master):
     def _shell(self, name: str, attribute: str) -> Any:
         machine = self._machines.get(name)
         return SimpleNamespace(**{attribute: machine}) if machine is not None else None
+
+
+def audit_of(home: JobDir) -> dict[str, Any]:
+    """The proof of a job that ran with ``audit``, as JSON values: what ``pliant audit --json`` prints."""
+    job = JobOnDisk(home)
+    if not job.spec.audit:
+        raise NotAvailable(f"job {home.path.name} was run without --audit", hint="run it with `pliant run --audit`")
+    rows: dict[str, list[AuditRow]] = {}
+    for row in read_audit(home.journal):
+        rows.setdefault(row.dataset, []).append(row)
+    audits = [audit_dataset(queue, rows.get(queue.spec.name, [])) for queue in job.queues()]
+    return {
+        "name": job.spec.name,
+        "over": home.summary_file.exists(),
+        "exact": all(found.exact for found in audits),
+        "datasets": [{**asdict(found), "exact": found.exact} for found in audits],
+    }

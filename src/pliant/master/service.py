@@ -66,6 +66,13 @@ class JobServicer(services.JobServicer):
             events=[pb.Event(number=e.number, time=e.time, kind=e.kind, node=e.node, message=e.message) for e in events]
         )
 
+    async def GetAudit(self, request: pb.Empty, context: Context) -> pb.AuditReply:
+        if self._m.read_audit is None:
+            raise NotAvailable(f"job {self._m.name} was run without --audit", hint="run it with `pliant run --audit`")
+        await self._m.journal.durable()
+        found = await asyncio.to_thread(self._m.read_audit)  # from the journal on disk, as a person would
+        return pb.AuditReply(json=json.dumps(found))
+
     async def Scale(self, request: pb.ScaleRequest, context: Context) -> pb.ScaleReply:
         before, now = self._m.scale(request.role or "worker", request.replicas, request.reason[:LONGEST_REASON])
         await self._m.journal.durable()

@@ -190,6 +190,12 @@ class Event(_message.Message):
     message: str
     def __init__(self, number: _Optional[int] = ..., time: _Optional[float] = ..., kind: _Optional[str] = ..., node: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
 
+class AuditReply(_message.Message):
+    __slots__ = ("json",)
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    json: str
+    def __init__(self, json: _Optional[str] = ...) -> None: ...
+
 class ScaleRequest(_message.Message):
     __slots__ = ("role", "replicas", "reason")
     ROLE_FIELD_NUMBER: _ClassVar[int]

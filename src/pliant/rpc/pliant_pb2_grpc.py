@@ -46,6 +46,11 @@ class JobStub:
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.EventsRequest.SerializeToString,
                 response_deserializer=pliant_dot_rpc_dot_pliant__pb2.EventsReply.FromString,
                 _registered_method=True)
+        self.GetAudit = channel.unary_unary(
+                '/pliant.v1.Job/GetAudit',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.AuditReply.FromString,
+                _registered_method=True)
         self.Scale = channel.unary_unary(
                 '/pliant.v1.Job/Scale',
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.ScaleRequest.SerializeToString,
@@ -76,6 +81,13 @@ class JobServicer:
 
     def GetEvents(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetAudit(self, request, context):
+        """Proof, as far as the job is, that each record was accepted exactly once; for jobs that keep an audit.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -111,6 +123,11 @@ def add_JobServicer_to_server(servicer, server):
                     servicer.GetEvents,
                     request_deserializer=pliant_dot_rpc_dot_pliant__pb2.EventsRequest.FromString,
                     response_serializer=pliant_dot_rpc_dot_pliant__pb2.EventsReply.SerializeToString,
+            ),
+            'GetAudit': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetAudit,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.AuditReply.SerializeToString,
             ),
             'Scale': grpc.unary_unary_rpc_method_handler(
                     servicer.Scale,
@@ -184,6 +201,33 @@ class Job:
             '/pliant.v1.Job/GetEvents',
             pliant_dot_rpc_dot_pliant__pb2.EventsRequest.SerializeToString,
             pliant_dot_rpc_dot_pliant__pb2.EventsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetAudit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Job/GetAudit',
+            pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.AuditReply.FromString,
             options,
             channel_credentials,
             insecure,
