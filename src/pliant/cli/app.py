@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from pliant import __version__
+from pliant.cli.places import close_places
 from pliant.core.errors import JobFailed, NotAvailable, PliantError, RetryableError
 
 FAILED, MISTAKE, INTERRUPTED = 1, 2, 130  # exit codes
@@ -75,6 +76,8 @@ class Commands(TyperGroup):
             raise typer.Exit(FAILED if isinstance(error, RetryableError | JobFailed) else MISTAKE) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
+        finally:
+            close_places()
 
 
 class ProgramCommand(TyperCommand):

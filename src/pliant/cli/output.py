@@ -34,7 +34,7 @@ class OutputTail:
         shown = False
         for path in self._files():
             for line in self._new_lines(path):
-                self._print(path.stem, line)
+                print_line(self._console, path.stem, line)
                 shown = True
         return shown
 
@@ -42,7 +42,7 @@ class OutputTail:
         """Show unfinished last lines too."""
         for name, rest in self._rest.items():
             if rest:
-                self._print(Path(name).stem, rest.decode(errors="replace"))
+                print_line(self._console, Path(name).stem, rest.decode(errors="replace"))
         self._rest.clear()
 
     def _files(self) -> list[Path]:
@@ -61,11 +61,12 @@ class OutputTail:
         self._rest[path.name] = rest
         return [line.decode(errors="replace").rstrip("\r") for line in lines]
 
-    def _print(self, node: str, line: str) -> None:
-        number = int(node.rpartition("-")[2]) if node.rpartition("-")[2].isdigit() else 0
-        text = Text(f"{node} | ", style=_COLOURS[number % len(_COLOURS)])
-        text.append(line, style="default")
-        self._console.print(text)
+
+def print_line(console: Console, node: str, line: str) -> None:
+    number = int(node.rpartition("-")[2]) if node.rpartition("-")[2].isdigit() else 0
+    text = Text(f"{node} | ", style=_COLOURS[number % len(_COLOURS)])
+    text.append(line, style="default")
+    console.print(text)
 
 
 def _start_of_last(path: Path, lines: int) -> int:

@@ -10,10 +10,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from pliant.core.errors import Conflict
+from pliant.core.errors import Conflict, NotAvailable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -209,9 +211,7 @@ class Cluster:
 def find_place(name: str | None, job_dir: Path | None = None, cluster: Cluster | None = None) -> Place:
     """A job of the cluster, if one is given; else by folder, by name, or the newest one of this machine."""
     if cluster is not None:
-        from pliant.cli.kubernetes.place import find_job
-
-        return find_job(name, cluster)
+        return _opened(_on_kubernetes().find_job(name, cluster))
     from pliant.cli.homes import find_job as find_folder
     from pliant.cli.local_place import LocalPlace
 
@@ -221,13 +221,35 @@ def find_place(name: str | None, job_dir: Path | None = None, cluster: Cluster |
 def all_places(cluster: Cluster | None = None) -> list[Place]:
     """Oldest first."""
     if cluster is not None:
-        from pliant.cli.kubernetes.place import all_jobs
-
-        return list(all_jobs(cluster))
+        return [_opened(place) for place in _on_kubernetes().all_jobs(cluster)]
     from pliant.cli.homes import all_jobs as all_folders
     from pliant.cli.local_place import LocalPlace
 
     return [LocalPlace(home) for home in all_folders()]
+
+
+def close_places() -> None:
+    """What this command opened."""
+    while _OPEN:
+        _OPEN.pop().close()
+
+
+_OPEN: list[Place] = []
+
+
+def _opened(place: Place) -> Place:
+    _OPEN.append(place)
+    return place
+
+
+def _on_kubernetes() -> ModuleType:
+    try:
+        return import_module("pliant.cli.kubernetes.place")
+    except ImportError as error:
+        raise NotAvailable(
+            f"jobs of Kubernetes need a package that is not installed: {error.name}",
+            hint="pip install 'pliant[kubernetes]'",
+        ) from None
 
 
 def status_of(summary: dict[str, Any]) -> pb.JobStatus:

@@ -20,7 +20,7 @@ from pliant.rpc import pliant_pb2_grpc as services
 from pliant.rpc.failures import from_status
 from pliant.rpc.identity import TOKEN_HEADER, read_token_file
 from pliant.rpc.server import LARGEST_MESSAGE
-from pliant.rpc.tls import SERVER_NAME, TlsFiles
+from pliant.rpc.tls import SERVER_NAME, TlsFiles, TlsMaterial
 
 DEADLINE = 10.0  # seconds, for a call that does not wait for anything
 
@@ -29,7 +29,7 @@ DEADLINE = 10.0  # seconds, for a call that does not wait for anything
 class Address:
     target: str  # host:port
     token: str
-    tls: TlsFiles | None = None
+    tls: TlsFiles | TlsMaterial | None = None
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> Address:

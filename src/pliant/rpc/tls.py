@@ -6,6 +6,7 @@ show theirs (mutual TLS); a certificate of another job is not accepted.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +38,23 @@ class TlsFiles:
 
     def channel_credentials(self) -> grpc.ChannelCredentials:
         return grpc.ssl_channel_credentials(self.read("ca.crt"), self.read("node.key"), self.read("node.crt"))
+
+
+@dataclass(frozen=True)
+class TlsMaterial:
+    """What a node has, in memory: for those who read it from elsewhere than a folder."""
+
+    ca: bytes
+    key: bytes
+    certificate: bytes
+
+    @classmethod
+    def from_files(cls, files: Mapping[str, bytes]) -> TlsMaterial:
+        """By the names that they have in a folder."""
+        return cls(files["ca.crt"], files["node.key"], files["node.crt"])
+
+    def channel_credentials(self) -> grpc.ChannelCredentials:
+        return grpc.ssl_channel_credentials(self.ca, self.key, self.certificate)
 
 
 def create_certificates(folder: Path, hosts: tuple[str, ...] = ()) -> TlsFiles:

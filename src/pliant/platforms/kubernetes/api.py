@@ -346,14 +346,18 @@ class KubeApi:
         follow: bool = False,
         previous: bool = False,
         limit_bytes: int | None = None,
+        since: str = "",
+        timestamps: bool = False,
     ) -> AsyncIterator[str]:
-        """The lines that a container wrote."""
+        """The lines that a container wrote; ``since`` a time in RFC 3339, of which the server takes whole seconds."""
         query = {
             **({"container": container} if container else {}),
             **({"tailLines": str(tail)} if tail is not None else {}),
             **({"follow": "true"} if follow else {}),
             **({"previous": "true"} if previous else {}),
             **({"limitBytes": str(limit_bytes)} if limit_bytes else {}),
+            **({"sinceTime": since} if since else {}),
+            **({"timestamps": "true"} if timestamps else {}),
         }
         path, what = f"/api/v1/namespaces/{namespace}/pods/{pod}/log", f"get pods/log in {namespace}"
         async with self._stream(path, query, what=what, silence=None if follow else TRY_SECONDS) as lines:
