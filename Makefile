@@ -7,7 +7,7 @@ EXTRAS := torch,data,ps,keras,kubernetes,examples,dev
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-unit test-e2e test-chaos lint proto crds bench clean
+.PHONY: help setup quickstart test test-unit test-e2e test-chaos test-kubernetes kubernetes-testbed lint proto crds bench clean
 
 help:  ## show what can be made
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20

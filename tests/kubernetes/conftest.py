@@ -16,7 +16,7 @@ from tests.kubernetes import harness
 from tests.kubernetes.harness import PROJECT, Space, Testbed
 from tools.kubernetes.testbed import Cluster, missing
 
-CRDS = sorted((PROJECT / "deploy" / "helm" / "pliant" / "crds").glob("*.yaml"))
+CRDS = sorted((PROJECT / "deploy" / "helm" / "crds").glob("*.yaml"))
 LONGEST_TEST = 300  # seconds, with the start of a cluster; only how long a hanging one takes to end
 _shared: list[Path] = []  # the folder that the workers of this run share, once a cluster was asked for
 

@@ -17,7 +17,6 @@ packages=(
   golang-go gcc libc6-dev                                             # to build
   etcd-server etcd-client containerd runc containernetworking-plugins # to run
   busybox-static iptables iproute2 conntrack curl openssl procps util-linux
-  kubernetes-client                                                   # kubectl
 )
 
 say() { echo "kubernetes testbed: $*"; }
@@ -27,14 +26,18 @@ install_packages() {
   for name in "${packages[@]}"; do
     dpkg-query -W -f '${Status}' "$name" 2>/dev/null | grep -q 'ok installed' || missing+=("$name")
   done
+  command -v kubectl >/dev/null || missing+=(kubernetes-client)  # any version will do, also one from elsewhere
   [ ${#missing[@]} -eq 0 ] && return
   say "installing ${missing[*]}"
   apt-get update -q >/dev/null
   # etcd and containerd are run by the tests, in folders of their own; Debian must not start its own instances.
-  local policy=/usr/sbin/policy-rc.d made_policy=
-  if [ ! -e $policy ]; then printf '#!/bin/sh\nexit 101\n' >$policy; chmod 755 $policy; made_policy=yes; fi
+  local policy=/usr/sbin/policy-rc.d
+  if [ ! -e $policy ]; then
+    trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+    printf '#!/bin/sh\nexit 101\n' >$policy
+    chmod 755 $policy
+  fi
   DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" >/dev/null
-  [ -z "$made_policy" ] || rm -f $policy
 }
 
 fetch_source() {

@@ -150,11 +150,17 @@ class Cluster:
         self._wait(lambda: bool((self.get(account) or {}).get("secrets")), "the default service account")
 
     def _apply(self, manifests: Sequence[Path]) -> None:
-        kubectl = ["kubectl", f"--kubeconfig={self.kubeconfig}"]
         files = [f"--filename={path}" for path in manifests]
-        subprocess.run([*kubectl, "apply", *files], check=True, capture_output=True, text=True, timeout=PATIENCE)
-        wait = ["wait", "--for=condition=Established", "crd", "--all", f"--timeout={PATIENCE:.0f}s"]
-        subprocess.run([*kubectl, *wait], check=True, capture_output=True, text=True, timeout=PATIENCE)
+        self._kubectl(
+            "apply", "--server-side", *files
+        )  # the client's way would keep a second copy, with a limit of size
+        self._kubectl("wait", "--for=condition=Established", "crd", "--all", f"--timeout={PATIENCE:.0f}s")
+
+    def _kubectl(self, *words: str) -> None:
+        command = ["kubectl", f"--kubeconfig={self.kubeconfig}", *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+        if done.returncode != 0:
+            raise RuntimeError(f"kubectl {' '.join(words)} failed: {done.stderr}")
 
     def _start(self, name: str, command: Sequence[str]) -> None:
         with (self.run.folder / f"{name}.log").open("ab") as log:
