@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
 import logging
 import os
 import signal
@@ -46,6 +45,7 @@ from pliant.master.summary import summarize
 from pliant.master.training import TrainingService
 from pliant.platforms.base import JobContext, NodeLaunch, Platform
 from pliant.platforms.durable_files import read_json, write_json
+from pliant.platforms.programs import program_environment
 from pliant.platforms.registry import make_platform
 from pliant.rpc.identity import create_token_file
 from pliant.rpc.server import SERVING, add_health, bind, make_server
@@ -298,23 +298,7 @@ class Master:
 
     def _describe(self, launch: Launch) -> NodeLaunch:
         role = self.spec.roles[launch.role]
-        fault = self.spec.fault
-        env = {
-            **role.env,
-            "PLIANT_GRACE": str(fault.grace),
-            "PLIANT_ORPHAN_TIMEOUT": str(fault.orphan_timeout),
-            "PLIANT_STRATEGY": self.spec.strategy,
-        }
-        saving = self.spec.checkpoint
-        if saving.dir or saving.every_steps or saving.every_seconds:
-            options = {
-                "directory": saving.dir or str(self.job_dir.path / "checkpoints"),
-                "every_steps": saving.every_steps,
-                "every_seconds": saving.every_seconds,
-                "keep_last": saving.keep_last,
-                "keep_every": saving.keep_every,
-            }
-            env["PLIANT_CHECKPOINT"] = json.dumps(options)
+        env = program_environment(self.spec, launch.role, checkpoint_dir=str(self.job_dir.path / "checkpoints"))
         if self.spec.platform.kind == "local" and "OMP_NUM_THREADS" not in os.environ:
             cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
             env.setdefault("OMP_NUM_THREADS", str(max(1, cores // role.replicas.max)))  # else all fight for all cores

@@ -26,6 +26,8 @@ class NodeLaunch:
     command: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     working_dir: str = ""
+    avoid_hosts: tuple[str, ...] = ()  # machines on which nodes of this job keep failing
+    high_priority: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class ScalePlan:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A node that was not launched."""
+    """A node that was not launched. ``unschedulable`` is the one form of "no room"; the other is ``NodeEvent.no_room``."""
 
     node: str
     message: str
@@ -52,12 +54,18 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """A node that is there (``alive``), or ended. The agent tells more; this is what the platform sees."""
+    """A node that is there (``alive``), or ended. The agent tells more; this is what the platform sees.
+
+    A platform that queues what it has no room for (Kubernetes) accepts the launch, and tells of a node that is alive but
+    waits: ``no_room`` says for what. A platform that has no queue (local) refuses the launch instead, see ``Refusal``.
+    """
 
     node: str
     alive: bool
     exit_reason: ExitReason = ExitReason.UNKNOWN
     message: str = ""
+    no_room: str = ""  # it waits for room; empty: it does not (any more)
+    host: str = ""  # the machine it runs on, where the platform knows
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,204 @@
+"""A node as a Pod: what the operator creates for one entry of a ScalePlan. Pure; the same entry gives the same Pod.
+
+The Pod runs the agent, which runs the role's program, as everywhere. A plan carries neither command nor environment: they
+follow from the job's spec. What the job's template says is merged in last (``merged``), so that a team can add volumes,
+sidecars, labels and whatever else Pods have; what Pliant finds its Pods by cannot be changed.
+
+Pods run without root, without privileges, with a read-only root file system, and without a token of the API server.
+What must be written goes to ``/tmp``, ``/dev/shm`` (snapshots; counts as the Pod's memory) and the job's folder.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pliant.core.resources import Resources
+from pliant.platforms.kubernetes import names
+from pliant.platforms.kubernetes.kinds import Object
+from pliant.platforms.kubernetes.plans import PodToCreate
+from pliant.platforms.programs import program_environment
+from pliant.spec import JobSpec, KubernetesOptions
+
+AFTER_GRACE = 5  # seconds that an agent has beyond its program's grace, to report
+TERMINATION_LOG = "/dev/termination-log"
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+GPU = "nvidia.com/gpu"
+# Lists of a Pod whose items have a name of their own: items of equal name are merged, others are added.
+KEYS = {
+    "containers": "name",
+    "initContainers": "name",
+    "volumes": "name",
+    "env": "name",
+    "ports": "name",
+    "imagePullSecrets": "name",
+    "volumeMounts": "mountPath",
+}
+WHOLE = frozenset({"env", "volumes"})  # of these an item is of one sort: it replaces its namesake as a whole
+ADDED = frozenset({"tolerations", "matchExpressions"})  # lists of which both sides hold
+
+
+def node_pod(job: Mapping[str, Any], spec: JobSpec, entry: PodToCreate, *, master_address: str, image: str) -> Object:
+    """The Pod of one node. ``job`` is the ElasticJob; ``image`` is used where the spec names none."""
+    name, options = job["metadata"]["name"], spec.platform.kubernetes
+    labels = names.labels_of(name, role=entry.role, node=entry.node)
+    pod: Object = {
+        "metadata": {
+            "name": names.pod_name(name, entry.node),
+            "labels": labels,
+            "ownerReferences": [names.owner_reference(job)],
+        },
+        "spec": {
+            **pod_defaults(options, node_selector=options.node_selector),
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": math.ceil(spec.fault.grace) + AFTER_GRACE,
+            "containers": [_container(name, spec, entry, master_address, options.image or image)],
+            "volumes": _volumes(name),
+        },
+    }
+    inside = pod["spec"]
+    if options.service_account:
+        inside["serviceAccountName"] = options.service_account
+    if priority := entry.priority_class or options.priority_class:
+        inside["priorityClassName"] = priority
+    if entry.avoid_hosts:
+        inside["affinity"] = {"nodeAffinity": avoid(entry.avoid_hosts)}
+    whole: Object = merged(pod, spec.roles[entry.role].template)
+    whole["metadata"]["labels"] |= labels  # by these the master finds it
+    whole["metadata"] |= {key: pod["metadata"][key] for key in ("name", "ownerReferences")}
+    whole["spec"]["restartPolicy"] = "Never"  # the master decides what follows
+    return whole
+
+
+def pod_defaults(options: KubernetesOptions, *, node_selector: Mapping[str, str]) -> Object:
+    """What Pods of master and nodes have in common, as a part of their ``spec``."""
+    spec: Object = {
+        "restartPolicy": "Never",
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": names.RUN_AS,
+            "runAsGroup": names.RUN_AS,
+            "fsGroup": names.RUN_AS,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    if node_selector:
+        spec["nodeSelector"] = dict(node_selector)
+    if options.tolerations:
+        spec["tolerations"] = [dict(toleration) for toleration in options.tolerations]
+    if options.image_pull_secrets:
+        spec["imagePullSecrets"] = [{"name": secret} for secret in options.image_pull_secrets]
+    return spec
+
+
+def container_security() -> Object:
+    return {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def resources_of(asked: Resources) -> Object:
+    """Requests equal to limits, so that a node gets what it was planned with; zero asks for nothing."""
+    amounts: dict[str, str] = {}
+    if asked.cpu:
+        amounts["cpu"] = f"{round(asked.cpu * 1000)}m"
+    if asked.memory_mb:
+        amounts["memory"] = f"{asked.memory_mb}Mi"
+    if asked.gpu:
+        amounts[GPU] = str(asked.gpu)
+    return {"requests": dict(amounts), "limits": dict(amounts)} if amounts else {}
+
+
+def avoid(hosts: Sequence[str]) -> Object:
+    """A node affinity that keeps off these machines."""
+    term = {"matchExpressions": [{"key": HOSTNAME_LABEL, "operator": "NotIn", "values": sorted(hosts)}]}
+    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+
+
+def merged(base: Any, more: Any, key: str = "") -> Any:
+    """``more`` over ``base``: mappings field by field, named lists item by item, anything else as ``more`` has it."""
+    if isinstance(base, Mapping) and isinstance(more, Mapping):
+        return {**base, **{k: merged(base[k], v, k) if k in base else v for k, v in more.items()}}
+    if isinstance(base, list) and isinstance(more, list | tuple):
+        if key == "nodeSelectorTerms":  # any of theirs, and with each of them all of ours
+            return [merged(ours, theirs) for theirs in more for ours in base]
+        if key in ADDED:
+            return [*base, *more]
+        if key in KEYS:
+            return _merged_by_name(base, list(more), KEYS[key], whole=key in WHOLE)
+    return more
+
+
+def _merged_by_name(base: list[Any], more: list[Any], name: str, *, whole: bool) -> list[Any]:
+    theirs = {item[name]: item for item in more if isinstance(item, Mapping) and name in item}
+    kept = []
+    for item in base:
+        change = theirs.pop(item[name], None)
+        kept.append(item if change is None else change if whole else merged(item, change))
+    unnamed = [item for item in more if not (isinstance(item, Mapping) and name in item)]
+    return [*kept, *theirs.values(), *unnamed]
+
+
+def _container(job: str, spec: JobSpec, entry: PodToCreate, master_address: str, image: str) -> Object:
+    options, role = spec.platform.kubernetes, spec.roles[entry.role]
+    return {
+        "name": names.CONTAINER,
+        "image": image,
+        "imagePullPolicy": options.image_pull_policy,
+        "command": ["python", "-m", "pliant.agent", "--", *(entry.command or role.command)],
+        "workingDir": entry.working_dir or spec.working_dir or names.FILES_FOLDER,
+        "env": _environment(job, spec, entry, master_address),
+        "resources": resources_of(entry.resources.to_core()),
+        "securityContext": container_security(),
+        "terminationMessagePath": TERMINATION_LOG,  # the agent's last words, see ``exits``
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [
+            {"name": "secret", "mountPath": names.SECRET_FOLDER, "readOnly": True},
+            {"name": "files", "mountPath": names.FILES_FOLDER, "readOnly": True},
+            {"name": "job", "mountPath": names.JOB_FOLDER},
+            {"name": "tmp", "mountPath": "/tmp"},
+            {"name": "shm", "mountPath": "/dev/shm"},
+        ],
+    }
+
+
+def _environment(job: str, spec: JobSpec, entry: PodToCreate, master_address: str) -> list[Object]:
+    asked = entry.resources.to_core()
+    values = {
+        "HOME": "/tmp",
+        "PYTHONUNBUFFERED": "1",
+        **program_environment(spec, entry.role, checkpoint_dir=f"{names.JOB_FOLDER}/checkpoints"),
+        **entry.env,
+        "PLIANT_JOB": job,
+        "PLIANT_NODE": entry.node,
+        "PLIANT_ROLE": entry.role,
+        "PLIANT_MASTER_ADDR": master_address,
+        "PLIANT_TOKEN_FILE": f"{names.SECRET_FOLDER}/{names.TOKEN_KEY}",
+        "PLIANT_LOG_FILE": f"{names.JOB_FOLDER}/{entry.node}.log",
+        "PLIANT_LOG_COPY": "1",  # to standard output as well, for kubectl logs
+        "PLIANT_LAST_WORDS": TERMINATION_LOG,
+        "PLIANT_MEMORY_MB": str(asked.memory_mb),
+        "PLIANT_CPU": f"{asked.cpu:g}",
+        "PLIANT_LIMITS": "container",
+    }
+    if spec.tls:
+        values["PLIANT_TLS_DIR"] = names.SECRET_FOLDER
+    from_pod = {"PLIANT_HOST": "spec.nodeName", "PLIANT_ADDRESS": "status.podIP"}
+    return [
+        *({"name": name, "value": value} for name, value in sorted(values.items())),
+        *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in from_pod.items()),
+    ]
+
+
+def _volumes(job: str) -> list[Object]:
+    return [
+        {"name": "secret", "secret": {"secretName": names.node_secret_name(job), "defaultMode": 0o440}},
+        {"name": "files", "configMap": {"name": names.files_name(job), "optional": True}},
+        {"name": "job", "emptyDir": {}},
+        {"name": "tmp", "emptyDir": {}},
+        {"name": "shm", "emptyDir": {"medium": "Memory"}},
+    ]
