@@ -1,0 +1,383 @@
+"""The compiled loops of an embedding table: find, make, read, update and remove rows.
+
+A row is a record in a slab: id (int64), number of updates and iteration of the last one (uint32 each), the value, then each
+state of the optimizer. The index has one open-addressed array per partition of the table; a slot is 0 or holds the upper half
+of the id's hash and the row's number + 1. The slot's place comes from that same half, so an index grows without a look
+at the rows, and the record that confirms a match is one that is needed anyway.
+
+A random row of a large table is two cache misses, so the loops work on ``CHUNK`` ids at a time: first all slots are
+prefetched, then all records, then they are used. A loop that runs out of room returns how far it came and leaves in ``head``
+what is missing; the table provides it and calls again from there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import carray
+
+from pliant.ps.memory import compiled, hash_of, pointer, prefetch
+from pliant.ps.updates import step
+
+CHUNK = 32
+HEADER = 4  # words (of 4 bytes) of a record before its value
+NEVER = np.uint32(0xFFFFFFFF)  # number of updates of a row that is marked to be removed
+
+# head: what changes. USED rows were ever taken; FREE is the first of the list of given back ones (row + 1)
+USED, FREE, ROOM, LIVE, WANTED = range(5)
+NO_SLAB = -1  # WANTED: another slab; else the partition whose index must grow
+# layout: what does not
+DIM, STATES, WORDS, SLAB_BITS, SALT, SEED, PARTITIONS, MASK = range(8)
+# begin: how a row begins
+CONSTANT, UNIFORM, NORMAL = range(3)
+
+_S11, _S32 = np.uint64(11), np.uint64(32)
+_LOW = np.uint64(0xFFFFFFFF)
+_ONE = np.uint64(1)
+
+
+@compiled
+def _partition(hashed: Any, layout: Any) -> Any:
+    mask = layout[MASK]
+    if mask:
+        return np.int64(hashed & np.uint64(mask))
+    return np.int64(hashed % np.uint64(layout[PARTITIONS]))
+
+
+@compiled
+def _record(row: Any, slabs: Any, layout: Any) -> Any:
+    bits = layout[SLAB_BITS]
+    return slabs[row >> bits] + (row & ((1 << bits) - 1)) * layout[WORDS] * 4
+
+
+@compiled
+def _id_at(record: Any) -> Any:
+    return carray(pointer(record), (1,), np.int64)[0]
+
+
+@compiled
+def _place(hashed: Any, bits: Any) -> Any:
+    return np.int64((hashed >> _S32) >> np.uint64(32 - bits))
+
+
+@compiled
+def _candidate(hashed: Any, partition: Any, index: Any, slabs: Any, layout: Any) -> Any:
+    """The record of the first slot with this hash, or 0; it may (rarely) be of another id."""
+    bits = index[partition, 1]
+    slots = carray(pointer(index[partition, 0]), (1 << bits,), np.uint64)
+    place = _place(hashed, bits)
+    tag = hashed >> _S32
+    while slots[place] != 0:
+        if slots[place] >> _S32 == tag:
+            return _record(np.int64(slots[place] & _LOW) - 1, slabs, layout)
+        place = (place + 1) & ((1 << bits) - 1)
+    return np.int64(0)
+
+
+@compiled
+def _find(row_id: Any, hashed: Any, partition: Any, index: Any, slabs: Any, layout: Any) -> Any:
+    """The record of an id, or 0."""
+    bits = index[partition, 1]
+    slots = carray(pointer(index[partition, 0]), (1 << bits,), np.uint64)
+    place = _place(hashed, bits)
+    tag = hashed >> _S32
+    while slots[place] != 0:
+        if slots[place] >> _S32 == tag:
+            record = _record(np.int64(slots[place] & _LOW) - 1, slabs, layout)
+            if _id_at(record) == row_id:
+                return record
+        place = (place + 1) & ((1 << bits) - 1)
+    return np.int64(0)
+
+
+@compiled
+def _put(slots: Any, bits: Any, slot: Any) -> None:
+    place = np.int64((slot >> _S32) >> np.uint64(32 - bits))
+    while slots[place] != 0:
+        place = (place + 1) & ((1 << bits) - 1)
+    slots[place] = slot
+
+
+@compiled
+def begin_values(out: Any, first: Any, seed: Any, row_id: Any, begin: Any) -> None:
+    """The values of the elements ``first``, ``first`` + 1, … of a row before its first update."""
+    kind = int(begin[0])
+    if kind == CONSTANT:
+        for i in range(out.size):
+            out[i] = begin[1]
+        return
+    base = hash_of(np.uint64(seed) ^ hash_of(np.uint64(row_id)))
+    unit = 1.0 / 9007199254740992.0  # 2^-53
+    if kind == UNIFORM:
+        for i in range(out.size):
+            u = np.float64(hash_of(base + np.uint64(first + i)) >> _S11) * unit
+            out[i] = begin[1] + (begin[2] - begin[1]) * u
+        return
+    for i in range(out.size):  # Box and Muller: an even element is the cosine of a pair, the odd one its sine
+        pair = np.uint64((first + i) >> 1 << 1)
+        u = np.float64((hash_of(base + pair) >> _S11) + _ONE) * unit
+        angle = 2.0 * np.pi * unit * np.float64(hash_of(base + pair + _ONE) >> _S11)
+        radius = np.sqrt(-2.0 * np.log(u))
+        out[i] = begin[1] + begin[2] * radius * (np.sin(angle) if (first + i) & 1 else np.cos(angle))
+
+
+@compiled
+def _make(row_id: Any, hashed: Any, partition: Any, slabs: Any, index: Any, head: Any, layout: Any, begin: Any) -> Any:
+    """A new record with its first values, or 0 if there is no room (``head`` says for what)."""
+    bits = index[partition, 1]
+    if (index[partition, 2] + 1) * 4 > (3 << bits):
+        head[WANTED] = partition
+        return np.int64(0)
+    if head[FREE]:
+        row = head[FREE] - 1
+        record = _record(row, slabs, layout)
+        head[FREE] = _id_at(record)
+    elif head[USED] < head[ROOM]:
+        row = head[USED]
+        record = _record(row, slabs, layout)
+        head[USED] += 1
+    else:
+        head[WANTED] = NO_SLAB
+        return np.int64(0)
+    slots = carray(pointer(index[partition, 0]), (1 << bits,), np.uint64)
+    _put(slots, bits, (hashed >> _S32 << _S32) | np.uint64(row + 1))
+    index[partition, 2] += 1
+    head[LIVE] += 1
+    carray(pointer(record), (1,), np.int64)[0] = row_id
+    counters = carray(pointer(record + 8), (2,), np.uint32)
+    counters[0] = 0
+    counters[1] = 0
+    dim = layout[DIM]
+    begin_values(
+        carray(pointer(record + 4 * HEADER), (dim,), np.float32), np.int64(0), np.uint64(layout[SEED]), row_id, begin
+    )
+    state = carray(pointer(record + 4 * (HEADER + dim)), (dim * layout[STATES],), np.float32)
+    for i in range(state.size):
+        state[i] = begin[3] if i < dim else 0.0
+    return record
+
+
+@compiled
+def _prefetch_record(record: Any, size: Any) -> None:
+    for line in range(0, size + 63, 64):
+        prefetch(record + line)
+
+
+@compiled
+def check_ids(ids: Any, layout: Any, owned: Any) -> Any:
+    """0 if all ids are good; -(i + 1) if the i-th is negative, i + 1 if its partition is not owned."""
+    for i in range(ids.size):
+        if ids[i] < 0:
+            return -(i + 1)
+        if not owned[_partition(hash_of(np.uint64(ids[i]) ^ np.uint64(layout[SALT])), layout)]:
+            return i + 1
+    return 0
+
+
+@compiled
+def read_values(ids: Any, out: Any, slabs: Any, index: Any, layout: Any, begin: Any, owned: Any) -> Any:
+    """Values of rows into ``out`` (flat), those which do not exist included; answers as ``check_ids``."""
+    dim = layout[DIM]
+    size = 4 * (HEADER + dim)
+    hashes = np.empty(CHUNK, np.uint64)
+    partitions = np.empty(CHUNK, np.int64)
+    records = np.empty(CHUNK, np.int64)
+    for first in range(0, ids.size, CHUNK):
+        count = min(CHUNK, ids.size - first)
+        for j in range(count):
+            if ids[first + j] < 0:
+                return -(first + j + 1)
+            hashed = hash_of(np.uint64(ids[first + j]) ^ np.uint64(layout[SALT]))
+            partition = _partition(hashed, layout)
+            if not owned[partition]:
+                return first + j + 1
+            hashes[j] = hashed
+            partitions[j] = partition
+            prefetch(index[partition, 0] + 8 * _place(hashed, index[partition, 1]))
+        for j in range(count):
+            record = _candidate(hashes[j], partitions[j], index, slabs, layout)
+            records[j] = record
+            if record:
+                _prefetch_record(record, size)
+        for j in range(count):
+            record = records[j]
+            row_id = ids[first + j]
+            if record and _id_at(record) != row_id:
+                record = _find(row_id, hashes[j], partitions[j], index, slabs, layout)
+            target = out[(first + j) * dim : (first + j + 1) * dim]
+            if record:
+                source = carray(pointer(record + 4 * HEADER), (dim,), np.float32)
+                for i in range(dim):
+                    target[i] = source[i]
+            else:
+                begin_values(target, np.int64(0), np.uint64(layout[SEED]), row_id, begin)
+    return 0
+
+
+@compiled
+def update_rows(
+    ids: Any,
+    gradients: Any,
+    start: Any,
+    weight: Any,
+    iteration: Any,
+    hyper: Any,
+    slabs: Any,
+    index: Any,
+    head: Any,
+    layout: Any,
+    begin: Any,
+) -> Any:
+    """One step of the optimizer on each row from ``start`` on, made where it does not exist; how far it came.
+    ``gradients`` is the address of the gradients."""
+    dim = layout[DIM]
+    size = 4 * layout[WORDS]
+    hashes = np.empty(CHUNK, np.uint64)
+    partitions = np.empty(CHUNK, np.int64)
+    records = np.empty(CHUNK, np.int64)
+    for first in range(start, ids.size, CHUNK):
+        count = min(CHUNK, ids.size - first)
+        for j in range(count):
+            hashed = hash_of(np.uint64(ids[first + j]) ^ np.uint64(layout[SALT]))
+            hashes[j] = hashed
+            partitions[j] = _partition(hashed, layout)
+            prefetch(index[partitions[j], 0] + 8 * _place(hashed, index[partitions[j], 1]))
+        for j in range(count):
+            records[j] = _candidate(hashes[j], partitions[j], index, slabs, layout)
+            if records[j]:
+                _prefetch_record(records[j], size)
+        for j in range(count):
+            record = records[j]
+            row_id = ids[first + j]
+            if not record or _id_at(record) != row_id:
+                record = _find(row_id, hashes[j], partitions[j], index, slabs, layout)
+                if not record:
+                    record = _make(row_id, hashes[j], partitions[j], slabs, index, head, layout, begin)
+                    if not record:
+                        return first + j
+            counters = carray(pointer(record + 8), (2,), np.uint32)
+            counters[0] = min(counters[0] + 1, NEVER - 1)
+            counters[1] = iteration
+            value = record + 4 * HEADER
+            step(value, gradients + (first + j) * dim * 4, value + 4 * dim, dim, weight, hyper)
+    return ids.size
+
+
+@compiled
+def grow_index(old: Any, new: Any, bits: Any) -> None:
+    """Move all slots of a partition's index into a larger one (of 1 << bits slots, all 0)."""
+    for i in range(old.size):
+        if old[i]:
+            _put(new, bits, old[i])
+
+
+@compiled
+def list_rows(partition: Any, since: Any, out: Any, slabs: Any, index: Any, layout: Any) -> Any:
+    """Records of a partition's rows that changed after iteration ``since`` (-1: all) into ``out``; how many."""
+    slots = carray(pointer(index[partition, 0]), (1 << index[partition, 1],), np.uint64)
+    count = 0
+    for i in range(slots.size):
+        if slots[i]:
+            record = _record(np.int64(slots[i] & _LOW) - 1, slabs, layout)
+            if since < 0 or np.int64(carray(pointer(record + 8), (2,), np.uint32)[1]) > since:
+                out[count] = record
+                count += 1
+    return count
+
+
+@compiled
+def read_records(records: Any, ids: Any, data: Any, counters: Any, layout: Any) -> None:
+    """Copy whole records out: ids, data (flat) and counters (flat)."""
+    words = layout[DIM] * (1 + layout[STATES])
+    for i in range(records.size):
+        if i + 8 < records.size:
+            _prefetch_record(records[i + 8], 4 * words + 16)
+        ids[i] = _id_at(records[i])
+        both = carray(pointer(records[i] + 8), (2,), np.uint32)
+        counters[2 * i] = both[0]
+        counters[2 * i + 1] = both[1]
+        source = carray(pointer(records[i] + 4 * HEADER), (words,), np.float32)
+        target = data[i * words : (i + 1) * words]
+        for k in range(words):
+            target[k] = source[k]
+
+
+@compiled
+def write_records(
+    ids: Any,
+    data: Any,
+    counters: Any,
+    start: Any,
+    slabs: Any,
+    index: Any,
+    head: Any,
+    layout: Any,
+    begin: Any,
+) -> Any:
+    """Copy whole records in from ``start`` on, over what is there; how far it came."""
+    words = layout[DIM] * (1 + layout[STATES])
+    for i in range(start, ids.size):
+        hashed = hash_of(np.uint64(ids[i]) ^ np.uint64(layout[SALT]))
+        partition = _partition(hashed, layout)
+        record = _find(ids[i], hashed, partition, index, slabs, layout)
+        if not record:
+            record = _make(ids[i], hashed, partition, slabs, index, head, layout, begin)
+            if not record:
+                return i
+        both = carray(pointer(record + 8), (2,), np.uint32)
+        both[0] = counters[2 * i]
+        both[1] = counters[2 * i + 1]
+        target = carray(pointer(record + 4 * HEADER), (words,), np.float32)
+        source = data[i * words : (i + 1) * words]
+        for k in range(words):
+            target[k] = source[k]
+    return ids.size
+
+
+@compiled
+def mark_rows(ids: Any, touched: Any, slabs: Any, index: Any, layout: Any) -> None:
+    """Mark rows to be removed by ``remove_rows`` and their partitions in ``touched``; ids without a row are passed over."""
+    for i in range(ids.size):
+        hashed = hash_of(np.uint64(ids[i]) ^ np.uint64(layout[SALT]))
+        partition = _partition(hashed, layout)
+        record = _find(ids[i], hashed, partition, index, slabs, layout)
+        if record:
+            carray(pointer(record + 8), (2,), np.uint32)[0] = NEVER
+            touched[partition] = 1
+
+
+@compiled
+def remove_rows(
+    partition: Any, before: Any, fewer: Any, gone: Any, slabs: Any, index: Any, head: Any, layout: Any
+) -> Any:
+    """Remove rows of a partition: those marked, and those whose last update was at ``before`` or earlier (-1: none) and which
+    had fewer than ``fewer`` updates (0: however many). Their ids go to ``gone``; how many."""
+    bits = index[partition, 1]
+    slots = carray(pointer(index[partition, 0]), (1 << bits,), np.uint64)
+    kept = np.empty(slots.size, np.uint64)
+    stay = 0
+    count = 0
+    for i in range(slots.size):
+        if not slots[i]:
+            continue
+        row = np.int64(slots[i] & _LOW) - 1
+        record = _record(row, slabs, layout)
+        both = carray(pointer(record + 8), (2,), np.uint32)
+        old = np.int64(both[1]) <= before and (fewer == 0 or np.int64(both[0]) < fewer)
+        if old or both[0] == NEVER:
+            gone[count] = _id_at(record)
+            count += 1
+            carray(pointer(record), (1,), np.int64)[0] = head[FREE]
+            head[FREE] = row + 1
+        else:
+            kept[stay] = slots[i]
+            stay += 1
+    if count:
+        for i in range(slots.size):
+            slots[i] = 0
+        for i in range(stay):
+            _put(slots, bits, kept[i])
+        index[partition, 2] -= count
+        head[LIVE] -= count
+    return count

@@ -1,0 +1,144 @@
+"""Compiled loops over ids and gradients that need no table: merge by id, group by seat, look for NaN.
+
+Both ends use them: a client groups and merges what it sends, a store merges what several workers sent for one step.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import carray
+
+from pliant.ps.memory import compiled, hash_of, pointer
+from pliant.ps.pieces import Floats, Ids
+from pliant.ps.placement import PARTITIONS, key_of
+
+_EXPONENT = np.uint32(0x7F800000)
+
+
+@compiled
+def _first_bad(address: Any, count: Any) -> Any:
+    bits = carray(pointer(address), (count,), np.uint32)
+    for first in range(0, count, 1024):
+        last = min(first + 1024, count)
+        bad = np.uint32(0)
+        for i in range(first, last):
+            bad |= np.uint32((bits[i] & _EXPONENT) == _EXPONENT)
+        if bad:
+            for i in range(first, last):
+                if (bits[i] & _EXPONENT) == _EXPONENT:
+                    return i
+    return -1
+
+
+def first_not_finite(values: npt.NDArray[np.float32]) -> int:
+    """The place of the first NaN or infinity in a contiguous array, or -1."""
+    return int(_first_bad(values.ctypes.data, values.size))
+
+
+@compiled
+def _partitions(ids: Any, salt: Any, partitions: Any, out: Any) -> None:
+    for i in range(ids.size):
+        out[i] = np.int64(hash_of(np.uint64(ids[i]) ^ np.uint64(salt)) % np.uint64(partitions))
+
+
+def partitions_of(table: str, ids: Ids, partitions: int = PARTITIONS) -> Ids:
+    """The partition of each row; ``placement.partition_of`` for many."""
+    out = np.empty(ids.size, np.int64)
+    _partitions(ids, np.uint64(key_of(table)), partitions, out)
+    return out
+
+
+@compiled
+def _unique(ids: Any, unique: Any, number: Any, slots: Any, count: Any) -> Any:
+    """Number the distinct ids in the order in which they first come, on from the ``count`` that are in ``unique``."""
+    mask = slots.size - 1
+    for i in range(ids.size):
+        place = np.int64(hash_of(np.uint64(ids[i])) & np.uint64(mask))
+        while slots[place] >= 0 and unique[slots[place]] != ids[i]:
+            place = (place + 1) & mask
+        if slots[place] < 0:
+            slots[place] = count
+            unique[count] = ids[i]
+            count += 1
+        number[i] = slots[place]
+    return count
+
+
+@compiled
+def _group(unique: Any, number: Any, owner: Any, salt: Any, grouped: Any, counts: Any) -> None:
+    """Sort distinct ids by the seat that owns their partition, and number them by their new places."""
+    seats = np.empty(unique.size, np.int32)
+    for i in range(unique.size):
+        partition = np.int64(hash_of(np.uint64(unique[i]) ^ np.uint64(salt)) % np.uint64(owner.size))
+        seats[i] = owner[partition]
+        counts[seats[i]] += 1
+    places = np.zeros(counts.size, np.int64)
+    for seat in range(1, counts.size):
+        places[seat] = places[seat - 1] + counts[seat - 1]
+    moved = np.empty(unique.size, np.int64)
+    for i in range(unique.size):
+        moved[i] = places[seats[i]]
+        grouped[moved[i]] = unique[i]
+        places[seats[i]] += 1
+    for i in range(number.size):
+        number[i] = moved[number[i]]
+
+
+@compiled
+def _sum_rows(number: Any, source: Any, target: Any, weight: Any, dim: Any) -> None:
+    """target[number[i]] += weight * source[i], rows of ``dim`` floats, ``source`` by its address."""
+    rows = carray(pointer(source), (number.size * dim,), np.float32)
+    w = np.float32(weight)
+    for i in range(number.size):
+        row = rows[i * dim : (i + 1) * dim]
+        total = target[number[i] * dim : (number[i] + 1) * dim]
+        for k in range(dim):
+            total[k] += w * row[k]
+
+
+def _slots(count: int) -> npt.NDArray[np.int32]:
+    return np.full(1 << max(4, (2 * count - 1).bit_length()), -1, np.int32)
+
+
+def group_by_seat(
+    table: str, ids: Ids, owner: npt.NDArray[np.int32], seats: int
+) -> tuple[Ids, npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """Distinct ids, sorted by the seat that owns them; how many each seat has; and for each given id its place among them.
+
+    ``owner[p]`` is the seat of partition p. With the answer's rows in the same order, ``rows[places]`` is what was asked for.
+    """
+    unique = np.empty(ids.size, np.int64)
+    places = np.empty(ids.size, np.int32)
+    count = _unique(ids, unique, places, _slots(ids.size), 0)
+    grouped = np.empty(count, np.int64)
+    counts = np.zeros(seats, np.int64)
+    _group(unique[:count], places, owner, np.uint64(key_of(table)), grouped, counts)
+    return grouped, counts, places
+
+
+def sum_by_place(places: npt.NDArray[np.int32], gradients: Floats, count: int) -> Floats:
+    """Add up gradients of the same id: row j of the result is the sum of those whose place is j."""
+    dim = gradients.shape[1]
+    merged = np.zeros((count, dim), np.float32)
+    _sum_rows(places, gradients.ctypes.data, merged.reshape(-1), 1.0, dim)
+    return merged
+
+
+def merge(parts: list[tuple[Ids, Floats, float]], dim: int) -> tuple[Ids, Floats]:
+    """Distinct ids of several contributions, and for each the sum of weight times gradient."""
+    total = sum(ids.size for ids, _, _ in parts)
+    unique = np.empty(total, np.int64)
+    slots = _slots(total)
+    numbers = []
+    count = 0
+    for ids, _, _ in parts:
+        number = np.empty(ids.size, np.int32)
+        count = _unique(ids, unique, number, slots, count)
+        numbers.append(number)
+    merged = np.zeros((count, dim), np.float32)
+    for number, (_, gradients, weight) in zip(numbers, parts, strict=True):
+        _sum_rows(number, gradients.ctypes.data, merged.reshape(-1), weight, dim)
+    return unique[:count], merged
