@@ -6,71 +6,195 @@ answers. After ``ServerUnavailable`` the connection is closed and a new one is n
 
 from __future__ import annotations
 
+import json
+import socket
+import ssl
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
+import numpy as np
+
+from pliant.core.errors import InvalidRequest, PliantError, ServerUnavailable
+from pliant.ps import wire
 from pliant.ps.pieces import Floats, Ids, Piece, Push
+from pliant.ps.placement import key_of
+from pliant.ps.sockets import BadFrame, Closed, FrameSocket, tls_context
 from pliant.ps.specs import Spec
+from pliant.ps.wire import Header, Holds, Kind, Limits, Section
 from pliant.rpc.tls import TlsFiles
 
 
 class PsConnection:
     """Connects and authenticates at once."""
 
-    def __init__(self, host: str, port: int, token: str, *, tls: TlsFiles | None = None, timeout: float = 60.0) -> None:
-        raise NotImplementedError
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        token: str,
+        *,
+        tls: TlsFiles | None = None,
+        timeout: float = 60.0,
+        limits: Limits | None = None,
+    ) -> None:
+        self._limits = limits or Limits()
+        self._where = f"{host}:{port}"
+        self._request = 0
+        try:
+            sock = socket.create_connection((host, port), timeout)
+            try:
+                if tls is not None:
+                    sock = tls_context(tls, server=False).wrap_socket(sock)
+                self._socket = FrameSocket(sock, self._limits, timeout)
+                self._socket.introduce(token)
+            except BaseException:
+                sock.close()
+                raise
+        except (OSError, ssl.SSLError) as error:
+            raise ServerUnavailable(f"no parameter server answers at {self._where}: {error}") from None
 
     def close(self) -> None:
-        raise NotImplementedError
+        self._socket.close()
 
     def __enter__(self) -> Self:
-        raise NotImplementedError
+        return self
 
     def __exit__(self, *_: object) -> None:
-        raise NotImplementedError
+        self.close()
+
+    # -- rows
 
     def send_pull_rows(self, wanted: Sequence[tuple[str, Ids]], *, iteration: int = 0) -> None:
         """Ask for rows of several tables in one request; answered once the server is at ``iteration``."""
-        raise NotImplementedError
+        meta = b"".join(Section(key_of(table), Holds.IDS, 1, ids.size).pack() for table, ids in wanted)
+        self._send(Kind.PULL_ROWS, meta, [_ids(table, ids) for table, ids in wanted], iteration)
 
     def receive_rows(self, out: Sequence[Floats]) -> int:
         """Receive straight into these arrays (one per table asked for); the server's iteration."""
-        raise NotImplementedError
+        header, _ = self._receive(Kind.ROWS)
+        if header.payload != sum(rows.nbytes for rows in out):
+            self.close()
+            raise InvalidRequest(
+                f"the rows have {header.payload} bytes, the arrays for them {sum(rows.nbytes for rows in out)}",
+                hint="is the width of the table what the server has?",
+            )
+        for rows in out:
+            self._fill(rows)
+        return header.iteration
 
     def pull_rows(self, table: str, ids: Ids, out: Floats, *, iteration: int = 0) -> int:
-        raise NotImplementedError
+        self.send_pull_rows([(table, ids)], iteration=iteration)
+        return self.receive_rows([out])
+
+    # -- blocks
 
     def send_pull_blocks(
         self, wanted: Sequence[tuple[str, int, int]], *, iteration: int = 0, wait: float = 0.0
     ) -> None:
         """Ask for blocks: (variable, block, have). Those which did not change after iteration ``have`` are left out; -1: always
-        sent. Answered once the server is at ``iteration``, or after ``wait`` seconds with what there is."""
-        raise NotImplementedError
+        sent. Answered once the server is at ``iteration``; with ``wait`` after so many seconds with what there is."""
+        milliseconds = int(min(max(wait, 0.0), 3600) * 1000)
+        meta = b"".join(
+            Section(key_of(name), Holds.BLOCK, milliseconds, have + 1, block).pack() for name, block, have in wanted
+        )
+        self._send(Kind.PULL_BLOCKS, meta, [], iteration)
 
     def receive_blocks(self, out: dict[tuple[str, int], Floats]) -> tuple[int, list[tuple[str, int]]]:
         """Receive into the arrays of ``out``; the server's iteration and which blocks came."""
-        raise NotImplementedError
+        header, meta = self._receive(Kind.BLOCKS)
+        places = {(key_of(name), block): (name, block) for name, block in out}
+        came = []
+        sections = wire.unpack_sections(
+            memoryview(meta), header.payload, frozenset({Holds.BLOCK}), self._limits, carried=False
+        )
+        for section in sections:
+            place = places.get((section.key, section.number))
+            if place is None or out[place].size != section.count:
+                self.close()
+                raise InvalidRequest(f"block {section.number} came, but there is no array of {section.count} for it")
+            self._fill(out[place])
+            came.append(place)
+        return header.iteration, came
 
     def pull_blocks(self, out: dict[tuple[str, int], Floats], *, iteration: int = 0) -> int:
-        raise NotImplementedError
+        self.send_pull_blocks([(name, block, -1) for name, block in out], iteration=iteration)
+        return self.receive_blocks(out)[0]
+
+    # -- pushes
 
     def send_push(self, push: Push, *, apply_now: bool = False) -> None:
-        raise NotImplementedError
+        meta, payload = wire.encode_push(push)
+        self._send(Kind.PUSH, meta, payload, 0, wire.APPLY_NOW if apply_now else 0)
 
     def receive_pushed(self) -> int:
         """The push is staged (or applied); the server's iteration."""
-        raise NotImplementedError
+        return self._receive(Kind.DONE)[0].iteration
 
     def push(self, push: Push, *, apply_now: bool = False) -> int:
-        raise NotImplementedError
+        self.send_push(push, apply_now=apply_now)
+        return self.receive_pushed()
+
+    # -- the rest
 
     def define(self, specs: Iterable[Spec]) -> None:
         """Only a standalone server takes definitions over this wire."""
-        raise NotImplementedError
+        self._send(Kind.DEFINE, json.dumps([spec.to_json() for spec in specs]).encode(), [], 0)
+        self._receive(Kind.DONE)
 
     def import_(self, pieces: Iterable[Piece]) -> int:
         """Hand state to the server (the stream of a move); how many rows and blocks it took."""
-        raise NotImplementedError
+        count = 0
+        for piece in pieces:
+            meta, payload = wire.encode_piece(piece)
+            self._send(Kind.IMPORT, meta, payload, 0)
+            count += self._receive(Kind.DONE)[0].iteration
+        return count
 
     def stats(self) -> dict[str, Any]:
-        raise NotImplementedError
+        self._send(Kind.STATS, b"", [], 0)
+        told: dict[str, Any] = json.loads(self._receive(Kind.TEXT)[1])
+        return told
+
+    def _send(self, kind: Kind, meta: bytes, payload: list[memoryview], iteration: int, flags: int = 0) -> None:
+        size = sum(map(len, payload))
+        if size > self._limits.payload or len(meta) > self._limits.meta:
+            raise InvalidRequest(
+                f"a request of {len(meta)} + {size} bytes; at most {self._limits.meta} + {self._limits.payload} are taken",
+                hint="send it in parts",
+            )
+        self._request += 1
+        try:
+            self._socket.send(Header(kind, flags, len(meta), size, self._request, iteration), meta, payload)
+        except Closed as error:
+            raise self._lost(error) from None
+
+    def _receive(self, kind: Kind) -> tuple[Header, bytes]:
+        try:
+            header = self._socket.receive_header()
+            meta = bytes(self._socket.receive_meta(header)) if header.meta else b""
+        except (Closed, BadFrame) as error:
+            raise self._lost(error) from None
+        if header.request != self._request:
+            raise self._lost(BadFrame("an answer to another request came"))
+        if header.kind in (Kind.ERROR, Kind.MOVED):
+            raise wire.decode_error(header.kind, meta, header.iteration)
+        if header.kind != kind:
+            raise self._lost(BadFrame(f"an answer of kind {header.kind} came"))
+        return header, meta
+
+    def _fill(self, array: Floats) -> None:
+        if array.size:
+            try:
+                self._socket.receive_into(wire.bytes_of(array))
+            except Closed as error:
+                raise self._lost(error) from None
+
+    def _lost(self, error: PliantError) -> ServerUnavailable:
+        self.close()
+        return ServerUnavailable(f"lost the parameter server at {self._where}: {error.message}")
+
+
+def _ids(table: str, ids: Ids) -> memoryview:
+    if not isinstance(ids, np.ndarray) or ids.dtype != np.int64 or ids.ndim != 1 or not ids.flags.c_contiguous:
+        raise InvalidRequest(f"ids of table {table!r} must be a flat, contiguous int64 array")
+    return wire.bytes_of(ids)

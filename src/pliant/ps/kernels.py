@@ -15,9 +15,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import carray
 
-from pliant.ps.memory import compiled, hash_of, pointer, prefetch
+from pliant.ps.memory import carray, compiled, hash_of, pointer, prefetch
 from pliant.ps.updates import step
 
 CHUNK = 32

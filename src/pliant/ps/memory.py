@@ -12,10 +12,12 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 from llvmlite import ir
+from numba import carray as _carray  # type: ignore[attr-defined]
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+carray: Any = _carray  # an array over memory at a pointer
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -24,7 +26,12 @@ def compiled(function: F) -> F:
     return cast(F, njit(nogil=True, cache=True, fastmath={"contract"})(function))
 
 
-@intrinsic
+def _inline(generator: Callable[..., Any]) -> Any:
+    """``intrinsic``, without its promise that callers pass the typing context."""
+    return intrinsic(generator)
+
+
+@_inline
 def pointer(typing_context: Any, address: Any) -> Any:
     """An address as a pointer that ``numba.carray`` takes."""
 
@@ -34,7 +41,7 @@ def pointer(typing_context: Any, address: Any) -> Any:
     return types.voidptr(types.int64), generate
 
 
-@intrinsic
+@_inline
 def prefetch(typing_context: Any, address: Any) -> Any:
     """Begin to load the cache line of an address that will be read soon; harmless if the address is wrong."""
 
@@ -42,7 +49,7 @@ def prefetch(typing_context: Any, address: Any) -> Any:
         place = builder.inttoptr(arguments[0], cgutils.voidptr_t)
         number = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, number, number, number])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        function: Any = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
         builder.call(function, [place, number(0), number(3), number(1)])
         return context.get_dummy_value()
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import carray
 
-from pliant.ps.memory import compiled, hash_of, pointer
+from pliant.ps.memory import carray, compiled, hash_of, pointer
 from pliant.ps.pieces import Floats, Ids
 from pliant.ps.placement import PARTITIONS, key_of
 
@@ -142,3 +141,8 @@ def merge(parts: list[tuple[Ids, Floats, float]], dim: int) -> tuple[Ids, Floats
     for number, (_, gradients, weight) in zip(numbers, parts, strict=True):
         _sum_rows(number, gradients.ctypes.data, merged.reshape(-1), weight, dim)
     return unique[:count], merged
+
+
+def add_scaled(total: Floats, values: Floats, weight: float) -> None:
+    """total += weight * values, both flat and contiguous."""
+    _sum_rows(np.zeros(1, np.int32), values.ctypes.data, total, weight, total.size)

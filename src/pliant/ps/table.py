@@ -77,9 +77,7 @@ class Table:
     def read(self, ids: Ids, out: Floats, owned: npt.NDArray[np.uint8]) -> int:
         """Values into ``out``; 0, or what ``kernels.check_ids`` says is wrong with an id."""
         return int(
-            kernels.read_values(
-                ids, out.reshape(-1), self._addresses, self._index, self._layout, self._begin, owned
-            )
+            kernels.read_values(ids, out.reshape(-1), self._addresses, self._index, self._layout, self._begin, owned)
         )
 
     def check(self, ids: Ids, owned: npt.NDArray[np.uint8]) -> int:

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import carray
 
-from pliant.ps.memory import compiled, pointer
+from pliant.ps.memory import carray, compiled, pointer
 from pliant.ps.specs import OptimizerSpec
 
 SGD, MOMENTUM, NESTEROV, ADAGRAD, ADAM, AMSGRAD, FTRL = range(7)

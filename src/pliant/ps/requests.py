@@ -1,0 +1,231 @@
+"""What a parameter server does with a request: read its meta, check it, receive its arrays, act, answer.
+
+A request that is refused is still read to its end, so that the connection can go on; its bytes go into memory that is there
+already. Rows are gathered straight into the buffer that is sent, blocks are sent from where they are, and an update at
+once works straight on what was received.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pliant.core.errors import InvalidRequest, Moved, NotAvailable, PliantError, RetryableError
+from pliant.ps import wire
+from pliant.ps.pieces import Floats, Ids, Push
+from pliant.ps.placement import key_of
+from pliant.ps.sockets import BadFrame, Closed, FrameSocket, KeptBuffer
+from pliant.ps.specs import spec_from_json
+from pliant.ps.store import ParameterStore
+from pliant.ps.wire import Header, Holds, Kind, Limits, Section
+
+WAIT = 30.0  # seconds that a pull waits for its iteration, before the client is told to ask again
+_SKIP = 1 << 20
+
+
+class Requests:
+    """Serves connections of one server; ``serve`` runs in each connection's own thread."""
+
+    def __init__(
+        self,
+        store: ParameterStore,
+        limits: Limits,
+        standalone: bool,
+        staged: Callable[[Push, bytes, memoryview], None] | None,
+        server_stats: Callable[[], dict[str, Any]],
+    ) -> None:
+        self._store = store
+        self._limits = limits
+        self._standalone = standalone
+        self._staged = staged
+        self._server_stats = server_stats
+        self._lock = threading.Lock()
+        self._counts = dict.fromkeys((kind.name.lower() for kind in Kind if kind < Kind.DONE), 0)
+        self._failed = 0
+        self._in_work = 0
+        self._busy_seconds = 0.0
+
+    def stats(self) -> dict[str, Any]:
+        with self._lock:
+            return {
+                "requests": dict(self._counts),
+                "requests_failed": self._failed,
+                "in_work": self._in_work,
+                "busy_seconds": self._busy_seconds,
+            }
+
+    def serve(self, peer: FrameSocket) -> None:
+        """Until the connection ends; raises what ended it."""
+        connection = _Connection(self, peer)
+        while True:
+            header = peer.receive_header()
+            begun = time.perf_counter()
+            with self._lock:
+                self._in_work += 1
+            failed = True
+            try:
+                failed = not connection.answer(header)
+            finally:
+                with self._lock:
+                    self._in_work -= 1
+                    self._busy_seconds += time.perf_counter() - begun
+                    self._failed += failed
+                    name = Kind(header.kind).name.lower() if header.kind in Kind._value2member_map_ else ""
+                    if name in self._counts:
+                        self._counts[name] += 1
+
+
+class _Connection:
+    def __init__(self, requests: Requests, peer: FrameSocket) -> None:
+        self._all = requests
+        self._store = requests._store
+        self._limits = requests._limits
+        self._peer = peer
+        self._in = KeptBuffer()
+        self._out = KeptBuffer()
+        self._unread = 0
+        self._actions: dict[int, Callable[[Header, memoryview], None]] = {
+            Kind.PULL_ROWS: self._pull_rows,
+            Kind.PULL_BLOCKS: self._pull_blocks,
+            Kind.PUSH: self._push,
+            Kind.IMPORT: self._import,
+            Kind.DEFINE: self._define,
+            Kind.STATS: self._stats,
+        }
+
+    def answer(self, header: Header) -> bool:
+        """Serve one request; False if it was refused. Raises if the connection cannot go on."""
+        action = self._actions.get(header.kind)
+        if action is None:
+            raise BadFrame(f"{header.kind} is no request")
+        meta = self._peer.receive_meta(header)
+        self._unread = header.payload
+        try:
+            action(header, meta)
+        except (Closed, BadFrame):
+            raise
+        except Moved as error:
+            self._refuse(header, Kind.MOVED, error, error.map_version)
+        except PliantError as error:
+            self._refuse(header, Kind.ERROR, error, self._store.iteration)
+        except MemoryError as error:
+            told = RetryableError(f"the parameter server is out of memory: {error}", hint="add servers or memory")
+            self._refuse(header, Kind.ERROR, told, self._store.iteration)
+        else:
+            return True
+        return False
+
+    def _refuse(self, header: Header, kind: Kind, error: PliantError, number: int) -> None:
+        while self._unread:
+            size = min(self._unread, _SKIP)
+            self._peer.receive_into(self._in.take(size))
+            self._unread -= size
+        meta = wire.encode_error(error)
+        self._peer.send(Header(kind, 0, len(meta), 0, header.request, number), meta)
+
+    def _receive(self, buffer: memoryview) -> memoryview:
+        self._unread = 0
+        self._peer.receive_into(buffer)
+        return buffer
+
+    def _reply(self, header: Header, kind: Kind, iteration: int, meta: bytes, payload: list[memoryview]) -> None:
+        size = sum(map(len, payload))
+        self._peer.send(Header(kind, 0, len(meta), size, header.request, iteration), meta, payload)
+
+    def _wait(self, iteration: int, wait: float = WAIT) -> None:
+        if not self._store.wait_for(iteration, wait):
+            raise RetryableError(f"iteration {iteration} is not applied yet; this server is at {self._store.iteration}")
+
+    def _pull_rows(self, header: Header, meta: memoryview) -> None:
+        sections = wire.unpack_sections(meta, header.payload, frozenset({Holds.IDS}), self._limits)
+        names = [wire.name_of(section.key, self._store.names) for section in sections]
+        sizes = [4 * s.count * self._store.table(name).spec.dim for s, name in zip(sections, names, strict=True)]
+        if sum(sizes) > self._limits.payload:
+            raise InvalidRequest(f"rows of {sum(sizes)} bytes in one answer", hint="ask for fewer ids at a time")
+        payload = self._receive(self._in.take(header.payload))
+        rows = self._out.take(sum(sizes))
+        wanted: list[tuple[str, Ids]] = []
+        out: list[Floats] = []
+        at = start = 0
+        for section, name, size in zip(sections, names, sizes, strict=True):
+            wanted.append((name, np.frombuffer(payload, np.int64, section.count, at)))
+            floats = np.frombuffer(rows, np.float32, size // 4, start)
+            out.append(floats.reshape(section.count, self._store.table(name).spec.dim))
+            at += 8 * section.count
+            start += size
+        self._wait(header.iteration)
+        iteration = self._store.pull(wanted, out)
+        self._reply(header, Kind.ROWS, iteration, b"", [rows])
+
+    def _pull_blocks(self, header: Header, meta: memoryview) -> None:
+        """``width`` of a section is how long it may wait (ms), ``count`` the iteration + 1 that the client has."""
+        sections = wire.unpack_sections(meta, header.payload, frozenset({Holds.BLOCK}), self._limits, carried=False)
+        if header.payload:
+            raise InvalidRequest("a pull of blocks has no payload")
+        if not sections:
+            self._reply(header, Kind.BLOCKS, self._store.iteration, b"", [])
+            return
+        names = self._store.names
+        have = {(wire.name_of(s.key, names), s.number): s.count - 1 for s in sections}
+        wait = sections[0].width / 1000
+        if wait:
+            self._store.wait_for(header.iteration, min(wait, WAIT))
+        else:
+            self._wait(header.iteration)
+        with self._store.blocks(list(have), have) as (iteration, values):
+            told = b"".join(
+                Section(key_of(name), Holds.BLOCK, 1, value.size, number).pack()
+                for (name, number), value in values.items()
+            )
+            size = sum(value.nbytes for value in values.values())
+            if size > self._limits.payload:
+                raise InvalidRequest(f"blocks of {size} bytes in one answer", hint="ask for fewer at a time")
+            self._reply(header, Kind.BLOCKS, iteration, told, [wire.bytes_of(value) for value in values.values()])
+
+    def _push(self, header: Header, meta: memoryview) -> None:
+        now = bool(header.flags & wire.APPLY_NOW)
+        if now and not self._all._standalone:
+            raise NotAvailable("this server follows a master's orders: a push is staged, not applied at once")
+        for section in wire.check_push(meta, header.payload, self._limits):
+            wire.name_of(section.key, self._store.names)
+        if now:
+            push = wire.decode_push(meta, self._receive(self._in.take(header.payload)), self._store.names, self._limits)
+            iteration = self._store.apply_now(push).iteration
+        else:
+            buffer = self._receive(np.empty(header.payload, np.uint8).data)  # it stays with the push
+            push = wire.decode_push(meta, buffer, self._store.names, self._limits)
+            if self._store.stage(push) and self._all._staged is not None:
+                self._all._staged(push, bytes(meta), buffer)
+            iteration = self._store.iteration
+        self._reply(header, Kind.DONE, iteration, b"", [])
+
+    def _import(self, header: Header, meta: memoryview) -> None:
+        for section in wire.unpack_sections(meta, header.payload, wire.STATES, self._limits):
+            wire.name_of(section.key, self._store.names)
+        payload = self._receive(self._in.take(header.payload))
+        count = self._store.import_([wire.decode_piece(meta, payload, self._store.names, self._limits)])
+        self._reply(header, Kind.DONE, count, b"", [])
+
+    def _define(self, header: Header, meta: memoryview) -> None:
+        if not self._all._standalone:
+            raise NotAvailable("this server follows a master's orders: tables are defined there")
+        try:
+            told = json.loads(bytes(meta))
+        except ValueError:
+            raise InvalidRequest("definitions must be JSON") from None
+        if not isinstance(told, list) or header.payload:
+            raise InvalidRequest("definitions are a list without a payload")
+        for spec in [spec_from_json(value) for value in told]:
+            self._store.define(spec)
+        self._reply(header, Kind.DONE, self._store.iteration, b"", [])
+
+    def _stats(self, header: Header, meta: memoryview) -> None:
+        if header.payload:
+            raise InvalidRequest("a question for statistics has no payload")
+        text = json.dumps(self._all._server_stats()).encode()
+        self._reply(header, Kind.TEXT, self._store.iteration, text, [])

@@ -1,0 +1,171 @@
+"""Frames on a socket: who is there, the proof, whole arrays in and out with as few calls and copies as can be.
+
+Who connects gets 32 random bytes from the server, answers with 32 of its own and the HMAC-SHA256 of both under the job's
+secret, and gets the server's HMAC back: fixed lengths, so nothing is allocated for a stranger, and no answer works twice. It
+keeps strangers out; who can also read or change the traffic on its way is kept out by TLS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import secrets
+import socket
+import ssl
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+
+from pliant.core.errors import ServerUnavailable, Unauthenticated
+from pliant.ps.wire import HEADER, BadFrame, Header, Limits, unpack_header
+from pliant.rpc.tls import TlsFiles
+
+HELLO = b"PLIANT-PS/1\n"
+_NONCE = 32
+_PIECES = 512  # buffers in one sendmsg; the system's limit is 1024
+
+
+class Closed(ServerUnavailable):
+    """The other side closed the connection, or was silent for too long."""
+
+
+class FrameSocket:
+    """A connected socket. ``timeout``: seconds that any single wait may take; None for ever."""
+
+    def __init__(self, sock: socket.socket, limits: Limits, timeout: float | None) -> None:
+        self._socket = sock
+        self._limits = limits
+        self._head = bytearray(HEADER.size)
+        self._tls = isinstance(sock, ssl.SSLSocket)
+        self.bytes_in = 0
+        self.bytes_out = 0
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.set_timeout(timeout)
+
+    def set_timeout(self, timeout: float | None) -> None:
+        """By the kernel's own time-outs: the socket stays blocking, and one call receives a whole array."""
+        if self._tls:
+            self._socket.settimeout(timeout)
+            return
+        self._socket.settimeout(None)
+        seconds = timeout or 0.0
+        value = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)
+
+    def close(self) -> None:
+        """Wakes up whoever is waiting on it in another thread, too."""
+        with contextlib.suppress(OSError):  # not connected any more
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def receive_into(self, buffer: memoryview | bytearray) -> None:
+        """Fill a buffer."""
+        view = memoryview(buffer)
+        got = 0
+        flags = 0 if self._tls else socket.MSG_WAITALL
+        while got < len(view):
+            try:
+                count = self._socket.recv_into(view[got:] if got else view, 0, flags)
+            except OSError as error:
+                raise Closed(f"the connection broke: {error or type(error).__name__}") from None
+            if not count:
+                raise Closed("the connection was closed")
+            got += count
+        self.bytes_in += got
+
+    def receive_header(self) -> Header:
+        self.receive_into(self._head)
+        return unpack_header(self._head, self._limits)
+
+    def receive_meta(self, header: Header) -> memoryview:
+        meta = bytearray(header.meta)
+        self.receive_into(meta)
+        return memoryview(meta)
+
+    def send(self, header: Header, meta: bytes, payload: Sequence[memoryview] = ()) -> None:
+        """One frame, in one system call where it fits."""
+        self._send_all([memoryview(header.pack() + meta), *(piece for piece in payload if len(piece))])
+
+    def _send_all(self, pieces: list[memoryview]) -> None:
+        try:
+            if self._tls:
+                for piece in pieces:
+                    self._socket.sendall(piece)
+                    self.bytes_out += len(piece)
+                return
+            at = 0
+            while at < len(pieces):
+                sent = self._socket.sendmsg(pieces[at : at + _PIECES])
+                self.bytes_out += sent
+                while at < len(pieces) and sent >= len(pieces[at]):
+                    sent -= len(pieces[at])
+                    at += 1
+                if sent:
+                    pieces[at] = pieces[at][sent:]
+        except OSError as error:
+            raise Closed(f"the connection broke: {error or type(error).__name__}") from None
+
+    # -- the proof
+
+    def admit(self, token: str) -> None:
+        """The server's half; raises ``Unauthenticated``."""
+        challenge = secrets.token_bytes(_NONCE)
+        self._send_all([memoryview(HELLO + challenge)])
+        answer = bytearray(len(HELLO) + _NONCE + 32)
+        self.receive_into(answer)
+        hello, nonce, proof = answer[: len(HELLO)], answer[len(HELLO) : len(HELLO) + _NONCE], answer[-32:]
+        if hello != HELLO or not hmac.compare_digest(proof, _proof(token, b"client", challenge, nonce)):
+            raise Unauthenticated("a connection did not prove that it belongs to the job")
+        self._send_all([memoryview(_proof(token, b"server", challenge, nonce))])
+
+    def introduce(self, token: str) -> None:
+        """The client's half; raises ``Unauthenticated`` if the server is not of this job."""
+        told = bytearray(len(HELLO) + _NONCE)
+        self.receive_into(told)
+        if told[: len(HELLO)] != HELLO:
+            raise Unauthenticated("what listens there is no parameter server of this release")
+        challenge = bytes(told[len(HELLO) :])
+        nonce = secrets.token_bytes(_NONCE)
+        self._send_all([memoryview(HELLO + nonce + _proof(token, b"client", challenge, nonce))])
+        proof = bytearray(32)
+        try:
+            self.receive_into(proof)
+        except Closed:
+            raise Unauthenticated(
+                "the parameter server did not accept this job's token", hint="is it a server of another job?"
+            ) from None
+        if not hmac.compare_digest(proof, _proof(token, b"server", challenge, nonce)):
+            raise Unauthenticated("what listens there does not know this job's token")
+
+
+def _proof(token: str, side: bytes, challenge: bytes | bytearray, nonce: bytes | bytearray) -> bytes:
+    return hmac.new(token.encode(), HELLO + side + b":" + challenge + nonce, hashlib.sha256).digest()
+
+
+def tls_context(files: TlsFiles, *, server: bool) -> ssl.SSLContext:
+    """Both sides show a certificate of the job's own authority, whatever host they are on."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=files.read("ca.crt").decode())
+    context.load_cert_chain(files.folder / "node.crt", files.folder / "node.key")
+    return context
+
+
+class KeptBuffer:
+    """Memory for one direction of a connection, which grows to what it needs and is used again."""
+
+    def __init__(self) -> None:
+        self._memory = np.empty(0, np.uint8)
+
+    def take(self, size: int) -> memoryview:
+        if self._memory.size < size:
+            self._memory = np.empty(size + size // 8, np.uint8)
+        return self._memory.data[:size]
+
+
+__all__ = ["BadFrame", "Closed", "FrameSocket", "KeptBuffer", "tls_context"]
