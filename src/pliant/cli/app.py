@@ -43,6 +43,7 @@ COMMANDS = {
     "data": Entry("Look into data files and convert them.", extra="data"),
     "checkpoint": Entry("Look into the checkpoints of a training, and export them.", extra="torch"),
     "master": Entry("Run a master alone, for programs that something else starts."),
+    "operator": Entry("Run the Kubernetes operator.", extra="kubernetes"),
     "doctor": Entry("Check that this machine is fit for jobs."),
     "schema": Entry("Print the JSON schema of a job's YAML file."),
 }

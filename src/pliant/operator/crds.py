@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +24,7 @@ WANTED = ".spec.roles.worker.replicas.wanted"  # what `kubectl scale` changes
 
 
 def elastic_job() -> Schema:
-    spec = structural_schema()
+    spec = copy.deepcopy(structural_schema())
     spec["description"] = "The job, as in its YAML file."
     spec["properties"]["name"]["description"] = "Taken from metadata.name; what is given here does not count."
     spec["properties"]["platform"]["properties"]["kind"]["default"] = "kubernetes"
@@ -43,6 +44,7 @@ def elastic_job() -> Schema:
         "labelSelectorPath": ".status.selector",
     }
     status = _without_defaults(structural_schema_of(ElasticJobStatus))
+    spec = _without_defaults(spec, only_empty=True)
     return _definition(ELASTIC_JOBS, ["ej"], "An elastic training job.", spec, status, columns, {"scale": scale})
 
 
@@ -58,7 +60,7 @@ def scale_plan() -> Schema:
         _column("Reason", "string", ".spec.reason"),
         _column("Message", "string", ".status.message", wide=True),
     ]
-    spec = structural_schema_of(ScalePlanSpec)
+    spec = _without_defaults(structural_schema_of(ScalePlanSpec), only_empty=True)
     status = _without_defaults(structural_schema_of(ScalePlanStatus))
     return _definition(SCALE_PLANS, ["sp"], "A change of the nodes of an ElasticJob.", spec, status, columns, {})
 
@@ -117,16 +119,17 @@ def _column(name: str, kind: str, path: str, description: str = "", *, wide: boo
     return column
 
 
-def _without_defaults(node: Any) -> Any:
-    """A status holds what was told: the API server must not add to it."""
+def _without_defaults(node: Any, *, only_empty: bool = False) -> Any:
+    """A status holds what was told: the API server must not add to it. An empty text says no more than none."""
     if not isinstance(node, Mapping):
         return node
-    kept = {key: value for key, value in node.items() if key != "default"}
+    kept = {key: value for key, value in node.items() if key != "default" or (only_empty and value != "")}
     if "properties" in kept:
-        kept["properties"] = {name: _without_defaults(inner) for name, inner in kept["properties"].items()}
+        inside = kept["properties"].items()
+        kept["properties"] = {name: _without_defaults(inner, only_empty=only_empty) for name, inner in inside}
     for key in ("items", "additionalProperties"):
         if key in kept:
-            kept[key] = _without_defaults(kept[key])
+            kept[key] = _without_defaults(kept[key], only_empty=only_empty)
     return kept
 
 

@@ -46,6 +46,9 @@ class MasterPod(Model):
     node_selector: dict[str, str] = Field(
         default={}, description="Labels of the machines that may run the master. Default: as for the nodes."
     )
+    template: dict[str, Any] = Field(
+        default={}, description="Merged into the master's Pod, as the template of a role into its Pods."
+    )
 
 
 class KubernetesOptions(Model):

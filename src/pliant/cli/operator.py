@@ -1,0 +1,49 @@
+"""Run the Kubernetes operator: it turns ElasticJobs into masters, and the masters' ScalePlans into Pods.
+
+    pliant operator
+    pliant operator --namespace team-a --namespace team-b
+
+Inside a cluster the Helm chart runs it (deploy/helm); elsewhere it uses the kubeconfig, as kubectl does. Several may run: one
+acts, the others stand by.
+
+Exit code: 0 when it is told to end, 1 if it cannot go on.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pliant.core.errors import PliantError
+from pliant.operator.__main__ import LEVELS, start_logging
+from pliant.operator.app import Settings, run
+
+
+def operator(
+    namespace: Annotated[
+        list[str] | None,
+        typer.Option("--namespace", "-N", help="Serve this namespace; may be repeated. [default: all]"),
+    ] = None,
+    lease_name: Annotated[
+        str, typer.Option("--lease-name", help="The Lease by which operators agree who acts.")
+    ] = "pliant-operator",
+    lease_namespace: Annotated[str, typer.Option("--lease-namespace", help="Where it is. [default: the own one]")] = "",
+    image: Annotated[
+        str | None, typer.Option("--image", help="For jobs that name none. [default: $PLIANT_IMAGE]")
+    ] = None,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Of /healthz, /readyz and /metrics.")] = 8080,
+    log_level: Annotated[str, typer.Option("--log-level", help=f"One of {', '.join(LEVELS)}.")] = "info",
+) -> None:
+    if log_level not in LEVELS:
+        raise typer.BadParameter(f"{log_level!r}; known: {', '.join(LEVELS)}")
+    start_logging(log_level)
+    settings = Settings(
+        namespaces=tuple(namespace or ()), lease_name=lease_name, lease_namespace=lease_namespace, port=port
+    )
+    if image:
+        settings = Settings(settings.namespaces, lease_name, lease_namespace, image, port)
+    try:
+        run(settings)
+    except PliantError:
+        raise typer.Exit(1) from None

@@ -1,0 +1,215 @@
+"""The operator as a process: the client, the store, kopf's watches, the lease, a keeper per job, and the port for probes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import socket
+import time
+from dataclasses import dataclass, field
+
+from pliant.core.errors import NotFound, PermanentError, PliantError, RetryableError
+from pliant.operator import health
+from pliant.operator.executor import Executor
+from pliant.operator.keeper import Desk
+from pliant.operator.lease import DURATION, Lease
+from pliant.operator.store import KINDS, Store
+from pliant.operator.watching import Watches
+from pliant.platforms.kubernetes.api import KubeApi
+from pliant.platforms.kubernetes.kinds import PODS, Kind, Object
+from pliant.platforms.kubernetes.names import GROUP, JOB_LABEL, VERSION
+
+log = logging.getLogger(__name__)
+
+QUIET = 2.0  # seconds without a further event of a list, after which the list is taken for complete
+
+
+def _identity() -> str:
+    return f"{socket.gethostname()}_{secrets.token_hex(4)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    namespaces: tuple[str, ...] = ()  # empty: all
+    lease_name: str = "pliant-operator"
+    lease_namespace: str = ""  # empty: that of the kubeconfig, or of the operator's Pod
+    image: str = field(
+        default_factory=lambda: os.environ.get("PLIANT_IMAGE", "pliant:latest")
+    )  # where a job names none
+    port: int = 8080  # 0: any free one
+    identity: str = field(default_factory=_identity)
+
+
+class Operator:
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.api = KubeApi.load()
+        namespace = settings.lease_namespace or os.environ.get("POD_NAMESPACE") or self.api.namespace or "default"
+        self.lease = Lease(
+            self.api,
+            namespace,
+            settings.lease_name,
+            settings.identity,
+            on_change=lambda held: self._lease_changed(held),
+        )
+        self.desk = Desk(self.lease)
+        self.store = Store(self.desk.changed)
+        self.executor = Executor(self.api, self.lease, self.store, image=settings.image)
+        self.watches: Watches | None = None
+        self._stop = asyncio.Event()
+        self._listed: dict[Kind, float] = {}  # when an event of a list came last
+        self._synced = False
+
+    async def run(self) -> None:
+        """Until SIGTERM or SIGINT; raises when it cannot go on."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        pages = {"/healthz": self._health, "/readyz": self._ready, "/metrics": self._metrics}
+        server = await health.serve(self.settings.port, pages)
+        port = server.sockets[0].getsockname()[1]
+        where = ", ".join(self.settings.namespaces) or "all namespaces"
+        log.info("operator %s for %s; health on port %d", self.settings.identity, where, port)
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            await self._until_stopped(self._first_look())
+            if self._stop.is_set():
+                return
+            self.desk.open(self.store, self.executor)
+            self.watches = Watches(self.settings.namespaces, self._told)
+            self.watches.start()
+            tasks = [
+                asyncio.create_task(work) for work in (self.lease.run(), self._compare_after_lists(), self._mind())
+            ]
+            await self._stop.wait()
+            for task in tasks:
+                if task.done() and not task.cancelled() and (error := task.exception()):
+                    raise error
+        finally:
+            await self.desk.close()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self.lease.release()
+            if self.watches is not None:
+                await self.watches.stop()
+            server.close()
+            await self.api.close()
+
+    # --- watching
+
+    async def _first_look(self) -> None:
+        """Wait for the custom resources, and list everything: nobody acts on half a picture."""
+        told = False
+        while True:
+            try:
+                await self.api.request("GET", f"/apis/{GROUP}/{VERSION}", what="find the custom resources")
+                await self._compare(KINDS)
+                break
+            except NotFound:
+                if not told:
+                    log.warning("the custom resources are not installed yet; waiting (deploy/helm/crds)")
+                told = True
+            except RetryableError as error:
+                log.warning("%s", error)
+            await asyncio.sleep(1.0)
+        self._synced = True
+
+    async def _compare(self, kinds: tuple[Kind, ...]) -> None:
+        for kind in kinds:
+            labels = JOB_LABEL if kind is PODS else ""
+            for namespace in self.settings.namespaces or ("",):
+                began = time.monotonic()
+                listing = await self.api.list(kind, namespace, labels=labels)
+                only = (namespace,) if namespace else ()
+                vanished = self.store.compare(kind, listing.items, began=began, namespaces=only)
+                if vanished:
+                    log.info("%d %s had vanished unnoticed", vanished, kind.plural)
+
+    def _told(self, kind: Kind, event: str | None, item: Object) -> None:
+        if event == "DELETED":
+            self.store.gone(kind, item)
+            return
+        if event is None:
+            self._listed[kind] = time.monotonic()
+        self.store.put(kind, item)
+
+    async def _compare_after_lists(self) -> None:
+        """kopf's first list needs no comparison, since we have just listed; each later one does."""
+        first: set[Kind] = set()
+        while True:
+            await asyncio.sleep(QUIET)
+            quiet = [kind for kind, last in self._listed.items() if time.monotonic() - last > QUIET]
+            for kind in quiet:
+                del self._listed[kind]
+            again = tuple(kind for kind in quiet if kind in first)
+            first.update(quiet)
+            if again:
+                with contextlib.suppress(RetryableError):
+                    await self._compare(again)
+
+    # --- staying alive
+
+    def _lease_changed(self, held: bool) -> None:
+        if held:
+            self.desk.wake_all()
+
+    async def _mind(self) -> None:
+        """End the process when a part of it is dead: it is started again."""
+        while True:
+            await asyncio.sleep(1.0)
+            if self.watches is not None and not self.watches.alive:
+                self._stop.set()
+                raise PermanentError(f"the watches ended: {self.watches.error}")
+
+    async def _until_stopped(self, work: object) -> None:
+        task = asyncio.ensure_future(work)  # type: ignore[call-overload]
+        stopped = asyncio.create_task(self._stop.wait())
+        await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if task.done():
+            task.result()
+        else:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    def _health(self) -> tuple[int, str]:
+        silent = time.monotonic() - self.lease.last_look
+        if self._synced and silent > 3 * DURATION:
+            return 500, f"the lease was not looked at for {silent:.0f} s\n"
+        if self.watches is not None and not self.watches.alive:
+            return 500, "the watches ended\n"
+        return 200, "acting\n" if self.lease.held else "standing by\n"
+
+    def _ready(self) -> tuple[int, str]:
+        return (200, "ready\n") if self._synced else (503, "waiting for the custom resources\n")
+
+    def _metrics(self) -> tuple[int, str]:
+        lines = [
+            "# TYPE pliant_operator_acting gauge",
+            f"pliant_operator_acting {int(self.lease.held)}",
+            "# TYPE pliant_operator_objects gauge",
+            *(f'pliant_operator_objects{{kind="{kind.plural}"}} {self.store.count(kind)}' for kind in KINDS),
+            "# TYPE pliant_operator_api_calls_total counter",
+            *(
+                f'pliant_operator_api_calls_total{{call="{call}"}} {count}'
+                for call, count in sorted(self.api.calls.items())
+            ),
+        ]
+        return 200, "\n".join(lines) + "\n"
+
+
+def run(settings: Settings) -> None:
+    async def main() -> None:
+        await Operator(settings).run()
+
+    try:
+        asyncio.run(main())
+    except PliantError as error:
+        log.error("%s", error)
+        raise

@@ -1,0 +1,150 @@
+"""What a job's master needs around its Pod, as plain objects: Service, Secrets, ConfigMap, rights, claim, network policy.
+
+Each is made once and never changed. All have the job as their owner, and go with it.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from pliant.platforms.kubernetes import names
+from pliant.platforms.kubernetes.kinds import (
+    CLAIMS,
+    CONFIG_MAPS,
+    NETWORK_POLICIES,
+    ROLE_BINDINGS,
+    ROLES,
+    SERVICE_ACCOUNTS,
+    Kind,
+    Object,
+)
+from pliant.rpc.certificates import write_certificates
+from pliant.spec import JobSpec
+from pliant.spec.quantities import write_memory
+
+NODE_FILES = ("ca.crt", "node.crt", "node.key")  # what nodes may have of the TLS files
+RBAC = "rbac.authorization.k8s.io"
+
+
+def metadata(job: Object, name: str, role: str = "") -> Object:
+    labels = names.labels_of(job["metadata"]["name"], role=role)
+    return {"name": name, "labels": labels, "ownerReferences": [names.owner_reference(job)]}
+
+
+def service(job: Object) -> Object:
+    """One address for the master, whichever Pod it is in. Nodes dial it by its cluster IP, so no DNS is needed."""
+    name = job["metadata"]["name"]
+    return {
+        "metadata": metadata(job, names.master_name(name), names.MASTER_ROLE),
+        "spec": {
+            "selector": names.labels_of(name, role=names.MASTER_ROLE),
+            "ports": [{"name": "grpc", "port": names.MASTER_PORT, "targetPort": names.MASTER_PORT}],
+            "publishNotReadyAddresses": True,  # nodes try again by themselves, sooner than a probe tells
+        },
+    }
+
+
+def master_secret(job: Object, spec: JobSpec, cluster_ip: str) -> Object:
+    """A fresh token, and fresh certificates where the job uses TLS."""
+    content = {names.TOKEN_KEY: secrets.token_hex(32).encode()}
+    if spec.tls:
+        name, namespace = names.master_name(job["metadata"]["name"]), job["metadata"]["namespace"]
+        hosts = (
+            cluster_ip,
+            name,
+            f"{name}.{namespace}",
+            f"{name}.{namespace}.svc",
+            f"{name}.{namespace}.svc.cluster.local",
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            write_certificates(Path(folder), hosts)
+            content |= {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+    encoded = {key: base64.b64encode(value).decode() for key, value in content.items()}
+    return _secret(job, names.master_name(job["metadata"]["name"]), encoded)
+
+
+def node_secret(job: Object, of_master: Object) -> Object:
+    """What nodes get of the master's Secret: all but the master's own key."""
+    data = of_master["data"]
+    kept = {key: data[key] for key in (names.TOKEN_KEY, *NODE_FILES) if key in data}
+    return _secret(job, names.node_secret_name(job["metadata"]["name"]), kept)
+
+
+def _secret(job: Object, name: str, data: dict[str, str]) -> Object:
+    return {"metadata": metadata(job, name), "type": "Opaque", "immutable": True, "data": data}
+
+
+def others(job: Object, spec: JobSpec) -> Iterator[tuple[Kind, Object]]:
+    """All that does not depend on the Service's address."""
+    name = names.master_name(job["metadata"]["name"])
+    started = spec.replaced(suspend=False)  # a master is only made for a job that runs; it watches the rest itself
+    yield (
+        CONFIG_MAPS,
+        {
+            "metadata": metadata(job, name),
+            "immutable": True,
+            "data": {names.SPEC_KEY: started.to_yaml(full=True)},
+        },
+    )
+    yield SERVICE_ACCOUNTS, {"metadata": metadata(job, name), "automountServiceAccountToken": False}
+    yield ROLES, {"metadata": metadata(job, name), "rules": master_rules(job["metadata"]["name"])}
+    yield (
+        ROLE_BINDINGS,
+        {
+            "metadata": metadata(job, name),
+            "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": job["metadata"]["namespace"]}],
+        },
+    )
+    yield NETWORK_POLICIES, network_policy(job, spec)
+    journal = spec.platform.kubernetes.journal
+    if journal.volume == "claim":
+        claim: Object = {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": str(write_memory(journal.size))}},
+        }
+        if journal.storage_class:
+            claim["storageClassName"] = journal.storage_class
+        yield CLAIMS, {"metadata": metadata(job, names.claim_name(job["metadata"]["name"])), "spec": claim}
+
+
+def master_rules(job: str) -> list[Object]:
+    """What a master may do: tell of its own job, plan for it, and look at Pods. It changes no Pod."""
+    return [
+        _rule(names.GROUP, ["elasticjobs"], ["get", "list", "watch"], [job]),
+        _rule(names.GROUP, ["elasticjobs/status"], ["get", "patch"], [job]),
+        _rule(names.GROUP, ["scaleplans"], ["create", "get", "list", "watch"]),
+        _rule(names.GROUP, ["scaleplans/status"], ["get", "patch"]),
+        _rule("", ["pods"], ["get", "list", "watch"]),
+        _rule("", ["pods/log"], ["get"]),
+        _rule("", ["configmaps"], ["create"]),  # a name cannot be asked for when something is created
+        _rule("", ["configmaps"], ["get", "update", "patch"], [names.summary_name(job)]),
+        _rule("", ["events"], ["create"]),
+        _rule("metrics.k8s.io", ["pods"], ["get", "list"]),
+    ]
+
+
+def _rule(group: str, resources: list[str], verbs: list[str], only: list[str] | None = None) -> Object:
+    rule: Object = {"apiGroups": [group], "resources": resources, "verbs": verbs}
+    return {**rule, "resourceNames": only} if only else rule
+
+
+def network_policy(job: Object, spec: JobSpec) -> Object:
+    """Only the job's own Pods reach the master. A port-forward comes from the Pod's own machine, which is let in anyway."""
+    name = job["metadata"]["name"]
+    own = {"podSelector": {"matchLabels": {names.JOB_LABEL: name}}}
+    ingress: list[Object] = [{"from": [own], "ports": [{"protocol": "TCP", "port": names.MASTER_PORT}]}]
+    if spec.metrics_port:
+        ingress.append({"ports": [{"protocol": "TCP", "port": spec.metrics_port}]})  # for whoever scrapes
+    return {
+        "metadata": metadata(job, names.master_name(name)),
+        "spec": {
+            "podSelector": {"matchLabels": names.labels_of(name, role=names.MASTER_ROLE)},
+            "policyTypes": ["Ingress"],
+            "ingress": ingress,
+        },
+    }

@@ -1,0 +1,45 @@
+"""From an ElasticJob to the ``JobSpec`` that its master gets.
+
+Name and namespace are those of the object. ``replicas.wanted`` is changed by ``kubectl scale``, which knows nothing of
+``min`` and ``max``: it is brought between them here, and what the job makes of it is its master's to say.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from pliant.platforms.kubernetes.kinds import Object
+from pliant.spec import JobSpec
+
+
+def spec_of(job: Object) -> JobSpec:
+    """Raises a ``SpecError`` that names each problem."""
+    metadata = job["metadata"]
+    value: dict[str, Any] = copy.deepcopy(job["spec"])
+    value["name"] = metadata["name"]
+    platform = value.setdefault("platform", {})
+    platform["kind"] = "kubernetes"
+    platform.setdefault("kubernetes", {})["namespace"] = metadata["namespace"]
+    for role in (value.get("roles") or {}).values():
+        replicas = role.get("replicas")
+        if isinstance(replicas, dict) and _numbers(replicas, "min", "max", "wanted"):
+            replicas["wanted"] = max(replicas["min"], min(replicas["max"], replicas["wanted"]))
+    return JobSpec.from_dict(value, source=f"ElasticJob {metadata['namespace']}/{metadata['name']}")
+
+
+def missing_replicas(job: Object) -> dict[str, Any] | None:
+    """A patch that fills in ``replicas.wanted`` where it is not given, which ``kubectl scale`` needs; None: all are there."""
+    roles: dict[str, Any] = {}
+    for name, role in (job["spec"].get("roles") or {}).items():
+        replicas = role.get("replicas")
+        if not replicas:
+            roles[name] = {"replicas": {"min": 1, "max": 1, "wanted": 1}}
+        elif replicas.get("wanted") is None and isinstance(replicas.get("max"), int):
+            roles[name] = {"replicas": {"wanted": replicas["max"]}}
+    return {"spec": {"roles": roles}} if roles else None
+
+
+def _numbers(value: Mapping[str, Any], *keys: str) -> bool:
+    return all(isinstance(value.get(key), int) for key in keys)

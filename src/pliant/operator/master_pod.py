@@ -1,0 +1,107 @@
+"""The Pod of a job's master. Pure: the same job gives the same Pod.
+
+The kubelet starts the master again when it dies, in the same Pod, so that a journal in an ``emptyDir`` outlives it. The
+operator makes another Pod when this one is lost.
+"""
+
+from __future__ import annotations
+
+from pliant.core.resources import Resources
+from pliant.operator.job_objects import metadata
+from pliant.platforms.kubernetes import names
+from pliant.platforms.kubernetes.kinds import Object
+from pliant.platforms.kubernetes.pods import container_security, merged, pod_defaults, resources_of
+from pliant.spec import JobSpec
+
+GRACE = 10  # seconds that a master has to write down what it knows
+PATIENCE = {"claim": 10, "emptyDir": 60}  # seconds that its machine may be unreachable; an emptyDir is lost with it
+
+
+def master_pod(job: Object, spec: JobSpec, cluster_ip: str, image: str) -> Object:
+    """``image`` is used where the spec names none."""
+    name, options = job["metadata"]["name"], spec.platform.kubernetes
+    pod: Object = {
+        "metadata": metadata(job, names.master_name(name), names.MASTER_ROLE),
+        "spec": {
+            **pod_defaults(options, node_selector=options.master.node_selector or options.node_selector),
+            "serviceAccountName": names.master_name(name),
+            "automountServiceAccountToken": True,
+            "terminationGracePeriodSeconds": GRACE,
+            "containers": [_container(name, spec, cluster_ip, options.image or image)],
+            "volumes": _volumes(name, spec),
+        },
+    }
+    lost = [_leaves_after(state, PATIENCE[options.journal.volume]) for state in ("not-ready", "unreachable")]
+    pod["spec"]["tolerations"] = [*pod["spec"].get("tolerations", ()), *lost]
+    if priority := options.high_priority_class or options.priority_class:
+        pod["spec"]["priorityClassName"] = priority
+    whole: Object = merged(pod, options.master.template)
+    whole["metadata"]["labels"] |= pod["metadata"]["labels"]  # by these the Service and the operator find it
+    whole["metadata"] |= {key: pod["metadata"][key] for key in ("name", "ownerReferences")}
+    whole["spec"]["restartPolicy"] = "OnFailure"
+    return whole
+
+
+def _leaves_after(state: str, patience: int) -> Object:
+    return {
+        "key": f"node.kubernetes.io/{state}",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": patience,
+    }
+
+
+def _container(name: str, spec: JobSpec, cluster_ip: str, image: str) -> Object:
+    options, port = spec.platform.kubernetes, names.MASTER_PORT
+    asked = Resources(options.master.resources.cpu, options.master.resources.memory)
+    command = [
+        *("python", "-m", "pliant.master"),
+        *("--job-dir", f"{names.JOB_FOLDER}/{name}"),
+        *("--spec", f"{names.SPEC_FOLDER}/{names.SPEC_KEY}"),
+        *("--host", "0.0.0.0"),
+        *("--port", str(port)),
+        *("--advertise", f"{cluster_ip}:{port}"),
+        *("--token-file", f"{names.SECRET_FOLDER}/{names.TOKEN_KEY}"),
+    ]
+    if spec.tls:
+        command += ["--tls-dir", names.SECRET_FOLDER]
+    ports = [{"name": "grpc", "containerPort": port}]
+    if spec.metrics_port:
+        ports.append({"name": "metrics", "containerPort": spec.metrics_port})
+    return {
+        "name": names.CONTAINER,
+        "image": image,
+        "imagePullPolicy": options.image_pull_policy,
+        "command": command,
+        "env": [
+            {"name": "HOME", "value": "/tmp"},
+            {"name": "PYTHONUNBUFFERED", "value": "1"},
+            {"name": "PLIANT_JOB", "value": name},
+            {"name": "PLIANT_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+            {"name": "PLIANT_POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        ],
+        "ports": ports,
+        "resources": resources_of(asked),
+        "securityContext": container_security(),
+        "readinessProbe": {"tcpSocket": {"port": port}, "periodSeconds": 2, "failureThreshold": 2},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [
+            {"name": "spec", "mountPath": names.SPEC_FOLDER, "readOnly": True},
+            {"name": "secret", "mountPath": names.SECRET_FOLDER, "readOnly": True},
+            {"name": "files", "mountPath": names.FILES_FOLDER, "readOnly": True},
+            {"name": "job", "mountPath": names.JOB_FOLDER},
+            {"name": "tmp", "mountPath": "/tmp"},
+        ],
+    }
+
+
+def _volumes(name: str, spec: JobSpec) -> list[Object]:
+    claimed = spec.platform.kubernetes.journal.volume == "claim"
+    claim: Object = {"persistentVolumeClaim": {"claimName": names.claim_name(name)}}
+    return [
+        {"name": "spec", "configMap": {"name": names.master_name(name)}},
+        {"name": "secret", "secret": {"secretName": names.master_name(name), "defaultMode": 0o440}},
+        {"name": "files", "configMap": {"name": names.files_name(name), "optional": True}},
+        {"name": "job", **(claim if claimed else {"emptyDir": {}})},
+        {"name": "tmp", "emptyDir": {}},
+    ]

@@ -1,0 +1,92 @@
+"""kopf's part: the watches. Its raw events go into the store; it changes nothing in the cluster.
+
+kopf runs in a thread with an event loop of its own, since it takes every task of its loop for its own when it ends. It keeps
+its watches over lost connections, and lists again when it must (410 Gone), without telling what vanished meanwhile; so
+when such a list is seen (events without a type) the store is compared with a list of our own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import kopf
+
+from pliant.operator.store import KINDS
+from pliant.platforms.kubernetes.kinds import PODS, Kind, Object
+from pliant.platforms.kubernetes.names import JOB_LABEL
+
+log = logging.getLogger(__name__)
+
+Told = Callable[[Kind, str | None, Object], None]  # kind, type of the event (None: in a list), object
+
+
+class Watches:
+    def __init__(self, namespaces: Sequence[str], told: Told) -> None:
+        self._namespaces, self._told = tuple(namespaces), told
+        self._loop = asyncio.get_running_loop()
+        self._stop, self._ready = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watches", daemon=True)
+        self.error: BaseException | None = None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    async def stop(self) -> None:
+        self._stop.set()
+        await asyncio.to_thread(self._thread.join, 5.0)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(
+                kopf.operator(
+                    registry=self._registry(),
+                    settings=_settings(),
+                    standalone=True,
+                    clusterwide=not self._namespaces,
+                    namespaces=self._namespaces,
+                    stop_flag=self._stop,
+                    ready_flag=self._ready,
+                )
+            )
+        except BaseException as error:  # a border: the main thread ends the process
+            self.error = error
+            log.exception("the watches ended")
+
+    def _registry(self) -> kopf.OperatorRegistry:
+        registry = kopf.OperatorRegistry()
+        kopf.on.login(registry=registry)(_login)
+        for kind in KINDS:
+            self._add(registry, kind)
+        return registry
+
+    def _add(self, registry: kopf.OperatorRegistry, kind: Kind) -> None:
+        async def told(event: Any, **_: Any) -> None:
+            item = {**event["object"], "metadata": dict(event["object"]["metadata"])}
+            with contextlib.suppress(RuntimeError):  # our loop has ended
+                self._loop.call_soon_threadsafe(self._told, kind, event["type"], item)
+
+        labels = {JOB_LABEL: kopf.PRESENT} if kind is PODS else None
+        kopf.on.event(kind.group, kind.version, kind.plural, registry=registry, labels=labels, id=kind.plural)(told)
+
+
+def _login(**kwargs: Any) -> kopf.ConnectionInfo | None:
+    return kopf.login_with_kubeconfig(**kwargs) or kopf.login_with_service_account(**kwargs)
+
+
+def _settings() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.scanning.disabled = True  # of CRDs and namespaces: both are known, and it would need more rights
+    settings.watching.server_timeout = 300
+    settings.watching.reconnect_backoff = 0.2
+    settings.watching.label_selectors[PODS.plural] = JOB_LABEL  # the server sends only Pods of jobs
+    return settings
