@@ -243,7 +243,7 @@ CASES = {
     3: ("allreduce", {"need_task_manager": False}, Components(True, False, True, False, False)),
     4: ("none", {}, Components(True, True, False, False, True)),
     5: ("allreduce", {"need_training_service": False}, Components(True, True, True, False, True)),
-    6: ("ps-async", {}, Components(True, True, False, True, True)),
+    6: ("ps-async", {}, Components(True, True, False, True, True, parameters=True)),
     7: ("allreduce", {}, Components(True, True, True, True, True)),
 }
 

@@ -24,7 +24,7 @@ CASES: dict[int, tuple[dict[str, Any], set[str]]] = {
         {"roles": WORKERS, "strategy": "allreduce", "components": {"need_training_service": False}},
         {"nodes", "shards", "rendezvous"},
     ),
-    6: ({"roles": {**WORKERS, **PS}, "strategy": "ps-sync"}, {"nodes", "shards", "training"}),
+    6: ({"roles": {**WORKERS, **PS}, "strategy": "ps-sync"}, {"nodes", "shards", "training", "parameters"}),
     7: ({"roles": WORKERS, "strategy": "allreduce"}, {"nodes", "shards", "rendezvous", "training"}),
 }
 FLAGS = {
@@ -32,6 +32,7 @@ FLAGS = {
     "shards": "--need-task-manager",
     "rendezvous": "--need-rendezvous",
     "training": "--need-training-service",
+    "parameters": "ps-sync",
 }
 both = pytest.mark.parametrize(("case", "part"), [(case, part) for case in CASES for part in FLAGS])
 
@@ -54,6 +55,11 @@ def use(master: RunningMaster, part: str) -> None:
         request = pb.GetWorldRequest(member="worker-1", incarnation="0")
         world = client.call(stubs.rendezvous.GetWorld, request).world
         assert [member.name for member in world.members] == ["worker-0", "worker-1"]
+    elif part == "parameters":
+        client.call(stubs.parameters.Define, pb.DefineRequest(tables=['{"name": "t", "dim": 4}']))
+        found = client.call(stubs.parameters.GetMap, pb.GetMapRequest(), timeout=5)
+        assert len(found.tables) == 1
+        assert len(found.partitions) == 256
     else:
         client.call(stubs.training.ReportVersion, pb.ReportVersionRequest(version=3))
         assert client.call(stubs.training.GetEvaluation, pb.Empty()).dataset == ""
@@ -81,6 +87,7 @@ def use_anyhow(master: RunningMaster, part: str) -> None:
         "shards": (stubs.shards.CreateDataset, pb.Dataset(name="d", size=4, shard_size=2)),
         "rendezvous": (stubs.rendezvous.Join, pb.JoinRequest(member="w", incarnation="0")),
         "training": (stubs.training.GetEvaluation, pb.Empty()),
+        "parameters": (stubs.parameters.GetMap, pb.GetMapRequest()),
     }[part]
     master.client.call(method, request)
 

@@ -27,7 +27,7 @@ What always holds:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace as changed
 from typing import Any
 
@@ -73,11 +73,13 @@ class NodeBook(Roster):
             decisions += self._fill(now, role, "the job starts")
         return decisions
 
-    def scale(self, now: float, *, role: str, replicas: int, reason: str) -> list[Decision]:
-        """Have so many nodes of a role (finished ones count); what is too many goes, the youngest first."""
+    def scale(
+        self, now: float, *, role: str, replicas: int, reason: str, first: list[str] | None = None
+    ) -> list[Decision]:
+        """Have so many nodes of a role (finished ones count); of too many go those named ``first``, then the youngest."""
         self._check_open("scaled")
         changed(self.role(role).spec, replicas=replicas).check()
-        return self._aim(now, role, replicas, reason)
+        return self._aim(now, role, replicas, reason, first or [])
 
     def set_limits(self, now: float, *, role: str, min_replicas: int, max_replicas: int) -> list[Decision]:
         """Change the limits; a target outside of them moves to the nearest one."""
@@ -339,7 +341,7 @@ class NodeBook(Roster):
         self._roles[node.role] = changed(role, spec=spec, given_up=role.given_up + 1, note=note)
         return []
 
-    def _aim(self, now: float, role: str, target: int, reason: str) -> list[Decision]:
+    def _aim(self, now: float, role: str, target: int, reason: str, first: Sequence[str] = ()) -> list[Decision]:
         state = self._roles[role]
         self._roles[role] = changed(state, spec=changed(state.spec, replicas=target), note=reason)
         if not self._started:
@@ -347,8 +349,8 @@ class NodeBook(Roster):
         surplus = len(self.seated(role)) - max(0, target - state.succeeded)
         if surplus <= 0:
             return self._fill(now, role, reason)
-        youngest = sorted(self.seated(role), key=lambda node: node.number, reverse=True)[:surplus]
-        return [self._remove(now, node, self._policy.grace, reason) for node in youngest]
+        order = sorted(self.seated(role), key=lambda node: (node.name in first, node.number), reverse=True)
+        return [self._remove(now, node, self._policy.grace, reason) for node in order[:surplus]]
 
     def _fill(self, now: float, role: str, reason: str) -> list[Decision]:
         state = self._roles[role]

@@ -2,12 +2,11 @@
 
 A *seat* is the place of a parameter server; it outlives the node that fills it, so the death of one moves nothing.
 
-- A row belongs to the partition ``splitmix64(id ^ salt of its table) % partitions``. The number of partitions is fixed for
-  a job; what changes is which seat has which partition. The same id is in the same partition in every process and release.
+- A row belongs to a partition by a hash of its id (``ps/placement.py``). The number of partitions is fixed for a job; what
+  changes is which seat has which partition.
 - A dense variable is cut into flat blocks of at most ``BLOCK`` floats; each block has a seat.
 
-``PsMap`` is a value: every change gives a new map with the next version. Its neighbours are ``core/ps_orders.py``, which
-decides when it changes, and ``ps/routing.py``, which computes the same partitions for whole arrays of ids.
+``PsMap`` is a value: every change gives a new map with the next version. ``core/ps_orders.py`` decides when it changes.
 
 What always holds:
 
@@ -20,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from typing import Any
 
 from pliant.core.errors import InvalidRequest
@@ -28,29 +26,12 @@ from pliant.core.errors import InvalidRequest
 PARTITIONS = 256  # of a job that says nothing else
 BLOCK = 1 << 20  # floats
 MOST_PARTITIONS = 1 << 16
-_MASK = (1 << 64) - 1
-
-
-def table_salt(name: str) -> int:
-    """What makes equal ids of two tables fall into different partitions."""
-    return int.from_bytes(blake2b(name.encode(), digest_size=8, person=b"pliant-table").digest(), "little")
-
-
-def splitmix64(value: int) -> int:
-    value = (value + 0x9E3779B97F4A7C15) & _MASK
-    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
-    return value ^ (value >> 31)
-
-
-def partition_of(row: int, salt: int, partitions: int) -> int:
-    return splitmix64((row & _MASK) ^ salt) % partitions
 
 
 def block_sizes(size: int) -> list[int]:
     """Floats in each block of a variable of so many floats."""
     whole, rest = divmod(size, BLOCK)
-    return [BLOCK] * whole + ([rest] if rest or not whole else [])
+    return [BLOCK] * whole + ([rest] if rest else [])
 
 
 @dataclass(frozen=True, slots=True)

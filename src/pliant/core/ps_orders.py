@@ -17,7 +17,7 @@ What always holds:
 4. The map changes only by ``define`` and ``move`` orders. A contribution that was staged by an older map, or on a server that
    was replaced since (its *tenure* is over), is not accepted but staged again; and a move is ordered only while no
    accepted contribution waits for its order. So a gradient is always where its rows are.
-5. A session that ends is discarded, except what of it was accepted and waits.
+5. A session that ends is discarded by an order; if something of it was accepted and waits, after the order that applies it.
 6. A dump is complete when every seat that its order names has written. A newer one is begun only when none is open.
 7. A seat has at most one holder; a vacant seat keeps its parameters, and the next one who joins fills it. Seats that
    leave go when they are empty. Seat numbers are never used twice.
@@ -51,7 +51,10 @@ class ParameterBook:
         self.iteration = 0
         self._orders: list[Order] = []  # those after the base
         self._pending: list[Part] = []  # accepted, not ordered yet; the weight is the number of examples
-        self._sessions: dict[str, tuple[int, int, int]] = {}  # session -> last sequence accepted, iteration, staleness then
+        self._sessions: dict[
+            str, tuple[int, int, int]
+        ] = {}  # session -> last sequence accepted, iteration, staleness then
+        self._ended: list[str] = []  # sessions to discard once what they contributed is applied
         self.base = Dump(0, 0, True, (), self.map.to_json(), (), (), ())
         self._dumps: list[Dump] = []  # complete ones, oldest first
         self._open: Dump | None = None
@@ -71,7 +74,9 @@ class ParameterBook:
             raise InvalidRequest("a parameter server needs the name of its node")
         mine = next((s for s in self._seats.values() if s.node == node), None)
         if mine is not None and incarnation < mine.incarnation:
-            raise Conflict(f"{node} (run {incarnation}) was followed by run {mine.incarnation}; this program should end")
+            raise Conflict(
+                f"{node} (run {incarnation}) was followed by run {mine.incarnation}; this program should end"
+            )
         seat = mine or next((s for s in self._seats.values() if not s.node), None)
         if seat is None:
             return None
@@ -85,11 +90,11 @@ class ParameterBook:
             self._unbalanced = True
         return self._put(replace(found, address=address, active=True))
 
-    def lost(self, now: float, *, node: str) -> list[int]:
-        """A node is gone for good, or its program for now; gives the seats that nobody serves."""
+    def lost(self, now: float, *, node: str, for_good: bool) -> list[int]:
+        """A program is gone, or its node for good: then another may have its seat. Gives the seats that nobody serves."""
         gone = [s for s in self._seats.values() if s.node == node]
         for seat in gone:
-            self._put(replace(seat, node="", address="", tenure=0))
+            self._put(replace(seat, node="" if for_good else node, address="", tenure=0))
         return [seat.number for seat in gone]
 
     def resize(self, now: float, *, seats: int) -> list[int]:
@@ -177,7 +182,14 @@ class ParameterBook:
     # --- contributions
 
     def judge(
-        self, *, session: str, sequence: int, based_on: int, examples: int, seats: Sequence[Sequence[int]], map_version: int
+        self,
+        *,
+        session: str,
+        sequence: int,
+        based_on: int,
+        examples: int,
+        seats: Sequence[Sequence[int]],
+        map_version: int,
     ) -> Verdict:
         """Finder: what would become of a contribution now."""
         if sequence < 1 or not 1 <= examples <= LARGEST:
@@ -208,7 +220,12 @@ class ParameterBook:
     ) -> Verdict:
         """Take a contribution that ``judge`` accepts; gives the iteration that it led to, or is gathered for."""
         verdict = self.judge(
-            session=session, sequence=sequence, based_on=based_on, examples=examples, seats=seats, map_version=map_version
+            session=session,
+            sequence=sequence,
+            based_on=based_on,
+            examples=examples,
+            seats=seats,
+            map_version=map_version,
         )
         if verdict.fate is not Fate.ACCEPTED:
             return verdict
@@ -224,11 +241,13 @@ class ParameterBook:
         """No more records can come: apply what has gathered."""
         return self._apply(1.0) if self._pending else None
 
-    def end_session(self, now: float, *, session: str) -> Order:
-        """A worker is gone, or begins anew."""
+    def end_session(self, now: float, *, session: str) -> Order | None:
+        """A worker is gone, or begins anew. What of it was accepted and waits is applied first."""
         self._sessions.pop(session, None)
-        waiting = tuple(part.sequence for part in self._pending if part.session == session)
-        return self._order(Kind.DISCARD, session=session, keep=waiting)
+        if any(part.session == session for part in self._pending):
+            self._ended.append(session)
+            return None
+        return self._order(Kind.DISCARD, session=session)
 
     # --- moves
 
@@ -272,7 +291,10 @@ class ParameterBook:
         if self._open is not None:
             raise Conflict(f"dump {self._open.order} is still being written")
         if full is None:
-            full = not self._dumps or self._since_full + 1 >= self.options.full_every
+            moved = any(
+                order.kind is Kind.MOVE for order in self._orders
+            )  # an increment has what was updated, not what came
+            full = moved or not self._dumps or self._since_full + 1 >= self.options.full_every
         seats = tuple(n for n, seat in self._seats.items() if seat.active)
         order = self._order(Kind.DUMP, full=bool(full), seats=seats)
         self._open = Dump(
@@ -340,6 +362,11 @@ class ParameterBook:
     def last(self) -> int:
         """The number of the newest order."""
         return self._orders[-1].number if self._orders else self.base.order
+
+    @property
+    def unbalanced(self) -> bool:
+        """Whether something may have to be moved."""
+        return self._unbalanced
 
     @property
     def open_dump(self) -> Dump | None:
@@ -422,6 +449,7 @@ class ParameterBook:
             "orders": [order.to_json() for order in self._orders],
             "pending": [part.to_json() for part in self._pending],
             "sessions": {name: list(last) for name, last in self._sessions.items()},
+            "ended": list(self._ended),
             "base": self.base.to_json(),
             "dumps": [dump.to_json() for dump in self._dumps],
             "open": self._open.to_json() if self._open else None,
@@ -446,6 +474,7 @@ class ParameterBook:
             self._orders = [Order.from_json(order) for order in state["orders"]]
             self._pending = [Part.from_json(part) for part in state["pending"]]
             self._sessions = {name: (last[0], last[1], last[2]) for name, last in state["sessions"].items()}
+            self._ended = list(state["ended"])
             self.base = Dump.from_json(state["base"])
             self._dumps = [Dump.from_json(dump) for dump in state["dumps"]]
             self._open = Dump.from_json(state["open"]) if state["open"] else None
@@ -480,7 +509,11 @@ class ParameterBook:
         self.examples += int(examples)
         self._pending = []
         self.iteration += 1
-        return self._order(Kind.APPLY, parts=parts, scale=scale)
+        order = self._order(Kind.APPLY, parts=parts, scale=scale)
+        ended, self._ended = self._ended, []
+        for session in ended:
+            self._order(Kind.DISCARD, session=session)
+        return order
 
     def _placement(self, seats: Sequence[Sequence[int]], map_version: int) -> Verdict | None:
         """Whether what was staged there is where it belongs; None: it is."""

@@ -98,7 +98,6 @@ class Order:
     placed: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # define: the seats of the variables' blocks
     names: tuple[str, ...] = ()  # assign: the variables that now have values
     session: str = ""  # discard
-    keep: tuple[int, ...] = ()  # discard: sequences that were accepted and wait for their order
     full: bool = False  # dump
     seats: tuple[int, ...] = ()  # dump: who writes
     giver: int = -1  # move
@@ -121,7 +120,7 @@ class Order:
         given = dict(value)
         given["kind"] = Kind(given["kind"])
         given["parts"] = tuple(Part.from_json(part) for part in given.get("parts", ()))
-        for name in ("tables", "variables", "names", "keep", "seats", "partitions"):
+        for name in ("tables", "variables", "names", "seats", "partitions"):
             given[name] = tuple(given.get(name, ()))
         given["placed"] = {name: tuple(seats) for name, seats in given.get("placed", {}).items()}
         given["blocks"] = tuple((name, at) for name, at in given.get("blocks", ()))

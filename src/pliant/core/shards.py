@@ -116,6 +116,18 @@ class ShardBook:
         holder.answer = (tuple(lease.number for lease in leases), tuple(refused), supply.value)
         return Answer(leases, tuple(refused), supply, tuple(accepted))
 
+    def acknowledge(self, now: float, *, session: str, progress: Sequence[Sequence[int]]) -> Answer:
+        """Take ``[lease, records]`` done so far, all of them or (``unreportable``) none. Not numbered: whoever calls this
+        journals it together with what makes a second call impossible."""
+        if lost := self.unreportable(session, progress):
+            raise Conflict(f"lease {lost[0]} cannot be reported by this session (any more)")
+        holder, accepted = self._session(session), list[Accepted]()
+        for number, records in progress:
+            self._advance(now, holder, number, records, accepted)
+        if accepted:
+            self.pace.note(now)
+        return Answer((), (), Supply.WAIT, tuple(accepted))
+
     def close_session(self, now: float, *, session: str, blame: str = "") -> int:
         """End a session; what it holds is queued again. ``blame`` is the program's failure on its heads, if any."""
         holder = self._sessions.pop(session, None)
@@ -167,6 +179,13 @@ class ShardBook:
             holder.head_since = dict.fromkeys(holder.head_since, now)
 
     # --- reading
+
+    def unreportable(self, session: str, progress: Sequence[Sequence[int]]) -> list[int]:
+        """Finder: of these reports, the leases that this session does not hold, or of which nothing new is told."""
+        holder = self._session(session)
+        self._check_request(holder, holder.request + 1, None, 0, (), progress, (), ())
+        held = ((number, records, holder.held.get(number)) for number, records in progress)
+        return [number for number, records, lease in held if lease is None or records <= lease.piece.offset]
 
     def queues(self) -> list[ShardQueue]:
         return list(self._queues.values())

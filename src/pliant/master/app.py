@@ -27,6 +27,7 @@ from pliant.core.groups import GroupBook
 from pliant.core.job import JobBook, Phase
 from pliant.core.node_states import Launch, RoleSpec
 from pliant.core.nodes import NodeBook
+from pliant.core.ps_orders import ParameterBook
 from pliant.core.rendezvous import Rendezvous
 from pliant.core.shards import ShardBook
 from pliant.core.training import TrainingBook
@@ -38,6 +39,7 @@ from pliant.master.journal import Journal
 from pliant.master.journal_store import JournalStore, Recovered, SqliteStore, read_events
 from pliant.master.metrics import MetricsServer, serve_metrics
 from pliant.master.nodes import NodeManager
+from pliant.master.parameters import ParameterCoordinator
 from pliant.master.rendezvous import RendezvousServer
 from pliant.master.service import add_services
 from pliant.master.shards import DataShardManager
@@ -179,6 +181,10 @@ class Master:
             self._machines["groups"] = GroupBook()
         if wanted.shards:
             self._machines["shards"] = ShardBook()
+        if wanted.parameters:
+            servers = self.spec.roles.get("ps")
+            seats = servers.replicas.target if servers else 1
+            self._machines["parameters"] = ParameterBook(self.spec.parameters.to_core(self.spec.strategy), seats)
         if wanted.rendezvous:
             self._machines["rendezvous"] = Rendezvous(self.spec.rendezvous_limits())
         if wanted.training:
@@ -277,6 +283,11 @@ class Master:
                 session_timeout=self.spec.fault.session_timeout,
                 audit=self.spec.audit,
             )
+        if wanted.parameters:
+            assert parts.shards is not None
+            parts.parameters = ParameterCoordinator(
+                self._machines["parameters"], journal, self._clock, parts.shards, self.job_dir.parameters
+            )
         if wanted.rendezvous:
             parts.rendezvous = RendezvousServer(self._machines["rendezvous"], journal, self._clock)
         if wanted.training:
@@ -295,10 +306,14 @@ class Master:
                     parts.shards.create_shards(dataset)
         if parts.training is not None:
             parts.training.start()
+        if parts.parameters is not None:
+            parts.parameters.start(self.spec.parameters.restore)
 
     def _describe(self, launch: Launch) -> NodeLaunch:
         role = self.spec.roles[launch.role]
         env = program_environment(self.spec, launch.role, checkpoint_dir=str(self.job_dir.path / "checkpoints"))
+        if self.spec.components().parameters:
+            env["PLIANT_PS_DIR"] = str(self.job_dir.parameters)
         if self.spec.platform.kind == "local" and "OMP_NUM_THREADS" not in os.environ:
             cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
             env.setdefault("OMP_NUM_THREADS", str(max(1, cores // role.replicas.max)))  # else all fight for all cores
@@ -345,6 +360,8 @@ class Master:
             parts.rendezvous.tick(self.spec.fault.session_timeout)
         if parts.training is not None:
             parts.training.tick()
+        if parts.parameters is not None:
+            parts.parameters.tick()
         parts.excuse_idle()
         if parts.groups is not None:
             parts.groups.tick()

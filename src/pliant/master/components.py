@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from pliant.core.clock import Clock
@@ -21,6 +22,7 @@ from pliant.master.groups import GroupKeeper
 from pliant.master.journal import Journal
 from pliant.master.journal_store import EventRecord
 from pliant.master.nodes import NodeManager
+from pliant.master.parameters import ParameterCoordinator
 from pliant.master.rendezvous import RendezvousServer
 from pliant.master.scaling import ManualGenerator, ResourceGenerator
 from pliant.master.shards import DataShardManager
@@ -31,7 +33,8 @@ from pliant.rpc import pliant_pb2 as pb
 FROZEN_SECONDS = 1.5  # of a stopped program before its peers go on without it
 FROZEN_IN_GROUP = 5.0  # before a group that cannot go on without it starts anew, which costs more
 CONSEQUENCES = (ExitReason.ERROR, ExitReason.KILLED)  # ways in which a program may end because a peer did
-SERVICE_ROLES = frozenset({"ps"})  # these serve the others and never finish by themselves
+PS = "ps"
+SERVICE_ROLES = frozenset({PS})  # these serve the others and never finish by themselves
 
 
 class Components:
@@ -64,6 +67,7 @@ class Components:
         self.shards: DataShardManager | None = None
         self.rendezvous: RendezvousServer | None = None
         self.training: TrainingService | None = None
+        self.parameters: ParameterCoordinator | None = None
         self._frozen: dict[str, float] = {}  # node -> since when its program is stopped
         self.ended = asyncio.Event()  # the job is over (its nodes may still be on their way out)
         self.gone = asyncio.Event()  # and nothing of it is left
@@ -76,21 +80,30 @@ class Components:
             self.nodes.on_change = self._nodes_changed
         if self.shards is not None:
             self.shards.on_progress = self._progress
+        if self.parameters is not None and self.shards is not None:
+            self.shards.on_session_end = self.parameters.end_session
+            self.parameters.on_retired = self._seat_gone
 
     def component_names(self) -> list[str]:
-        parts = ("nodes", "shards", "rendezvous", "training")
+        parts = ("nodes", "shards", "rendezvous", "training", "parameters")
         return [name for name in parts if getattr(self, name) is not None]
 
     # --- calls that concern several parts
 
+    def check_run(self, node: str, incarnation: int) -> None:
+        """Refuse a program that was given up, or followed by another run."""
+        if self.nodes is None:
+            return
+        try:
+            record = self.nodes.book.get(node)
+        except NotFound:
+            return  # a guest: a program that someone else launched
+        if record.ended or incarnation < record.incarnation:
+            raise Conflict(f"{node} (run {incarnation}) was given up by the master; this program should end")
+
     def open_session(self, shards: DataShardManager, session: str, node: str, incarnation: int) -> None:
-        if self.nodes is not None and not shards.book.has_session(session):
-            try:
-                record = self.nodes.book.get(node)
-            except NotFound:
-                record = None  # a guest: a program that someone else launched
-            if record is not None and (record.ended or incarnation < record.incarnation):
-                raise Conflict(f"{node} (run {incarnation}) was given up by the master; this program should end")
+        if not shards.book.has_session(session):
+            self.check_run(node, incarnation)
         shards.open_session(session, node, incarnation)
 
     def program_exited(self, report: pb.ProgramExitedRequest) -> RestartProgram | None:
@@ -165,8 +178,35 @@ class Components:
             raise NotAvailable("this master does not manage nodes", hint="start it with --need-pod-manager")
         plan = self.generator.generate_plan("running", {"role": role, "replicas": replicas, "reason": reason})
         assert plan is not None
-        before, now = self.nodes.scale(role, plan.roles[role].replicas, plan.reason)
+        wanted = plan.roles[role].replicas
+        if role == PS and self.parameters is not None:
+            return self._scale_servers(self.nodes, wanted, plan.reason)
+        before, now = self.nodes.scale(role, wanted, plan.reason)
         return before, now
+
+    def _scale_servers(self, nodes: NodeManager, replicas: int, reason: str) -> tuple[int, int]:
+        """New servers are given their share when they are there; those that go give theirs away first (``_seat_gone``)."""
+        assert self.parameters is not None
+        spec = nodes.book.role(PS).spec
+        replace(spec, replicas=max(1, replicas)).check()
+        if self.job.over:
+            raise Conflict("the job is over and cannot be scaled")
+        staying = sum(not seat.leaving for seat in self.parameters.book.seats())
+        self.parameters.resize(replicas)
+        if replicas > spec.replicas:
+            nodes.scale(PS, replicas, reason)
+        self.woken.set()
+        return staying, replicas
+
+    def _seat_gone(self, node: str) -> None:
+        if self.nodes is None or self.parameters is None:
+            return
+        book = self.nodes.book
+        seated = {seat.node for seat in self.parameters.book.seats()}
+        first = [node] if node else [other.name for other in book.seated(PS) if other.name not in seated]
+        wanted = len(self.parameters.book.seats())
+        if wanted < book.role(PS).spec.replicas:
+            self.nodes.scale(PS, wanted, "its parameters are on other servers", first=first)
 
     def stop(self, reason: str, *, at_once: bool = False) -> None:
         if self.job.over and not at_once:
@@ -183,6 +223,8 @@ class Components:
         if self.shards is not None:
             blame = message if reason is ExitReason.ERROR else ""
             self.shards.recover_shard(node, incarnation, blame=blame)
+        if self.parameters is not None:
+            self.parameters.program_gone(node, for_good=incarnation is None)
         if self.rendezvous is not None:
             finished = reason is ExitReason.COMPLETED and self.rendezvous.was_member(node)
             self.rendezvous.died(node)

@@ -6,6 +6,7 @@ tls/           certificates, if the job uses TLS
 journal.db     the master's journal
 master.json    where the master listens
 summary.json   how it ended, once it has
+ps/            dumps and logs of parameter servers
 logs/          one file per node, and the master's
 nodes/         what the local platform and the agents keep per node
 *.lock         held by the one live master and the one live launcher
@@ -52,6 +53,10 @@ class JobDir:
     @property
     def summary_file(self) -> Path:
         return self.path / "summary.json"
+
+    @property
+    def parameters(self) -> Path:
+        return self.path / "ps"
 
     @property
     def logs(self) -> Path:

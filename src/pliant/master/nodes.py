@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from pliant.core.clock import Clock
 from pliant.core.errors import PliantError
@@ -155,9 +155,10 @@ class NodeManager:
 
     # --- what people want
 
-    def scale(self, role: str, replicas: int, reason: str) -> tuple[int, int]:
+    def scale(self, role: str, replicas: int, reason: str, first: Sequence[str] = ()) -> tuple[int, int]:
         before = self.book.role(role).spec.replicas
-        decisions = self._journal.do(self.book.scale, role=role, replicas=replicas, reason=reason)
+        chosen = {"first": list(first)} if first else {}
+        decisions = self._journal.do(self.book.scale, role=role, replicas=replicas, reason=reason, **chosen)
         self._journal.event("scale", f"{role}: {before} -> {replicas} ({reason})")
         self._apply(decisions)
         return before, replicas

@@ -17,15 +17,21 @@ from pliant.core.errors import InvalidRequest, NotAvailable
 from pliant.core.leases import Lease
 from pliant.core.rendezvous import Expelled, Waiting, World
 from pliant.master.components import Components
+from pliant.master.parameters import ParameterCoordinator, parse_specs, verdict_message
 from pliant.master.stats import MOST_METRICS, NodeUsage
 from pliant.master.status import job_status, world_message
+from pliant.ps.files import dump_folder
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc import pliant_pb2_grpc as services
 from pliant.rpc.datasets import from_message, to_message
+from pliant.rpc.orders import order_message
 
 T = TypeVar("T")
 Context: TypeAlias = Any  # grpc.aio.ServicerContext, which is generic for mypy and not at run time
 LONGEST_REASON = 1000  # characters
+SEAT_WAIT = 5.0  # seconds; a server that waits for a seat asks again
+ORDERS_WAIT = 1.0  # seconds; with every call a server says what it did and uses
+DUMP_WAIT = 600.0  # seconds
 LONGEST_WAIT = 30.0  # seconds; a caller that waits longer asks again
 
 
@@ -310,6 +316,77 @@ class TrainingServicer(services.TrainingServicer):
         return pb.Empty()
 
 
+class ParametersServicer(services.ParametersServicer):
+    def __init__(self, master: Components) -> None:
+        self._m = master
+
+    @property
+    def _parameters(self) -> ParameterCoordinator:
+        return _need(self._m.parameters, "coordinator of parameter servers", "strategy ps-sync or ps-async")
+
+    async def JoinSeat(self, request: pb.JoinSeatRequest, context: Context) -> pb.JoinSeatReply:
+        parameters = self._parameters
+        self._m.check_run(request.node, request.incarnation)
+        seat = await _at_most(parameters.join(request.node, request.incarnation), context, SEAT_WAIT)
+        await self._m.journal.durable()
+        return parameters.joined_message(seat) if seat is not None else pb.JoinSeatReply(seat=-1)
+
+    async def SeatReady(self, request: pb.SeatReadyRequest, context: Context) -> pb.Empty:
+        self._parameters.ready(request.seat, request.tenure, request.address[:300])
+        await self._m.journal.durable()
+        return pb.Empty()
+
+    async def NextOrders(self, request: pb.NextOrdersRequest, context: Context) -> pb.NextOrdersReply:
+        parameters = self._parameters
+        orders = await _at_most(parameters.next_orders(request), context, ORDERS_WAIT)
+        await self._m.journal.durable()
+        base, kept = parameters.book.base.order, parameters.book.kept()
+        return pb.NextOrdersReply(orders=[order_message(order) for order in orders or ()], base=base, kept=kept)
+
+    async def ReportDump(self, request: pb.ReportDumpRequest, context: Context) -> pb.Empty:
+        self._parameters.report_dump(request.seat, request.tenure, request.order, request.failure[:LONGEST_REASON])
+        await self._m.journal.durable()
+        return pb.Empty()
+
+    async def GetMap(self, request: pb.GetMapRequest, context: Context) -> pb.ParameterMap:
+        parameters = self._parameters
+        await _at_most(parameters.wait_for_map(request.version, request.roster), context, self._m.longest_wait)
+        await self._m.journal.durable()
+        return parameters.map_message()
+
+    async def Define(self, request: pb.DefineRequest, context: Context) -> pb.ParameterMap:
+        self._parameters.define(parse_specs(request.tables), parse_specs(request.variables))
+        await self._m.journal.durable()
+        return self._parameters.map_message()
+
+    async def Assign(self, request: pb.ContributeRequest, context: Context) -> pb.ContributeReply:
+        verdict = self._parameters.assign(request)
+        await self._m.journal.durable()
+        return verdict_message(verdict)
+
+    async def Contribute(self, request: pb.ContributeRequest, context: Context) -> pb.ContributeReply:
+        reply = self._parameters.contribute(request)
+        await self._m.journal.durable()
+        return reply
+
+    async def MoveOff(self, request: pb.MoveOffRequest, context: Context) -> pb.MoveOffReply:
+        parameters = self._parameters
+        seat = parameters.move_off(request.node, request.share, request.reason[:LONGEST_REASON])
+        await self._m.journal.durable()
+        count = len(parameters.book.map.partitions_of(seat.number))
+        return pb.MoveOffReply(seat=seat.number, partitions=count, weight=seat.weight)
+
+    async def Dump(self, request: pb.DumpRequest, context: Context) -> pb.DumpReply:
+        parameters = self._parameters
+        found = await _at_most(parameters.dump(request.full), context, DUMP_WAIT)
+        await self._m.journal.durable()
+        if found is None:
+            return pb.DumpReply(complete=False)
+        order, iteration, complete = found
+        path = str(dump_folder(parameters.folder, order))
+        return pb.DumpReply(order=order, iteration=iteration, path=path, complete=complete)
+
+
 class StatsServicer(services.StatsServicer):
     def __init__(self, master: Components) -> None:
         self._m = master
@@ -325,6 +402,7 @@ def add_services(server: grpc.aio.Server, master: Components) -> None:
     services.add_ShardsServicer_to_server(ShardsServicer(master), server)
     services.add_RendezvousServicer_to_server(RendezvousServicer(master), server)
     services.add_TrainingServicer_to_server(TrainingServicer(master), server)
+    services.add_ParametersServicer_to_server(ParametersServicer(master), server)
     services.add_StatsServicer_to_server(StatsServicer(master), server)
 
 

@@ -45,6 +45,7 @@ class DataShardManager:
         self._waiting: Counter[str] = Counter()  # calls that wait for shards, by session
         self.on_progress: Callable[[str, int], None] = lambda node, records: None
         self.on_complete: Callable[[], None] = lambda: None
+        self.on_session_end: Callable[[str], None] = lambda session: None
 
     def resume(self) -> None:
         """After a restart or a pause of the master nobody is late: silence is counted from now on."""
@@ -88,6 +89,7 @@ class DataShardManager:
         if self.book.has_session(session):
             self._journal.do(self.book.close_session, session=session, blame="")
             self._heard.pop(session, None)
+            self.on_session_end(session)
             self._notify()
 
     def get_shard(
@@ -121,6 +123,14 @@ class DataShardManager:
     def report_shard_status(self, session: str, request: int, done: list[int]) -> Answer:
         return self.get_shard(session, request, None, 0, done, [], [], [])
 
+    def acknowledge(self, session: str, progress: list[list[int]]) -> None:
+        """Records that were done with a contribution; journaled together with it by the caller."""
+        answer = self._journal.do(self.book.acknowledge, session=session, progress=progress)
+        self._heard[session] = self._clock.now()
+        if answer.accepted:
+            self._note_progress(session, answer)
+            self._notify()
+
     def recover_shard(self, node: str, incarnation: int | None, *, blame: str = "") -> None:
         """A node, or one run of its program, ended: queue again what it had not reported."""
         if not self._fault_tolerance:
@@ -131,6 +141,7 @@ class DataShardManager:
         gone = self._journal.do(self.book.close_node, node=node, incarnation=incarnation, blame=blame)
         for session in gone:
             self._heard.pop(session, None)
+            self.on_session_end(session)
         if gone:
             self._notify()
 

@@ -42,6 +42,8 @@ def job_status(master: Components) -> pb.JobStatus:
                     name=name, min=role.min_replicas, max=role.max_replicas, target=role.replicas, running=running
                 )
             )
+    if master.parameters is not None:
+        status.parameters.CopyFrom(master.parameters.status())
     if master.rendezvous is not None and master.rendezvous.machine.world is not None:
         status.world.CopyFrom(world_message(master.rendezvous.machine.world))
     return status

@@ -73,6 +73,7 @@ class Stubs:
         self.rendezvous = services.RendezvousStub(channel)
         self.training = services.TrainingStub(channel)
         self.stats = services.StatsStub(channel)
+        self.parameters = services.ParametersStub(channel)
 
 
 class MasterClient:

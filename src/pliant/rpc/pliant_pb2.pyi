@@ -11,7 +11,7 @@ class Empty(_message.Message):
     def __init__(self) -> None: ...
 
 class JobStatus(_message.Message):
-    __slots__ = ("name", "phase", "reason", "started_at", "ended_at", "global_step", "records_per_second", "stalled_seconds", "master_starts", "nodes", "datasets", "first_failure", "world", "components", "roles", "time")
+    __slots__ = ("name", "phase", "reason", "started_at", "ended_at", "global_step", "records_per_second", "stalled_seconds", "master_starts", "nodes", "datasets", "first_failure", "world", "components", "roles", "time", "parameters")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -28,6 +28,7 @@ class JobStatus(_message.Message):
     COMPONENTS_FIELD_NUMBER: _ClassVar[int]
     ROLES_FIELD_NUMBER: _ClassVar[int]
     TIME_FIELD_NUMBER: _ClassVar[int]
+    PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     name: str
     phase: str
     reason: str
@@ -44,7 +45,8 @@ class JobStatus(_message.Message):
     components: _containers.RepeatedScalarFieldContainer[str]
     roles: _containers.RepeatedCompositeFieldContainer[RoleStatus]
     time: float
-    def __init__(self, name: _Optional[str] = ..., phase: _Optional[str] = ..., reason: _Optional[str] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., global_step: _Optional[int] = ..., records_per_second: _Optional[float] = ..., stalled_seconds: _Optional[float] = ..., master_starts: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., datasets: _Optional[_Iterable[_Union[DatasetStatus, _Mapping]]] = ..., first_failure: _Optional[_Union[Failure, _Mapping]] = ..., world: _Optional[_Union[World, _Mapping]] = ..., components: _Optional[_Iterable[str]] = ..., roles: _Optional[_Iterable[_Union[RoleStatus, _Mapping]]] = ..., time: _Optional[float] = ...) -> None: ...
+    parameters: ParametersStatus
+    def __init__(self, name: _Optional[str] = ..., phase: _Optional[str] = ..., reason: _Optional[str] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., global_step: _Optional[int] = ..., records_per_second: _Optional[float] = ..., stalled_seconds: _Optional[float] = ..., master_starts: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., datasets: _Optional[_Iterable[_Union[DatasetStatus, _Mapping]]] = ..., first_failure: _Optional[_Union[Failure, _Mapping]] = ..., world: _Optional[_Union[World, _Mapping]] = ..., components: _Optional[_Iterable[str]] = ..., roles: _Optional[_Iterable[_Union[RoleStatus, _Mapping]]] = ..., time: _Optional[float] = ..., parameters: _Optional[_Union[ParametersStatus, _Mapping]] = ...) -> None: ...
 
 class RoleStatus(_message.Message):
     __slots__ = ("name", "min", "max", "target", "running")
@@ -721,3 +723,357 @@ class ReportStepRequest(_message.Message):
     records: int
     metrics: _containers.ScalarMap[str, float]
     def __init__(self, node: _Optional[str] = ..., step: _Optional[int] = ..., records: _Optional[int] = ..., metrics: _Optional[_Mapping[str, float]] = ...) -> None: ...
+
+class JoinSeatRequest(_message.Message):
+    __slots__ = ("node", "incarnation")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    incarnation: int
+    def __init__(self, node: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
+
+class JoinSeatReply(_message.Message):
+    __slots__ = ("seat", "tenure", "base", "chain", "restore_from", "state", "last", "partitions")
+    SEAT_FIELD_NUMBER: _ClassVar[int]
+    TENURE_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    CHAIN_FIELD_NUMBER: _ClassVar[int]
+    RESTORE_FROM_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    seat: int
+    tenure: int
+    base: int
+    chain: _containers.RepeatedScalarFieldContainer[int]
+    restore_from: str
+    state: str
+    last: int
+    partitions: int
+    def __init__(self, seat: _Optional[int] = ..., tenure: _Optional[int] = ..., base: _Optional[int] = ..., chain: _Optional[_Iterable[int]] = ..., restore_from: _Optional[str] = ..., state: _Optional[str] = ..., last: _Optional[int] = ..., partitions: _Optional[int] = ...) -> None: ...
+
+class SeatReadyRequest(_message.Message):
+    __slots__ = ("seat", "tenure", "address")
+    SEAT_FIELD_NUMBER: _ClassVar[int]
+    TENURE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    seat: int
+    tenure: int
+    address: str
+    def __init__(self, seat: _Optional[int] = ..., tenure: _Optional[int] = ..., address: _Optional[str] = ...) -> None: ...
+
+class OrderPart(_message.Message):
+    __slots__ = ("session", "sequence", "weight", "seats")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    SEATS_FIELD_NUMBER: _ClassVar[int]
+    session: str
+    sequence: int
+    weight: float
+    seats: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, session: _Optional[str] = ..., sequence: _Optional[int] = ..., weight: _Optional[float] = ..., seats: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class BlockName(_message.Message):
+    __slots__ = ("variable", "block")
+    VARIABLE_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_FIELD_NUMBER: _ClassVar[int]
+    variable: str
+    block: int
+    def __init__(self, variable: _Optional[str] = ..., block: _Optional[int] = ...) -> None: ...
+
+class BlockSeats(_message.Message):
+    __slots__ = ("seats",)
+    SEATS_FIELD_NUMBER: _ClassVar[int]
+    seats: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, seats: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Order(_message.Message):
+    __slots__ = ("number", "kind", "map_version", "iteration", "parts", "scale", "tables", "variables", "placed", "names", "session", "full", "seats", "giver", "taker", "partitions", "blocks")
+    class PlacedEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: BlockSeats
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[BlockSeats, _Mapping]] = ...) -> None: ...
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    SCALE_FIELD_NUMBER: _ClassVar[int]
+    TABLES_FIELD_NUMBER: _ClassVar[int]
+    VARIABLES_FIELD_NUMBER: _ClassVar[int]
+    PLACED_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    FULL_FIELD_NUMBER: _ClassVar[int]
+    SEATS_FIELD_NUMBER: _ClassVar[int]
+    GIVER_FIELD_NUMBER: _ClassVar[int]
+    TAKER_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    kind: str
+    map_version: int
+    iteration: int
+    parts: _containers.RepeatedCompositeFieldContainer[OrderPart]
+    scale: float
+    tables: _containers.RepeatedScalarFieldContainer[str]
+    variables: _containers.RepeatedScalarFieldContainer[str]
+    placed: _containers.MessageMap[str, BlockSeats]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    session: str
+    full: bool
+    seats: _containers.RepeatedScalarFieldContainer[int]
+    giver: int
+    taker: int
+    partitions: _containers.RepeatedScalarFieldContainer[int]
+    blocks: _containers.RepeatedCompositeFieldContainer[BlockName]
+    def __init__(self, number: _Optional[int] = ..., kind: _Optional[str] = ..., map_version: _Optional[int] = ..., iteration: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[OrderPart, _Mapping]]] = ..., scale: _Optional[float] = ..., tables: _Optional[_Iterable[str]] = ..., variables: _Optional[_Iterable[str]] = ..., placed: _Optional[_Mapping[str, BlockSeats]] = ..., names: _Optional[_Iterable[str]] = ..., session: _Optional[str] = ..., full: _Optional[bool] = ..., seats: _Optional[_Iterable[int]] = ..., giver: _Optional[int] = ..., taker: _Optional[int] = ..., partitions: _Optional[_Iterable[int]] = ..., blocks: _Optional[_Iterable[_Union[BlockName, _Mapping]]] = ...) -> None: ...
+
+class SeatStats(_message.Message):
+    __slots__ = ("rows", "bytes", "bytes_in", "bytes_out", "requests", "queue", "apply_seconds", "cpu_seconds", "log_bytes", "iteration")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_IN_FIELD_NUMBER: _ClassVar[int]
+    BYTES_OUT_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    APPLY_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    CPU_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    LOG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    rows: int
+    bytes: int
+    bytes_in: int
+    bytes_out: int
+    requests: int
+    queue: int
+    apply_seconds: float
+    cpu_seconds: float
+    log_bytes: int
+    iteration: int
+    def __init__(self, rows: _Optional[int] = ..., bytes: _Optional[int] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., requests: _Optional[int] = ..., queue: _Optional[int] = ..., apply_seconds: _Optional[float] = ..., cpu_seconds: _Optional[float] = ..., log_bytes: _Optional[int] = ..., iteration: _Optional[int] = ...) -> None: ...
+
+class NextOrdersRequest(_message.Message):
+    __slots__ = ("seat", "tenure", "after", "stats", "said")
+    SEAT_FIELD_NUMBER: _ClassVar[int]
+    TENURE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    STATS_FIELD_NUMBER: _ClassVar[int]
+    SAID_FIELD_NUMBER: _ClassVar[int]
+    seat: int
+    tenure: int
+    after: int
+    stats: SeatStats
+    said: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, seat: _Optional[int] = ..., tenure: _Optional[int] = ..., after: _Optional[int] = ..., stats: _Optional[_Union[SeatStats, _Mapping]] = ..., said: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class NextOrdersReply(_message.Message):
+    __slots__ = ("orders", "base", "kept")
+    ORDERS_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    orders: _containers.RepeatedCompositeFieldContainer[Order]
+    base: int
+    kept: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, orders: _Optional[_Iterable[_Union[Order, _Mapping]]] = ..., base: _Optional[int] = ..., kept: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ReportDumpRequest(_message.Message):
+    __slots__ = ("seat", "tenure", "order", "failure")
+    SEAT_FIELD_NUMBER: _ClassVar[int]
+    TENURE_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    seat: int
+    tenure: int
+    order: int
+    failure: str
+    def __init__(self, seat: _Optional[int] = ..., tenure: _Optional[int] = ..., order: _Optional[int] = ..., failure: _Optional[str] = ...) -> None: ...
+
+class GetMapRequest(_message.Message):
+    __slots__ = ("version", "roster")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    ROSTER_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    roster: int
+    def __init__(self, version: _Optional[int] = ..., roster: _Optional[int] = ...) -> None: ...
+
+class SeatStatus(_message.Message):
+    __slots__ = ("seat", "node", "address", "tenure", "partitions", "floats", "weight", "leaving", "stats", "order")
+    SEAT_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    TENURE_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    FLOATS_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
+    STATS_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
+    seat: int
+    node: str
+    address: str
+    tenure: int
+    partitions: int
+    floats: int
+    weight: float
+    leaving: bool
+    stats: SeatStats
+    order: int
+    def __init__(self, seat: _Optional[int] = ..., node: _Optional[str] = ..., address: _Optional[str] = ..., tenure: _Optional[int] = ..., partitions: _Optional[int] = ..., floats: _Optional[int] = ..., weight: _Optional[float] = ..., leaving: _Optional[bool] = ..., stats: _Optional[_Union[SeatStats, _Mapping]] = ..., order: _Optional[int] = ...) -> None: ...
+
+class ParameterMap(_message.Message):
+    __slots__ = ("version", "roster", "partitions", "blocks", "seats", "tables", "variables", "initialized", "iteration", "sync", "batch")
+    class BlocksEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: BlockSeats
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[BlockSeats, _Mapping]] = ...) -> None: ...
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    ROSTER_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    SEATS_FIELD_NUMBER: _ClassVar[int]
+    TABLES_FIELD_NUMBER: _ClassVar[int]
+    VARIABLES_FIELD_NUMBER: _ClassVar[int]
+    INITIALIZED_FIELD_NUMBER: _ClassVar[int]
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    SYNC_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    roster: int
+    partitions: _containers.RepeatedScalarFieldContainer[int]
+    blocks: _containers.MessageMap[str, BlockSeats]
+    seats: _containers.RepeatedCompositeFieldContainer[SeatStatus]
+    tables: _containers.RepeatedScalarFieldContainer[str]
+    variables: _containers.RepeatedScalarFieldContainer[str]
+    initialized: _containers.RepeatedScalarFieldContainer[str]
+    iteration: int
+    sync: bool
+    batch: int
+    def __init__(self, version: _Optional[int] = ..., roster: _Optional[int] = ..., partitions: _Optional[_Iterable[int]] = ..., blocks: _Optional[_Mapping[str, BlockSeats]] = ..., seats: _Optional[_Iterable[_Union[SeatStatus, _Mapping]]] = ..., tables: _Optional[_Iterable[str]] = ..., variables: _Optional[_Iterable[str]] = ..., initialized: _Optional[_Iterable[str]] = ..., iteration: _Optional[int] = ..., sync: _Optional[bool] = ..., batch: _Optional[int] = ...) -> None: ...
+
+class DefineRequest(_message.Message):
+    __slots__ = ("tables", "variables")
+    TABLES_FIELD_NUMBER: _ClassVar[int]
+    VARIABLES_FIELD_NUMBER: _ClassVar[int]
+    tables: _containers.RepeatedScalarFieldContainer[str]
+    variables: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, tables: _Optional[_Iterable[str]] = ..., variables: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SeatTenure(_message.Message):
+    __slots__ = ("seat", "tenure")
+    SEAT_FIELD_NUMBER: _ClassVar[int]
+    TENURE_FIELD_NUMBER: _ClassVar[int]
+    seat: int
+    tenure: int
+    def __init__(self, seat: _Optional[int] = ..., tenure: _Optional[int] = ...) -> None: ...
+
+class ContributeRequest(_message.Message):
+    __slots__ = ("session", "sequence", "based_on", "examples", "seats", "map_version", "progress", "names")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    BASED_ON_FIELD_NUMBER: _ClassVar[int]
+    EXAMPLES_FIELD_NUMBER: _ClassVar[int]
+    SEATS_FIELD_NUMBER: _ClassVar[int]
+    MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    session: str
+    sequence: int
+    based_on: int
+    examples: int
+    seats: _containers.RepeatedCompositeFieldContainer[SeatTenure]
+    map_version: int
+    progress: _containers.RepeatedCompositeFieldContainer[LeaseProgress]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, session: _Optional[str] = ..., sequence: _Optional[int] = ..., based_on: _Optional[int] = ..., examples: _Optional[int] = ..., seats: _Optional[_Iterable[_Union[SeatTenure, _Mapping]]] = ..., map_version: _Optional[int] = ..., progress: _Optional[_Iterable[_Union[LeaseProgress, _Mapping]]] = ..., names: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ContributeReply(_message.Message):
+    __slots__ = ("fate", "iteration", "staleness", "reason", "lost")
+    FATE_FIELD_NUMBER: _ClassVar[int]
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    STALENESS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    fate: str
+    iteration: int
+    staleness: int
+    reason: str
+    lost: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, fate: _Optional[str] = ..., iteration: _Optional[int] = ..., staleness: _Optional[int] = ..., reason: _Optional[str] = ..., lost: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class MoveOffRequest(_message.Message):
+    __slots__ = ("node", "share", "reason")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    share: float
+    reason: str
+    def __init__(self, node: _Optional[str] = ..., share: _Optional[float] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class MoveOffReply(_message.Message):
+    __slots__ = ("seat", "partitions", "weight")
+    SEAT_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    seat: int
+    partitions: int
+    weight: float
+    def __init__(self, seat: _Optional[int] = ..., partitions: _Optional[int] = ..., weight: _Optional[float] = ...) -> None: ...
+
+class DumpRequest(_message.Message):
+    __slots__ = ("full",)
+    FULL_FIELD_NUMBER: _ClassVar[int]
+    full: bool
+    def __init__(self, full: _Optional[bool] = ...) -> None: ...
+
+class DumpReply(_message.Message):
+    __slots__ = ("order", "iteration", "path", "complete")
+    ORDER_FIELD_NUMBER: _ClassVar[int]
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    order: int
+    iteration: int
+    path: str
+    complete: bool
+    def __init__(self, order: _Optional[int] = ..., iteration: _Optional[int] = ..., path: _Optional[str] = ..., complete: _Optional[bool] = ...) -> None: ...
+
+class ParametersStatus(_message.Message):
+    __slots__ = ("sync", "iteration", "batch", "contributions", "examples", "stale", "moved", "last_order", "dump_order", "dump_iteration", "map_version", "seats", "staleness", "moves")
+    SYNC_FIELD_NUMBER: _ClassVar[int]
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    CONTRIBUTIONS_FIELD_NUMBER: _ClassVar[int]
+    EXAMPLES_FIELD_NUMBER: _ClassVar[int]
+    STALE_FIELD_NUMBER: _ClassVar[int]
+    MOVED_FIELD_NUMBER: _ClassVar[int]
+    LAST_ORDER_FIELD_NUMBER: _ClassVar[int]
+    DUMP_ORDER_FIELD_NUMBER: _ClassVar[int]
+    DUMP_ITERATION_FIELD_NUMBER: _ClassVar[int]
+    MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SEATS_FIELD_NUMBER: _ClassVar[int]
+    STALENESS_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    sync: bool
+    iteration: int
+    batch: int
+    contributions: int
+    examples: int
+    stale: int
+    moved: int
+    last_order: int
+    dump_order: int
+    dump_iteration: int
+    map_version: int
+    seats: _containers.RepeatedCompositeFieldContainer[SeatStatus]
+    staleness: _containers.RepeatedScalarFieldContainer[int]
+    moves: int
+    def __init__(self, sync: _Optional[bool] = ..., iteration: _Optional[int] = ..., batch: _Optional[int] = ..., contributions: _Optional[int] = ..., examples: _Optional[int] = ..., stale: _Optional[int] = ..., moved: _Optional[int] = ..., last_order: _Optional[int] = ..., dump_order: _Optional[int] = ..., dump_iteration: _Optional[int] = ..., map_version: _Optional[int] = ..., seats: _Optional[_Iterable[_Union[SeatStatus, _Mapping]]] = ..., staleness: _Optional[_Iterable[int]] = ..., moves: _Optional[int] = ...) -> None: ...

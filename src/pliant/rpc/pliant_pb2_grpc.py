@@ -1529,3 +1529,472 @@ class Stats:
             timeout,
             metadata,
             _registered_method=True)
+
+
+class ParametersStub:
+    """--- parameter servers: for the servers themselves and for the workers that use them
+
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.JoinSeat = channel.unary_unary(
+                '/pliant.v1.Parameters/JoinSeat',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.JoinSeatRequest.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.JoinSeatReply.FromString,
+                _registered_method=True)
+        self.SeatReady = channel.unary_unary(
+                '/pliant.v1.Parameters/SeatReady',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.SeatReadyRequest.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+                _registered_method=True)
+        self.NextOrders = channel.unary_unary(
+                '/pliant.v1.Parameters/NextOrders',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.NextOrdersRequest.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.NextOrdersReply.FromString,
+                _registered_method=True)
+        self.ReportDump = channel.unary_unary(
+                '/pliant.v1.Parameters/ReportDump',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.ReportDumpRequest.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+                _registered_method=True)
+        self.GetMap = channel.unary_unary(
+                '/pliant.v1.Parameters/GetMap',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.GetMapRequest.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.ParameterMap.FromString,
+                _registered_method=True)
+        self.Define = channel.unary_unary(
+                '/pliant.v1.Parameters/Define',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.DefineRequest.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.ParameterMap.FromString,
+                _registered_method=True)
+        self.Assign = channel.unary_unary(
+                '/pliant.v1.Parameters/Assign',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.ContributeRequest.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.ContributeReply.FromString,
+                _registered_method=True)
+        self.Contribute = channel.unary_unary(
+                '/pliant.v1.Parameters/Contribute',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.ContributeRequest.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.ContributeReply.FromString,
+                _registered_method=True)
+        self.MoveOff = channel.unary_unary(
+                '/pliant.v1.Parameters/MoveOff',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.MoveOffRequest.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.MoveOffReply.FromString,
+                _registered_method=True)
+        self.Dump = channel.unary_unary(
+                '/pliant.v1.Parameters/Dump',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.DumpRequest.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.DumpReply.FromString,
+                _registered_method=True)
+
+
+class ParametersServicer:
+    """--- parameter servers: for the servers themselves and for the workers that use them
+
+    """
+
+    def JoinSeat(self, request, context):
+        """Waits until there is a seat for this server, or the deadline passes (seat -1).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SeatReady(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def NextOrders(self, request, context):
+        """Waits until there are orders after the caller's last one, or for a moment; carries what the server did and uses.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReportDump(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetMap(self, request, context):
+        """Waits until the map or who serves differs from what the caller knows, or the deadline passes.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Define(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Assign(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Contribute(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def MoveOff(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Dump(self, request, context):
+        """Orders a dump now, and waits until it is complete or the deadline passes.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_ParametersServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'JoinSeat': grpc.unary_unary_rpc_method_handler(
+                    servicer.JoinSeat,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.JoinSeatRequest.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.JoinSeatReply.SerializeToString,
+            ),
+            'SeatReady': grpc.unary_unary_rpc_method_handler(
+                    servicer.SeatReady,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.SeatReadyRequest.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
+            ),
+            'NextOrders': grpc.unary_unary_rpc_method_handler(
+                    servicer.NextOrders,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.NextOrdersRequest.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.NextOrdersReply.SerializeToString,
+            ),
+            'ReportDump': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportDump,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.ReportDumpRequest.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
+            ),
+            'GetMap': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetMap,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.GetMapRequest.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.ParameterMap.SerializeToString,
+            ),
+            'Define': grpc.unary_unary_rpc_method_handler(
+                    servicer.Define,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.DefineRequest.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.ParameterMap.SerializeToString,
+            ),
+            'Assign': grpc.unary_unary_rpc_method_handler(
+                    servicer.Assign,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.ContributeRequest.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.ContributeReply.SerializeToString,
+            ),
+            'Contribute': grpc.unary_unary_rpc_method_handler(
+                    servicer.Contribute,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.ContributeRequest.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.ContributeReply.SerializeToString,
+            ),
+            'MoveOff': grpc.unary_unary_rpc_method_handler(
+                    servicer.MoveOff,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.MoveOffRequest.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.MoveOffReply.SerializeToString,
+            ),
+            'Dump': grpc.unary_unary_rpc_method_handler(
+                    servicer.Dump,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.DumpRequest.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.DumpReply.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'pliant.v1.Parameters', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('pliant.v1.Parameters', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Parameters:
+    """--- parameter servers: for the servers themselves and for the workers that use them
+
+    """
+
+    @staticmethod
+    def JoinSeat(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Parameters/JoinSeat',
+            pliant_dot_rpc_dot_pliant__pb2.JoinSeatRequest.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.JoinSeatReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SeatReady(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Parameters/SeatReady',
+            pliant_dot_rpc_dot_pliant__pb2.SeatReadyRequest.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def NextOrders(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Parameters/NextOrders',
+            pliant_dot_rpc_dot_pliant__pb2.NextOrdersRequest.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.NextOrdersReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportDump(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Parameters/ReportDump',
+            pliant_dot_rpc_dot_pliant__pb2.ReportDumpRequest.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetMap(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Parameters/GetMap',
+            pliant_dot_rpc_dot_pliant__pb2.GetMapRequest.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.ParameterMap.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Define(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Parameters/Define',
+            pliant_dot_rpc_dot_pliant__pb2.DefineRequest.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.ParameterMap.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Assign(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Parameters/Assign',
+            pliant_dot_rpc_dot_pliant__pb2.ContributeRequest.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.ContributeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Contribute(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Parameters/Contribute',
+            pliant_dot_rpc_dot_pliant__pb2.ContributeRequest.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.ContributeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MoveOff(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Parameters/MoveOff',
+            pliant_dot_rpc_dot_pliant__pb2.MoveOffRequest.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.MoveOffReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Dump(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Parameters/Dump',
+            pliant_dot_rpc_dot_pliant__pb2.DumpRequest.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.DumpReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

@@ -39,6 +39,7 @@ class Components:
     rendezvous: bool
     training: bool
     fault_tolerance: bool
+    parameters: bool = False  # coordinates parameter servers; follows from the strategy
 
     @property
     def case(self) -> int:
@@ -73,4 +74,4 @@ def resolve(flags: ComponentFlags, strategy: Strategy) -> Components:
         problems.append(Problem(path, True, "false, since need_task_manager is false"))
     if problems:
         raise Contradiction(problems)
-    return Components(nodes, shards, rendezvous, training, tolerant)
+    return Components(nodes, shards, rendezvous, training, tolerant, strategy in ("ps-sync", "ps-async") and shards)

@@ -20,6 +20,7 @@ from pliant.spec.base import Contradiction, Flag, Model, Problem, ShortForms, re
 from pliant.spec.components import ComponentFlags, Components, Strategy, resolve
 from pliant.spec.datasets import DatasetSpec
 from pliant.spec.faults import FaultSpec
+from pliant.spec.parameters import ParametersSpec, with_ps_command
 from pliant.spec.platform import PlatformSpec
 from pliant.spec.problems import spec_error
 from pliant.spec.roles import RoleSpec
@@ -79,6 +80,9 @@ class JobSpec(Model):
     checkpoint: CheckpointSpec = Field(
         default=CheckpointSpec(), description="When and where training state is written."
     )
+    parameters: ParametersSpec = Field(
+        default=ParametersSpec(), description="How parameter servers train; for ps-sync and ps-async."
+    )
     platform: Annotated[PlatformSpec, SHORT] = Field(
         default=PlatformSpec(), description="Where the nodes run; in a file also its kind alone."
     )
@@ -102,6 +106,10 @@ class JobSpec(Model):
     working_dir: str | None = Field(
         default=None, min_length=1, description="Where programs start. Default: where the job was started."
     )
+
+    @classmethod
+    def long_form(cls, value: Any) -> Any:
+        return with_ps_command(value)
 
     @model_validator(mode="after")
     def _parts_agree(self) -> JobSpec:

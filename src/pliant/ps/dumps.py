@@ -1,0 +1,129 @@
+"""Dumps: what one seat has after one order, as a file, and a model put together again from such files.
+
+A seat writes ``seat-<n>.safetensors`` (arrays) and ``seat-<n>.json`` (what they are, and the checksum of the first), each whole or
+not there. Of a table there are its ids, its rows with the state of their optimizer, and their counters; of a variable each
+block with its state; an increment also names the rows that were evicted since the dump before.
+
+``load`` gives the pieces of a whole chain (a full dump, then its increments) in order, filtered by who owns them now:
+so a dump can be restored on another number of servers. A file that is missing, cut or damaged is told by its name.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from pliant.core.errors import CorruptData
+from pliant.ps.files import read_manifest, whole_file
+from pliant.ps.pieces import BlockState, Evicted, Piece, RowBatch
+
+FORMAT = 1
+CHUNK = 1 << 22  # bytes, of which a checksum is taken at a time
+
+
+def write_pieces(stem: Path, pieces: Iterable[Piece], *, facts: Mapping[str, Any]) -> int:
+    """``stem`` with two suffixes; gives the bytes written. Raises ``OSError`` if there is no room."""
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    listed: list[dict[str, Any]] = []
+    for at, piece in enumerate(pieces):
+        match piece:
+            case RowBatch(table=table, ids=ids, data=data, counters=counters):
+                listed.append({"kind": "rows", "table": table})
+                arrays |= {f"{at}.ids": ids, f"{at}.data": data, f"{at}.counters": counters}
+            case BlockState(variable=variable, block=block, data=data, changed=changed):
+                listed.append({"kind": "block", "variable": variable, "block": block, "changed": changed})
+                arrays |= {f"{at}.data": data}
+            case Evicted(table=table, ids=ids):
+                listed.append({"kind": "evicted", "table": table})
+                arrays |= {f"{at}.ids": ids}
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    target = stem.with_suffix(".safetensors")
+    with whole_file(target) as file:
+        try:
+            save_file(arrays, file.name)
+        except SafetensorError as error:  # it wraps what the system says
+            raise OSError(str(error)) from error
+        size, crc = _checksum(Path(file.name))
+    facts = {"format": FORMAT, **facts, "pieces": listed, "bytes": size, "crc32": crc}
+    with whole_file(stem.with_suffix(".json")) as file:
+        file.write(json.dumps(facts).encode())
+    return size
+
+
+def is_whole(stem: Path) -> bool:
+    """Whether it was written to the end; its arrays are not looked at."""
+    try:
+        return bool(read_facts(stem)["bytes"] == stem.with_suffix(".safetensors").stat().st_size)
+    except (CorruptData, OSError):
+        return False
+
+
+def read_facts(stem: Path) -> dict[str, Any]:
+    path = stem.with_suffix(".json")
+    try:
+        facts = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise CorruptData(f"{path} cannot be read: {error}") from None
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT or not isinstance(facts.get("pieces"), list):
+        raise CorruptData(f"{path} is damaged, or of another release")
+    return facts
+
+
+def read_pieces(stem: Path) -> Iterator[Piece]:
+    """Checks the whole file before the first piece comes."""
+    facts, path = read_facts(stem), stem.with_suffix(".safetensors")
+    try:
+        size, crc = _checksum(path)
+    except OSError as error:
+        raise CorruptData(f"{path} cannot be read: {error}") from None
+    if size != facts["bytes"] or crc != facts["crc32"]:
+        raise CorruptData(
+            f"{path} is damaged: {size:,} bytes with checksum {crc}, not {facts['bytes']:,} with {facts['crc32']}"
+        )
+    try:
+        with safe_open(path, framework="numpy") as file:
+            for at, listed in enumerate(facts["pieces"]):
+                yield _piece(file.get_tensor, at, listed)
+    except (SafetensorError, KeyError, TypeError) as error:
+        raise CorruptData(f"{path} is damaged: {error}") from None
+
+
+def load(dump: Path, seat: int | None, keep: Callable[[Piece], Piece | None]) -> Iterator[Piece]:
+    """The pieces of a dump and of what it rests on, oldest first; ``seat``: only of its files. ``keep`` filters."""
+    for order in read_manifest(dump)["chain"]:
+        link = dump.parent / f"{order:012d}"
+        for number in read_manifest(link)["seats"]:
+            if seat is not None and number != seat:
+                continue
+            for piece in read_pieces(link / f"seat-{number}"):
+                kept = keep(piece)
+                if kept is not None:
+                    yield kept
+
+
+def _piece(get: Callable[[str], Any], at: int, listed: Mapping[str, Any]) -> Piece:
+    match listed["kind"]:
+        case "rows":
+            return RowBatch(listed["table"], get(f"{at}.ids"), get(f"{at}.data"), get(f"{at}.counters"))
+        case "block":
+            return BlockState(listed["variable"], listed["block"], get(f"{at}.data"), listed["changed"])
+        case "evicted":
+            return Evicted(listed["table"], get(f"{at}.ids"))
+    raise KeyError(f"a piece of kind {listed['kind']!r}")
+
+
+def _checksum(path: Path) -> tuple[int, int]:
+    size = crc = 0
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            size += len(chunk)
+            crc = zlib.crc32(chunk, crc)
+    return size, crc

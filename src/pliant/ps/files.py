@@ -1,0 +1,124 @@
+"""Where the files of parameter servers are, for the servers and for the master. Nothing here needs numpy.
+
+    ps/dumps/<order>/seat-<n>.safetensors   what one seat had after that order (``ps/dumps.py`` writes and reads it)
+    ps/dumps/<order>/manifest.json          written last: all seats are there
+    ps/moves/<order>/                       what one seat gave to another at that order
+    ps/seat-<n>/                            the log of what workers staged there
+
+A dump is *complete* with its manifest. An incremental one needs those of its ``chain`` too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from pliant.core.errors import CorruptData, NotFound
+from pliant.core.ps_states import Dump
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+
+
+def dump_folder(folder: Path, order: int) -> Path:
+    return folder / "dumps" / f"{order:012d}"
+
+
+def move_folder(folder: Path, order: int) -> Path:
+    return folder / "moves" / f"{order:012d}"
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file that is there whole once the block is left, or not at all: after a kill, a full disk or a power cut."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_manifest(folder: Path, dump: Dump, before: list[Dump]) -> None:
+    """``before``: the complete dumps that the last complete one is made of."""
+    chain = [] if dump.full else [earlier.order for earlier in before]
+    value = {
+        "format": FORMAT,
+        "order": dump.order,
+        "iteration": dump.iteration,
+        "full": dump.full,
+        "chain": [*chain, dump.order],
+        "seats": list(dump.seats),
+        "map": dict(dump.parameter_map),
+        "tables": [dict(t) for t in dump.tables],
+        "variables": [dict(v) for v in dump.variables],
+        "initialized": list(dump.initialized),
+    }
+    path = dump_folder(folder, dump.order)
+    path.mkdir(parents=True, exist_ok=True)
+    with whole_file(path / MANIFEST) as file:
+        file.write(json.dumps(value).encode())
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Of one dump's folder."""
+    try:
+        value = json.loads((path / MANIFEST).read_bytes())
+    except (OSError, ValueError) as error:
+        raise CorruptData(f"{path / MANIFEST} cannot be read: {error}") from None
+    wanted = {
+        "order": int,
+        "iteration": int,
+        "chain": list,
+        "seats": list,
+        "map": dict,
+        "tables": list,
+        "variables": list,
+    }
+    if not isinstance(value, dict) or value.get("format") != FORMAT:
+        raise CorruptData(f"{path / MANIFEST} is damaged or of another format")
+    if wrong := [name for name, kind in wanted.items() if not isinstance(value.get(name), kind)]:
+        raise CorruptData(f"{path / MANIFEST} is damaged: see {wrong[0]}")
+    return value
+
+
+def complete_dumps(folder: Path) -> list[Path]:
+    """Folders of complete dumps, newest first. ``folder``: of a job, of its parameter servers, of dumps, or of one dump."""
+    if (folder / MANIFEST).exists():
+        return [folder]
+    for place in (folder / "ps" / "dumps", folder / "dumps", folder):
+        found = [path for path in place.glob("*") if path.name.isdigit() and (path / MANIFEST).exists()]
+        if found:
+            return sorted(found, key=lambda path: int(path.name), reverse=True)
+    return []
+
+
+def find_dump(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """The newest complete dump whose files are all there."""
+    problems: list[str] = []
+    for path in complete_dumps(folder):
+        try:
+            manifest = read_manifest(path)
+            check_chain(path, manifest)
+            return path, manifest
+        except CorruptData as error:
+            problems.append(error.message)
+    if problems:
+        raise CorruptData(f"no dump in {folder} can be used: {'; '.join(problems[:3])}")
+    raise NotFound(f"there is no complete dump in {folder}", hint="give a job's folder, or one of its ps/dumps")
+
+
+def check_chain(path: Path, manifest: dict[str, Any]) -> None:
+    for order in manifest["chain"]:
+        link = path.parent / path.name if order == manifest["order"] else path.parent / f"{order:012d}"
+        for seat in read_manifest(link)["seats"]:
+            for suffix in (".safetensors", ".json"):
+                if not (file := link / f"seat-{seat}{suffix}").exists():
+                    raise CorruptData(f"{file} is missing")

@@ -1,0 +1,67 @@
+"""How parameter servers train and keep a model; for the strategies ps-sync and ps-async."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from pliant.core.ps_map import MOST_PARTITIONS, PARTITIONS
+from pliant.core.ps_states import PsOptions
+from pliant.spec.base import Count, Model, Positive, Seconds
+
+PS_STRATEGIES = frozenset({"ps-sync", "ps-async"})
+PS_COMMAND = ("python", "-m", "pliant.ps")
+
+
+class ParametersSpec(Model):
+    """Of the job's parameter servers."""
+
+    batch_size: Positive = Field(
+        default=1, description="ps-sync: examples of one iteration; gradients gather until they are this many."
+    )
+    staleness_power: Annotated[float, Field(ge=0, le=100)] = Field(
+        default=0.0,
+        description="ps-async: a gradient that is s iterations old counts 1 / (1 + s) to this power; 0: all count the same.",
+    )
+    max_staleness: Count = Field(
+        default=0, description="ps-async: a gradient that is more iterations old is computed again; 0: none is."
+    )
+    dump_iterations: Count = Field(default=0, description="Iterations between two dumps; 0: not by iterations.")
+    dump_seconds: Seconds = Field(default=60.0, description="Seconds between two dumps; 0: not by time.")
+    full_every: Positive = Field(
+        default=10, description="Of so many dumps one is full; the others hold what changed since the one before."
+    )
+    keep_last: Positive = Field(default=2, description="Full dumps that are kept, each with what followed it.")
+    partitions: Annotated[int, Field(strict=True, ge=1, le=MOST_PARTITIONS)] = Field(
+        default=PARTITIONS, description="Into which the rows of tables are cut; fixed for a job."
+    )
+    restore: str | None = Field(
+        default=None,
+        min_length=1,
+        description="A folder with dumps of another job to begin from; the number of servers may differ.",
+    )
+
+    def to_core(self, strategy: str) -> PsOptions:
+        return PsOptions(
+            sync=strategy != "ps-async",
+            batch=self.batch_size,
+            alpha=self.staleness_power,
+            max_staleness=self.max_staleness,
+            dump_iterations=self.dump_iterations,
+            dump_seconds=self.dump_seconds,
+            full_every=self.full_every,
+            keep=self.keep_last,
+            partitions=self.partitions,
+        )
+
+
+def with_ps_command(value: Any) -> Any:
+    """The description of a job, with the program of the role ``ps`` where it names none and the strategy needs it."""
+    if not isinstance(value, dict) or value.get("strategy") not in PS_STRATEGIES:
+        return value
+    roles = value.get("roles")
+    role = roles.get("ps") if isinstance(roles, dict) else None
+    if isinstance(role, dict) and not role.get("command"):
+        return {**value, "roles": {**roles, "ps": {**role, "command": list(PS_COMMAND)}}}  # type: ignore[dict-item]
+    return value
