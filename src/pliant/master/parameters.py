@@ -387,7 +387,7 @@ def parse_specs(given: Any) -> list[dict[str, Any]]:
 
 def _sweep(folder: Path, kept: set[int], base: int) -> None:
     """Remove the files of dumps that are not kept, and of moves that a dump covers. Later is soon enough, if it fails."""
-    for place, wanted in (("dumps", lambda n: n in kept or n > base), ("moves", lambda n: n > base)):
-        for path in (folder / place).glob("*"):
-            if path.name.isdigit() and not wanted(int(path.name)):
-                shutil.rmtree(path, ignore_errors=True)
+    dumps = [path for path in (folder / "dumps").glob("*") if path.name.isdigit() and int(path.name) <= base]
+    moves = [path for path in (folder / "moves").glob("*") if path.name.isdigit() and int(path.name) <= base]
+    for path in [*(dump for dump in dumps if int(dump.name) not in kept), *moves]:
+        shutil.rmtree(path, ignore_errors=True)
