@@ -58,7 +58,7 @@ class ParametersSpec(Model):
 
 def with_ps_command(value: Any) -> Any:
     """The description of a job, with the program of the role ``ps`` where it names none and the strategy needs it."""
-    if not isinstance(value, dict) or value.get("strategy") not in PS_STRATEGIES:
+    if not isinstance(value, dict) or str(value.get("strategy")) not in PS_STRATEGIES:
         return value
     roles = value.get("roles")
     role = roles.get("ps") if isinstance(roles, dict) else None
