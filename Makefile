@@ -7,7 +7,7 @@ EXTRAS := torch,data,ps,keras,kubernetes,examples,dev
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-unit test-e2e test-chaos test-kubernetes kubernetes-testbed lint proto crds bench clean
+.PHONY: help setup quickstart test test-unit test-e2e test-chaos test-kubernetes kubernetes-testbed lint proto crds manifests bench clean
 
 help:  ## show what can be made
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -51,6 +51,9 @@ proto: $(STAMP)  ## generate the protobuf code from src/pliant/rpc/pliant.proto
 
 crds: $(STAMP)  ## generate the custom resource definitions from the models
 	$(BIN)/python -m pliant.operator.crds deploy/helm/crds
+
+manifests: crds  ## render deploy/manifests from the chart (fetches helm the first time)
+	PYTHON=$(BIN)/python tools/kubernetes/manifests.sh >deploy/manifests/pliant.yaml
 
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
