@@ -32,6 +32,7 @@ class Entry:
 
 COMMANDS = {
     "run": Entry("Run a program as an elastic job, and follow it to its end."),
+    "submit": Entry("Submit a job to Kubernetes.", extra="kubernetes"),
     "status": Entry("Show how a job is doing, or how it ended."),
     "jobs": Entry("List the jobs of this machine."),
     "logs": Entry("Show what the programs of a job wrote."),

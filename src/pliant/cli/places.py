@@ -211,7 +211,7 @@ class Cluster:
 def find_place(name: str | None, job_dir: Path | None = None, cluster: Cluster | None = None) -> Place:
     """A job of the cluster, if one is given; else by folder, by name, or the newest one of this machine."""
     if cluster is not None:
-        return _opened(_on_kubernetes().find_job(name, cluster))
+        return opened(_on_kubernetes().find_job(name, cluster))
     from pliant.cli.homes import find_job as find_folder
     from pliant.cli.local_place import LocalPlace
 
@@ -221,7 +221,7 @@ def find_place(name: str | None, job_dir: Path | None = None, cluster: Cluster |
 def all_places(cluster: Cluster | None = None) -> list[Place]:
     """Oldest first."""
     if cluster is not None:
-        return [_opened(place) for place in _on_kubernetes().all_jobs(cluster)]
+        return [opened(place) for place in _on_kubernetes().all_jobs(cluster)]
     from pliant.cli.homes import all_jobs as all_folders
     from pliant.cli.local_place import LocalPlace
 
@@ -237,7 +237,8 @@ def close_places() -> None:
 _OPEN: list[Place] = []
 
 
-def _opened(place: Place) -> Place:
+def opened(place: Place) -> Place:
+    """To be closed when the command ends."""
     _OPEN.append(place)
     return place
 

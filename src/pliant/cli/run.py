@@ -1,10 +1,12 @@
-"""Run a program as an elastic job on this machine, and follow it to its end.
+"""Run a program as an elastic job, on this machine or on Kubernetes, and follow it to its end.
 
     pliant run --workers 1:4 -- python train.py --epochs 3
     pliant run -n 4 train.py --epochs 3
     pliant run job.yaml --workers 2
+    pliant run --platform kubernetes -N team-a --workers 1:4 -- python train.py
 
 What follows the program is the program's, with or without `--`. Ctrl-C stops the job with grace; twice, at once.
+On Kubernetes a Python file of this machine that the command runs is sent along, and what --file names.
 
 Exit code: the job's: 0 done, 1 failed, 130 stopped; 2 for a mistake in the command.
 """
@@ -17,15 +19,17 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from pliant.cli.homes import fresh_name, jobs_home
 from pliant.cli.interrupts import Interrupts
+from pliant.cli.options import Context, Namespace
+from pliant.cli.places import Cluster
 from pliant.core.errors import Conflict, InvalidRequest, NotFound, PliantError
 from pliant.master.job_dir import JobDir
-from pliant.platforms.durable_files import FileLock, write_text
+from pliant.platforms.durable_files import FileLock, write_json, write_text
 from pliant.rpc.identity import create_token_file
 
 if TYPE_CHECKING:
@@ -75,6 +79,12 @@ def run(
     nproc_per_node: Annotated[int | None, typer.Option(help="As torchrun's: multiplies --nnodes.")] = None,
     standalone: Annotated[bool, typer.Option(help="As torchrun's; always so here.")] = False,
     log_dir: Annotated[Path | None, typer.Option(help="Keep the logs in this folder.")] = None,
+    namespace: Namespace = None,
+    context: Context = None,
+    image: Annotated[str | None, typer.Option(help="On Kubernetes: of master and nodes.")] = None,
+    files: Annotated[
+        list[Path] | None, typer.Option("--file", metavar="PATH", help="On Kubernetes: sent along, into /pliant/files.")
+    ] = None,
     tee: Annotated[
         int | None, typer.Option(help="As torchrun's: 0 hides the output of workers, 1 to 3 show it. [default: 3]")
     ] = None,
@@ -93,14 +103,44 @@ def run(
     }
     spec = make_spec(command, name, {key: value for key, value in changes.items() if value is not None})
     check_launchable(spec)
+    show_output = not quiet and tee != 0
+    if spec.platform.kind == "kubernetes":
+        _refuse_folders(job_dir=job_dir, log_dir=log_dir, resume=resume)
+        from pliant.cli.kubernetes.running import run_there
+
+        cluster = Cluster(namespace or "", context)
+        result = run_there(
+            spec,
+            cluster,
+            files or [],
+            image,
+            overwrite=overwrite,
+            show_output=show_output,
+            progress=not quiet,
+            to_stderr=as_json,
+        )
+        _leave(result, summary, as_json)
+    if image or files:
+        raise InvalidRequest("--image and --file are for --platform kubernetes")
     home = prepare(spec, job_dir, overwrite=overwrite, resume=resume, log_dir=log_dir)
-    result = launch(home, show_output=not quiet and tee != 0, progress=not quiet, to_stderr=as_json)
+    result = launch(home, show_output=show_output, progress=not quiet, to_stderr=as_json)
+    _leave(result, summary, as_json)
+
+
+def _leave(result: dict[str, Any], summary: Path | None, as_json: bool) -> NoReturn:
     if summary is not None:
         summary.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(home.summary_file, summary)
+        write_json(summary, result)
     if as_json:
         print(json.dumps(result, indent=1))
     sys.exit(int(result["exit_code"]))
+
+
+def _refuse_folders(*, job_dir: Path | None, log_dir: Path | None, resume: bool) -> None:
+    given = [flag for flag, value in (("--job-dir", job_dir), ("--log-dir", log_dir), ("--resume", resume)) if value]
+    if given:
+        hint = "the cluster keeps the job going by itself; see `pliant status NAME -N NAMESPACE`"
+        raise InvalidRequest(f"{given[0]} is for jobs of this machine", hint=hint)
 
 
 def make_spec(command: list[str], name: str | None, changes: dict[str, Any]) -> JobSpec:
@@ -133,17 +173,19 @@ def make_spec(command: list[str], name: str | None, changes: dict[str, Any]) -> 
     if "env" in changes:
         roles["worker"]["env"] = {**roles["worker"]["env"], **changes["env"]}
     value["roles"] = roles
-    for key in ("platform", "strategy", "audit", "metrics_port"):
+    for key in ("strategy", "audit", "metrics_port"):
         if key in changes:
             value[key] = changes[key]
+    if "platform" in changes:
+        value["platform"] = {**value["platform"].entries(), "kind": changes["platform"]}
     if changes.get("tls"):
         value["security"] = {"tls": True}
     if "max_restarts" in changes:
         fault = value["fault"].entries()
         value["fault"] = {**fault, "error": {**fault["error"].entries(), "limit": changes["max_restarts"]}}
-    if not value.get("working_dir"):
-        value["working_dir"] = os.getcwd()
-    return JobSpec.from_dict(value, source=command[0] if from_file else "the command line")
+    made = JobSpec.from_dict(value, source=command[0] if from_file else "the command line")
+    here = made.platform.kind != "kubernetes"  # in a Pod, programs start among the files that were sent along
+    return made.replaced(working_dir=os.getcwd()) if here and not made.working_dir else made
 
 
 def check_launchable(spec: JobSpec) -> None:

@@ -20,8 +20,8 @@ T = TypeVar("T")
 
 class Session:
     def __init__(self, cluster: Cluster) -> None:
-        self.namespace = cluster.namespace
         self.api = KubeApi.load(context=cluster.context)
+        self.namespace = cluster.namespace or self.api.namespace
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="kubernetes", daemon=True)
         self._thread.start()
