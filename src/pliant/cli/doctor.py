@@ -1,9 +1,10 @@
-"""Check that this machine is fit for jobs, and say what is missing.
+"""Check that this machine is fit for jobs, or that a cluster is, and say what is missing.
 
     pliant doctor
     pliant doctor --json
+    pliant doctor --platform kubernetes -N team-a
 
-Exit code: 0 if jobs can run here (there may be warnings); 1 if something that every job needs is broken.
+Exit code: 0 if jobs can run there (there may be warnings); 1 if something that every job needs is broken.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from pliant.cli.homes import all_jobs, jobs_home
-from pliant.cli.options import AsJson
+from pliant.cli.options import AsJson, Context, Namespace
+from pliant.core.errors import NotFound
 
 GIB = 1 << 30
 LITTLE_DISK = 1 * GIB  # bytes; below, logs and checkpoints may not fit
@@ -46,14 +49,34 @@ class Check:
     hint: str = ""
 
 
-def doctor(as_json: AsJson = False) -> None:
-    checks = [check for look in LOOKS for check in look()]
+def doctor(
+    as_json: AsJson = False,
+    platform: Annotated[str, typer.Option(help="What to look at: local or kubernetes.")] = "local",
+    namespace: Namespace = None,
+    context: Context = None,
+) -> None:
+    if platform == "kubernetes":
+        checks = _cluster(context, namespace or "")
+    elif platform == "local":
+        checks = [check for look in LOOKS for check in look()]
+    else:
+        raise NotFound(f"there is no doctor for platform {platform!r}", hint="local or kubernetes")
     broken = any(check.state == "broken" for check in checks)
     if as_json:
         print(json.dumps({"healthy": not broken, "checks": [asdict(check) for check in checks]}, indent=1))
     else:
         _print(checks)
     raise typer.Exit(1 if broken else 0)
+
+
+def _cluster(context: str | None, namespace: str) -> list[Check]:
+    import asyncio
+
+    try:
+        from pliant.cli.kubernetes.checks import examine
+    except ImportError as error:
+        return [Check("packages", "broken", f"{error.name} is not installed", "pip install 'pliant[kubernetes]'")]
+    return asyncio.run(examine(context, namespace))
 
 
 def _print(checks: list[Check]) -> None:
