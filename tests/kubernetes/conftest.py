@@ -1,6 +1,7 @@
 """Fixtures of the tests on a real Kubernetes; see ``harness``.
 
 ``control_plane``: a cluster without kubelets, for what concerns the API server alone; ``space``: a namespace in it.
+``cluster``: two real nodes, and the chart with two operators; ``field``: a namespace in it.
 """
 
 from __future__ import annotations
@@ -61,6 +62,30 @@ def control_plane(shared_folder: Path) -> Iterator[Testbed]:
 @pytest.fixture
 def space(control_plane: Testbed, request: pytest.FixtureRequest) -> Iterator[Space]:
     with control_plane.space(name_for(request)) as space:
+        yield space
+
+
+@pytest.fixture(scope="session")
+def cluster(shared_folder: Path) -> Iterator[Testbed]:
+    """Two real nodes, and the operator in Pods of its own, with the rights that the chart gives it and no others."""
+    testbed = Testbed(harness.share(shared_folder, "cluster", start_cluster))
+    yield testbed
+    testbed.kube.close()
+
+
+def start_cluster(owner: int) -> Cluster:
+    cluster = Cluster.up(nodes=2, owner=owner, manifests=CRDS)
+    try:
+        harness.install_chart(cluster)
+    except BaseException:
+        cluster.down()
+        raise
+    return cluster
+
+
+@pytest.fixture
+def field(cluster: Testbed, request: pytest.FixtureRequest) -> Iterator[Space]:
+    with cluster.space(name_for(request)) as space:
         yield space
 
 

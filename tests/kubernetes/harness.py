@@ -28,6 +28,7 @@ from pliant.testing import wait_until
 T = TypeVar("T")
 PROJECT = Path(__file__).parents[2]
 PATIENCE = 90.0  # seconds; only how long a failure takes to show on a busy machine
+VOLUMES = Kind("", "v1", "PersistentVolume", "persistentvolumes", namespaced=False)
 LOOK_EVERY = 0.1  # seconds; a look is a request
 
 
@@ -163,9 +164,36 @@ class Space:
     def remove(self) -> None:
         """Have it removed; Pods get no grace."""
         self.kube.delete(NAMESPACES, self.name)
+        for volume in self.kube.list(VOLUMES, labels=f"test={self.name}"):
+            self.kube.delete(VOLUMES, volume["metadata"]["name"])
         for pod in self.list(PODS):
             with contextlib.suppress(PliantError):
                 self.delete(PODS, pod["metadata"]["name"], grace=0)
+
+
+# --- the operator
+
+OPERATOR_NAMESPACE = "pliant-system"
+
+
+def install_chart(cluster: Cluster, *settings: str, operators: int = 2) -> None:
+    """As a person does, with helm; the image is this working tree."""
+    found = subprocess.run([PROJECT / "tools/kubernetes/helm.sh"], capture_output=True, text=True, check=True)
+    values = {"image.repository": "localhost/pliant", "image.tag": "dev", "replicas": str(operators)}
+    command = [
+        *(found.stdout.strip(), "install", "pliant", str(PROJECT / "deploy" / "helm")),
+        *(f"--kubeconfig={cluster.kubeconfig}", f"--namespace={OPERATOR_NAMESPACE}", "--create-namespace"),
+        *(f"--set={key}={value}" for key, value in values.items()),
+        *(f"--set={setting}" for setting in settings),
+        *("--skip-crds", "--wait", f"--timeout={PATIENCE:.0f}s"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE)
+    if done.returncode != 0:
+        pods = subprocess.run(
+            ["kubectl", f"--kubeconfig={cluster.kubeconfig}", "describe", "pods", "-n", OPERATOR_NAMESPACE],
+            capture_output=True, text=True, timeout=PATIENCE,
+        )  # fmt: skip
+        raise RuntimeError(f"the chart was not installed: {done.stderr}\n{pods.stdout[-3000:]}")
 
 
 # --- one cluster for all workers of a run
