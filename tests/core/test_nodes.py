@@ -603,3 +603,137 @@ def test_a_role_that_cannot_be_is_refused() -> None:
     for least, most, replicas in ((3, 2, 2), (-1, 2, 0), (1, 2, 3), (1, 2, 0)):
         with pytest.raises(PliantError, match="role worker"):
             NodeBook({"worker": RoleSpec("worker", least, most, replicas)}, policy())
+
+
+# --- suspension, room, priorities, machines ---
+
+
+def test_a_suspended_job_has_no_nodes_and_goes_on_with_the_same_lines() -> None:
+    book = running(2, rules=policy(memory=MemoryGrowth(2.0)))
+    exits(book, "worker-0", "OOM")
+    run(book, "worker-2")
+    removals = book.suspend(5.0, reason="a person asked")
+    assert [d.node for d in removals] == ["worker-1", "worker-2"]
+    for node in ("worker-1", "worker-2"):
+        book.node_ended(6.0, node=node, exit_reason="Preempted", message="removed")
+    assert book.live() == []
+    assert book.due(100.0) == []
+    book.scale(7.0, role="worker", replicas=3, reason="while it is suspended")
+    assert book.live() == []
+    launches = [d for d in book.go_on(8.0, reason="a person asked") if isinstance(d, Launch)]
+    assert [launch.node for launch in launches] == ["worker-3", "worker-4", "worker-5"]
+    assert [launch.resources.memory_mb for launch in launches] == [1000, 2000, 1000], "memory that was needed is kept"
+
+
+def test_a_job_that_is_described_as_suspended_starts_without_nodes() -> None:
+    roles = {"worker": RoleSpec("worker", 1, 4, 2)}
+    book = NodeBook(roles, policy(), suspended="the spec says so")
+    assert book.start(0.0) == []
+    assert len(book.go_on(1.0, reason="now")) == 2
+
+
+def test_a_node_without_room_is_not_expected_to_register_and_later_asks_for_less() -> None:
+    rules = policy(start_timeout=30.0, unschedulable_shrink_after=100.0)
+    book = a_book(1, rules, min_resources=Resources(1.0, 500))
+    book.start(0.0)
+    book.accepted(0.0, node="worker-0")
+    book.no_room(1.0, node="worker-0", message="0/2 nodes are available")
+    assert book.overdue(99.0) == []
+    assert book.cramped(100.0) == []
+    assert book.cramped(101.0) == ["worker-0"]
+    removal, launch = book.shrink(101.0, node="worker-0")
+    assert isinstance(removal, Remove)
+    assert isinstance(launch, Launch)
+    assert launch.resources == Resources(1.5, 750)
+    assert "0/2 nodes are available" in launch.reason
+    assert book.get("worker-1").failures == {}
+
+
+def test_a_node_that_found_room_is_expected_to_register_from_then_on() -> None:
+    book = a_book(1, policy(start_timeout=30.0))
+    book.start(0.0)
+    book.accepted(0.0, node="worker-0")
+    book.no_room(1.0, node="worker-0", message="full")
+    book.room_found(500.0, node="worker-0")
+    assert book.overdue(529.0) == []
+    assert [late.node for late in book.overdue(531.0)] == ["worker-0"]
+
+
+def test_a_node_that_can_ask_for_nothing_less_waits() -> None:
+    book = a_book(1, policy(unschedulable_shrink_after=1.0))
+    book.start(0.0)
+    book.accepted(0.0, node="worker-0")
+    book.no_room(1.0, node="worker-0", message="full")
+    assert book.cramped(1e6) == []
+
+
+def test_a_share_of_the_workers_has_high_priority_and_their_replacements_keep_it() -> None:
+    book = running(3, high_share=0.5)
+    assert [node.high_priority for node in book.nodes()] == [True, True, False]
+    book.node_ended(1.0, node="worker-0", exit_reason="Preempted", message="")
+    book.node_ended(1.0, node="worker-2", exit_reason="Preempted", message="")
+    assert [(n.name, n.high_priority) for n in book.live()] == [
+        ("worker-1", True),
+        ("worker-3", True),
+        ("worker-4", False),
+    ]
+    assert [launch.high_priority for launch in book.due(2.0)] == [True, False]
+
+
+def on_hosts(*hosts: str) -> NodeBook:
+    book = a_book(len(hosts), policy(budgets={ExitReason.UNKNOWN: Budget(9, Backoff(0.0))}))
+    book.start(0.0)
+    for number, host in enumerate(hosts):
+        book.accepted(0.0, node=f"worker-{number}")
+        book.registered(0.0, node=f"worker-{number}", agent_pid=1, host=host)
+    return book
+
+
+@pytest.mark.parametrize(
+    ("kind", "when", "avoided"),
+    [("Unknown", 5.0, ("bad",)), ("Unknown", 700.0, ()), ("Preempted", 5.0, ()), ("OOM", 5.0, ())],
+)
+def test_a_machine_on_which_nodes_keep_failing_is_avoided_for_a_while(
+    kind: str, when: float, avoided: tuple[str, ...]
+) -> None:
+    book = on_hosts("bad", "bad", "good")
+    for node in ("worker-0", "worker-1"):
+        book.node_ended(1.0, node=node, exit_reason=kind, message="x")
+    assert {launch.avoid_hosts for launch in book.due(when)} == {avoided}
+
+
+def test_a_program_that_fails_everywhere_is_no_reason_to_run_nowhere() -> None:
+    book = on_hosts("a", "a", "b", "b")
+    for number in range(4):
+        book.node_ended(1.0, node=f"worker-{number}", exit_reason="Unknown", message="x")
+    assert {launch.avoid_hosts for launch in book.due(5.0)} == {()}
+
+
+def test_a_role_has_limits_of_its_own() -> None:
+    roles = {"worker": RoleSpec("worker", 0, 4, 1)}
+    strict = policy(budgets={ExitReason.PREEMPTED: Budget(0)})
+    book = NodeBook(roles, policy(), policies={"worker": strict})
+    book.start(0.0)
+    run(book, "worker-0")
+    book.node_ended(1.0, node="worker-0", exit_reason="Preempted", message="")
+    assert book.live() == []
+
+
+def test_one_node_is_removed_and_the_role_has_one_less() -> None:
+    book = running(3)
+    assert [d.node for d in book.remove(1.0, node="worker-1", reason="asked")] == ["worker-1"]
+    assert book.role("worker").spec.replicas == 2
+    assert [node.name for node in book.seated("worker")] == ["worker-0", "worker-2"]
+
+
+def test_a_node_is_replaced_by_one_with_other_resources() -> None:
+    book = running(1)
+    _, launch = book.replace(1.0, node="worker-0", reason="larger", resources=Resources(4.0, 4000).to_json())
+    assert isinstance(launch, Launch)
+    assert launch.resources == Resources(4.0, 4000)
+
+
+def test_reserved_names_are_not_given() -> None:
+    book = a_book(1)
+    book.reserve(0.0, role="worker", number=6)
+    assert [d.node for d in book.start(0.0) if isinstance(d, Launch)] == ["worker-7"]

@@ -62,7 +62,7 @@ class NodeHistories(RuleBasedStateMachine):
     def describe_the_job(self, critical: bool, least: int, reports: bool) -> None:
         full, minimum = Resources(2.0, 800, 2), Resources(1.0, 300, 1)
         self.roles = {
-            "worker": RoleSpec("worker", least, 6, 3, full, minimum, reports_progress=reports),
+            "worker": RoleSpec("worker", least, 6, 3, full, minimum, reports_progress=reports, high_share=0.5),
             "ps": RoleSpec("ps", 1, 3, 2, full, minimum, critical=critical),
         }
         self.book = self.fresh()
@@ -113,7 +113,7 @@ class NodeHistories(RuleBasedStateMachine):
             assert self.too_little.get(line, 0) < launch.resources.memory_mb <= CEILING_MB
             assert launch.not_before >= self.now
         if method not in ENDS or subject is None or subject.ended:
-            assert not launches or method in {"start", "scale", "set_limits", "replace", "refused"}
+            assert not launches or method in {"start", "scale", "set_limits", "replace", "refused", "shrink", "go_on"}
             return
         kind = ExitReason(args.get("exit_reason", "Unknown"))
         if method == "lost":
@@ -269,6 +269,60 @@ class NodeHistories(RuleBasedStateMachine):
         else:
             self.call("replace", **args)
 
+    @rule(pick=PICK)
+    def remove_one(self, pick: int) -> None:
+        name = self.any_node(pick)
+        role = self.book.role(name.rpartition("-")[0]).spec
+        removable = self.remembered(name) and self.book.get(name).seated
+        if self.book.closed:
+            self.is_refused(Conflict, "remove", node=name, reason="asked")
+        elif removable and role.replicas <= role.min_replicas:
+            self.is_refused(InvalidRequest, "remove", node=name, reason="asked")
+        else:
+            self.call("remove", node=name, reason="asked")
+
+    @rule(sure=st.integers(0, 2))
+    def suspend(self, sure: int) -> None:
+        if self.book.closed:
+            self.is_refused(Conflict, "suspend", reason="asked")
+        elif sure == 2:
+            self.call("suspend", reason="asked")
+            assert all(node.removal is not None for node in self.book.live())
+
+    @rule()
+    def go_on(self) -> None:
+        if self.book.closed:
+            self.is_refused(Conflict, "go_on", reason="asked")
+        else:
+            self.call("go_on", reason="asked")
+            assert not self.book.suspended
+
+    @rule(role=ROLES, number=st.integers(0, 30))
+    def names_are_reserved(self, role: str, number: int) -> None:
+        given = self.book.role(role).next_number
+        self.call("reserve", role=role, number=number)
+        self.names += [f"{role}-{n}" for n in range(given, self.book.role(role).next_number)]
+
+    @rule(pick=PICK)
+    def the_platform_has_no_room_for_what_it_took(self, pick: int) -> None:
+        self.call("no_room", node=self.any_node(pick), message="0/2 nodes are available")
+
+    @rule(pick=PICK)
+    def the_platform_found_room(self, pick: int) -> None:
+        self.call("room_found", node=self.any_node(pick))
+
+    @rule(seconds=st.floats(0, 40))
+    def who_waits_too_long_asks_for_less(self, seconds: float) -> None:
+        self.now += seconds
+        for name in [] if self.book.closed else self.book.cramped(self.now):
+            before = self.book.get(name).resources
+            (removal, launch) = self.call("shrink", node=name)
+            assert isinstance(removal, Remove)
+            assert isinstance(launch, Launch)
+            assert launch.resources != before
+            assert launch.resources.memory_mb <= before.memory_mb
+            assert launch.resources.cpu <= before.cpu
+
     @rule(name=st.sampled_from(["worker-99999", "chief-0", "worker", "-"]))
     def a_stranger_calls(self, name: str) -> None:
         self.is_refused(NotFound, "registered", node=name, agent_pid=1, host="x")
@@ -314,7 +368,8 @@ class NodeHistories(RuleBasedStateMachine):
             assert role.succeeded == self.succeeded[name]
             if self.book.started and not self.book.closed:
                 assert role.spec.min_replicas <= role.spec.replicas <= role.spec.max_replicas
-                assert len(self.book.seated(name)) == max(0, role.spec.replicas - role.succeeded)
+                wanted = 0 if self.book.suspended else max(0, role.spec.replicas - role.succeeded)
+                assert len(self.book.seated(name)) == wanted
 
     @invariant()
     def every_line_knows_its_failures(self) -> None:

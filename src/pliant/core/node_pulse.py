@@ -42,6 +42,8 @@ class Pulse:
         """
         policy = self._policy
         if node.state is NodeState.CREATING:
+            if node.waiting_since is not None:
+                return None  # the platform has no room for it: nobody can register
             waited = now - self._since(self._seen, node)
             return f"its agent did not register within {waited:.0f} s" if waited > policy.start_timeout else None
         if node.state is not NodeState.RUNNING:

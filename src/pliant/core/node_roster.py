@@ -6,13 +6,16 @@ replacement inherits its line's counts and memory, and old ended nodes are forgo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace as changed
 from typing import Any
 
 from pliant.core.errors import NotFound
+from pliant.core.hosts import HostRecord, hosts_of
 from pliant.core.node_states import FailJob, Launch, Node, NodeState, RoleSpec, RoleState
 from pliant.core.relaunch import ExitReason
+from pliant.core.resources import Resources
 
 KEPT_ENDED = 200  # ended nodes that are remembered
 
@@ -28,6 +31,13 @@ class Roster:
         self._started = False
         self._stopped: str | None = None
         self._failure: FailJob | None = None
+        self._suspended = ""
+        self._hosts = HostRecord()
+
+    @property
+    def suspended(self) -> str:
+        """Why the job has no nodes for the time being; empty: it is not suspended."""
+        return self._suspended
 
     @property
     def started(self) -> bool:
@@ -80,7 +90,7 @@ class Roster:
 
     def all_blocked(self, role: str) -> bool:
         """Those that have not ended wait for room that the platform does not have."""
-        return all(node.state is NodeState.PENDING and node.waiting_since is not None for node in self.live(role))
+        return all(node.started_at is None and node.waiting_since is not None for node in self.live(role))
 
     def counts(self, role: str) -> dict[NodeState, int]:
         """Remembered nodes by state. What counts for ever (lines finished, given up) is in ``role(name)``."""
@@ -92,7 +102,9 @@ class Roster:
 
     def due(self, now: float) -> list[Launch]:
         """Launches whose time has come and that the platform has not answered yet."""
-        return [node.launch() for node in self._waiting() if node.relaunch_at <= now]
+        found = [node.launch() for node in self._waiting() if node.relaunch_at <= now]
+        avoid = self._hosts.avoided(now, hosts_of(self._nodes)) if found else ()
+        return [changed(launch, avoid_hosts=avoid) for launch in found] if avoid else found
 
     def next_due(self) -> float | None:
         """When ``due`` will have something to say."""
@@ -111,6 +123,8 @@ class Roster:
             "started": self._started,
             "stopped": self._stopped,
             "failure": self._failure.to_json() if self._failure else None,
+            "suspended": self._suspended,
+            "hosts": self._hosts.snapshot(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -119,6 +133,9 @@ class Roster:
         self._ended = list(state["ended"])
         self._started, self._stopped = state["started"], state["stopped"]
         self._failure = FailJob.from_json(state["failure"]) if state["failure"] else None
+        self._suspended = state.get("suspended", "")  # a journal of an earlier release has neither
+        self._hosts = HostRecord()
+        self._hosts.restore(state.get("hosts", ()))
 
     # --- for the book ---
 
@@ -140,12 +157,21 @@ class Roster:
         self._nodes[node.name] = node
         return node
 
-    def _add(self, now: float, role: str, reason: str, *, after: Node | None = None, delay: float = 0.0) -> Launch:
+    def _add(
+        self,
+        now: float,
+        role: str,
+        reason: str,
+        *,
+        after: Node | None = None,
+        delay: float = 0.0,
+        resources: Resources | None = None,
+    ) -> Launch:
         """A new node, as the first of its line or after another, whose record it inherits."""
         state = self._roles[role]
         self._roles[role] = changed(state, next_number=state.next_number + 1)
         name = f"{role}-{state.next_number}"
-        resources, floor = state.spec.resources, after.memory_floor_mb if after else 0
+        resources, floor = resources or state.spec.resources, after.memory_floor_mb if after else 0
         if 0 < resources.memory_mb < floor:
             resources = changed(resources, memory_mb=floor)
         node = Node(
@@ -157,11 +183,17 @@ class Roster:
             failures=after.failures if after else {},
             resources=resources,
             memory_floor_mb=floor,
+            high_priority=self._gets_high_priority(role),
             reason=reason,
             created_at=now,
             relaunch_at=now + delay,
         )
         return self._put(node).launch()
+
+    def _gets_high_priority(self, role: str) -> bool:
+        spec = self._roles[role].spec
+        wanted = math.ceil(spec.high_share * spec.replicas)
+        return sum(node.high_priority for node in self.seated(role)) < wanted
 
     def _end(self, now: float, node: Node, state: NodeState, kind: ExitReason | None, message: str) -> None:
         self._put(changed(node, state=state, exit_reason=kind, message=message, ended_at=now, pid=None))

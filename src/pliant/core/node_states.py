@@ -57,6 +57,7 @@ class RoleSpec:
     min_resources: Resources = field(default_factory=Resources)  # zero in a field: that is never given up
     critical: bool = False  # the final failure of one node fails the job
     reports_progress: bool = False  # watched for progress from its start, not only from the first report on
+    high_share: float = 0.0  # the part of the target, rounded up, that gets the high priority
 
     def check(self) -> None:
         """Raise InvalidRequest, naming the limits, if this cannot be."""
@@ -102,6 +103,9 @@ class Node:
     removal: str | None = None  # why it shall go; None: it shall not
     removal_grace: float = 0.0
     gone: bool = False  # the platform says that nothing of it is left
+    address: str = ""  # where others reach it, as its agent says
+    high_priority: bool = False
+    parked: bool = False  # removed by a suspension: its line goes on when the job does
 
     @property
     def ended(self) -> bool:
@@ -116,7 +120,9 @@ class Node:
         return (self.state, state) in TRANSITIONS
 
     def launch(self) -> Launch:
-        return Launch(self.name, self.role, self.resources, self.relaunch_at, self.reason)
+        return Launch(
+            self.name, self.role, self.resources, self.relaunch_at, self.reason, high_priority=self.high_priority
+        )
 
     def restart(self) -> RestartProgram:
         return RestartProgram(self.name, self.incarnation, self.restart_delay, self.restart_reason)
@@ -172,6 +178,8 @@ class Launch:
     resources: Resources
     not_before: float
     reason: str
+    high_priority: bool = False
+    avoid_hosts: tuple[str, ...] = ()  # machines on which nodes of this job keep failing
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ What always holds:
 - States change along ``TRANSITIONS`` only. What comes late or contradicts is ignored; only a name that never
   existed is an error.
 - Each role has ``max(0, target - succeeded)`` seated nodes (waiting, being created or running, and not on their way
-  out), until the job is stopped or has failed. A finished node keeps its place and is not replaced.
+  out), until the job is stopped or has failed; while it is suspended it has none. A finished node keeps its place and is
+  not replaced.
 - A replacement inherits its line's counts of failures, so no line is relaunched more often for a kind than its
   budget; one kind never uses up another's. What is not a failure (``scale``, ``replace``, ``stop``) counts nowhere.
 - A node that we remove ends as Deleted, whatever its program did, and nothing follows from its end.
@@ -48,13 +49,31 @@ from pliant.core.node_states import (
     parse_resources,
 )
 from pliant.core.relaunch import ExitReason, FaultPolicy, Step, less
+from pliant.core.resources import Resources
 
 
 class NodeBook(Roster):
-    def __init__(self, roles: Mapping[str, RoleSpec], policy: FaultPolicy, *, keep_ended: int = KEPT_ENDED) -> None:
+    def __init__(
+        self,
+        roles: Mapping[str, RoleSpec],
+        policy: FaultPolicy,
+        *,
+        policies: Mapping[str, FaultPolicy] | None = None,
+        suspended: str = "",
+        keep_ended: int = KEPT_ENDED,
+    ) -> None:
+        """``policies``: of roles that differ from the job's. ``suspended``: why it begins without nodes."""
         super().__init__(roles, keep_ended=keep_ended)
+        self._suspended = suspended
+        self._policies = dict(policies or {})
         self._policy = policy
         self._pulse = Pulse(policy)
+
+    def copy(self) -> NodeBook:
+        """To try something on."""
+        other = NodeBook({}, self._policy, policies=self._policies, keep_ended=self._keep_ended)
+        other.restore(self.snapshot())
+        return other
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take a snapshot's place. Heartbeats are not in it: call ``touch_all`` next."""
@@ -98,14 +117,63 @@ class NodeBook(Roster):
         self._roles[role] = changed(state, spec=changed(state.spec, resources=parse_resources(resources)))
         return []
 
-    def replace(self, now: float, *, node: str, reason: str) -> list[Decision]:
-        """Remove a node and launch another of its line. Nothing is counted."""
+    def replace(self, now: float, *, node: str, reason: str, resources: dict[str, Any] | None = None) -> list[Decision]:
+        """Remove a node and launch another of its line, with other resources if they are given. Nothing is counted."""
         self._check_open("changed")
+        asked = parse_resources(resources) if resources else None
         old = self._find(node)
         if old is None or not old.seated:
             return []
         removal = self._remove(now, old, self._policy.grace, reason)
-        return [removal, self._add(now, old.role, f"in place of {node}: {reason}", after=old)]
+        return [removal, self._add(now, old.role, f"in place of {node}: {reason}", after=old, resources=asked)]
+
+    def remove(self, now: float, *, node: str, reason: str) -> list[Decision]:
+        """Have one node less, and this is the one that goes."""
+        self._check_open("changed")
+        old = self._find(node)
+        if old is None or not old.seated:
+            return []
+        role = self._roles[old.role]
+        spec = changed(role.spec, replicas=role.spec.replicas - 1)
+        spec.check()
+        self._roles[old.role] = changed(role, spec=spec, note=reason)
+        return [self._remove(now, old, self._policy.grace, reason)]
+
+    def suspend(self, now: float, *, reason: str) -> list[Decision]:
+        """Remove every node for the time being. What is wanted stays, and so do the records of the lines."""
+        self._check_open("suspended")
+        if self._suspended:
+            return []
+        self._suspended = reason or "suspended"
+        decisions: list[Decision] = []
+        for node in self.live():
+            if node.seated:
+                self._put(changed(node, parked=True))
+            decisions.append(self._remove(now, self._nodes[node.name], self._policy.grace, self._suspended))
+        return decisions
+
+    def go_on(self, now: float, *, reason: str) -> list[Decision]:
+        """After a suspension: every line that was parked goes on, and what else is missing begins."""
+        self._check_open("resumed")
+        if not self._suspended:
+            return []
+        self._suspended = ""
+        decisions: list[Decision] = []
+        for role in self._roles if self._started else ():
+            parked = [node for node in self._nodes.values() if node.parked and node.role == role]
+            for node in parked[: self._missing(role)]:
+                decisions.append(self._add(now, role, f"in place of {node.name}: {reason}", after=node))
+            decisions += self._fill(now, role, reason)
+        for node in list(self._nodes.values()):
+            if node.parked:
+                self._put(changed(node, parked=False))
+        return decisions
+
+    def reserve(self, now: float, *, role: str, number: int) -> list[Decision]:
+        """Names up to this number belong to nodes of a master that left no journal: none of them is given again."""
+        state = self.role(role)
+        self._roles[role] = changed(state, next_number=max(state.next_number, number + 1))
+        return []
 
     def stop(self, now: float, *, reason: str, grace: float | None = None) -> list[Decision]:
         """Remove everything. A second call, with less grace, hurries those that are still there."""
@@ -139,8 +207,7 @@ class NodeBook(Roster):
         reason = f"there was no room for {node} ({message}): try {found.refusals + 2}"
         asked, shrunk_at = found.resources, found.shrunk_at
         if now - (since if shrunk_at is None else shrunk_at) >= self._policy.unschedulable_shrink_after:
-            minimum = self._roles[found.role].spec.min_resources
-            asked = less(asked, minimum, keep_memory=found.memory_floor_mb > 0)
+            asked = self._lessened(found)
         if asked != found.resources:
             shrunk_at = now
             reason += f", after {now - since:.0f} s with less: {in_words(asked)}"
@@ -156,6 +223,47 @@ class NodeBook(Roster):
         )
         return [self._put(waiting).launch()]
 
+    def no_room(self, now: float, *, node: str, message: str) -> list[Decision]:
+        """The platform took the launch, and keeps it until there is room."""
+        found = self._find(node)
+        if found is None or not found.seated or found.state is NodeState.RUNNING:
+            return []
+        since = now if found.waiting_since is None else found.waiting_since
+        self._put(changed(found, waiting_since=since, message=message))
+        return []
+
+    def room_found(self, now: float, *, node: str) -> list[Decision]:
+        """It waits no more; from now on its agent is expected."""
+        found = self._find(node)
+        if found is None or found.ended or found.waiting_since is None or found.state is not NodeState.CREATING:
+            return []
+        self._put(changed(found, waiting_since=None, message=""))
+        self._pulse.began(found, now)
+        return []
+
+    def cramped(self, now: float) -> list[str]:
+        """Nodes that wait for room for so long that less should be asked for; act on each by ``shrink``."""
+        patience = self._policy.unschedulable_shrink_after
+        return [
+            node.name
+            for node in self._nodes.values()
+            if node.seated
+            and node.state is NodeState.CREATING
+            and node.waiting_since is not None
+            and now - node.waiting_since >= patience
+            and self._lessened(node) != node.resources
+        ]
+
+    def shrink(self, now: float, *, node: str) -> list[Decision]:
+        """Replace a node that waits for room by one that asks for less. Nothing is counted: it never ran."""
+        found = self._find(node)
+        if found is None or self.closed or node not in self.cramped(now):
+            return []
+        asked, waited = self._lessened(found), now - (found.waiting_since or now)
+        why = f"no room for {node} in {waited:.0f} s ({found.message}): asked for with less, {in_words(asked)}"
+        removal = self._remove(now, found, 0.0, why)
+        return [removal, self._add(now, found.role, why, after=found, resources=asked)]
+
     def launch_failed(self, now: float, *, node: str, message: str) -> list[Decision]:
         """The platform could not create it, for another reason than room."""
         found = self._find(node)
@@ -163,18 +271,18 @@ class NodeBook(Roster):
             return []
         return self._over(now, found, ExitReason.UNKNOWN, message, agent_alive=False)
 
-    def node_ended(self, now: float, *, node: str, exit_reason: str, message: str) -> list[Decision]:
+    def node_ended(self, now: float, *, node: str, exit_reason: str, message: str, host: str = "") -> list[Decision]:
         """The platform sees that nothing of this node is left."""
         kind = parse_exit_reason(exit_reason)
         found = self._find(node)
         if found is None:
             return []
-        found = self._put(changed(found, gone=True))
+        found = self._put(changed(found, gone=True, host=found.host or host))
         return [] if found.ended else self._over(now, found, kind, message, agent_alive=False)
 
     # --- what agents say ---
 
-    def registered(self, now: float, *, node: str, agent_pid: int, host: str) -> list[Decision]:
+    def registered(self, now: float, *, node: str, agent_pid: int, host: str, address: str = "") -> list[Decision]:
         """An agent is there, for the first time or again (it met a new master)."""
         found = self._find(node)
         if found is None or found.ended:
@@ -186,6 +294,7 @@ class NodeBook(Roster):
                 state=NodeState.RUNNING,
                 agent_pid=agent_pid,
                 host=host,
+                address=address or found.address,
                 started_at=started_at,
                 waiting_since=None,
             )
@@ -289,7 +398,8 @@ class NodeBook(Roster):
         if node.removal is not None:
             self._end(now, node, NodeState.DELETED, kind, message)
             return []
-        verdict = self._policy.next_step(
+        policy = self._policies.get(node.role, self._policy)
+        verdict = policy.next_step(
             kind, node.failures, node.resources.memory_mb, agent_alive=agent_alive and not self.closed
         )
         if verdict.step is Step.NOTHING:
@@ -305,6 +415,7 @@ class NodeBook(Roster):
         if verdict.memory_mb is not None:
             node = changed(node, memory_floor_mb=verdict.memory_mb)
         self._end(now, node, NodeState.FAILED, kind, message)
+        self._hosts.failed(now, node.host, kind)
         if self.closed:
             return []
         if verdict.step is Step.GIVE_UP:
@@ -353,9 +464,15 @@ class NodeBook(Roster):
         return [self._remove(now, node, self._policy.grace, reason) for node in order[:surplus]]
 
     def _fill(self, now: float, role: str, reason: str) -> list[Decision]:
+        return [self._add(now, role, reason) for _ in range(self._missing(role))]
+
+    def _missing(self, role: str) -> int:
         state = self._roles[role]
-        missing = state.spec.replicas - state.succeeded - len(self.seated(role))
-        return [self._add(now, role, reason) for _ in range(missing)]
+        return 0 if self._suspended else max(0, state.spec.replicas - state.succeeded - len(self.seated(role)))
+
+    def _lessened(self, node: Node) -> Resources:
+        minimum = self._roles[node.role].spec.min_resources
+        return less(node.resources, minimum, keep_memory=node.memory_floor_mb > 0)
 
     def _remove(self, now: float, node: Node, grace: float, reason: str) -> Remove:
         node = changed(node, removal=node.removal or reason, removal_grace=grace)

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pliant.core.clock import Clock
 from pliant.core.errors import PliantError
-from pliant.core.node_states import Decision, FailJob, Launch, RestartProgram
+from pliant.core.node_states import Decision, FailJob, Launch, NodeState, RestartProgram
 from pliant.core.nodes import NodeBook
 from pliant.core.relaunch import ExitReason
+from pliant.core.wishes import Change
 from pliant.master.journal import Journal
 from pliant.platforms.base import NodeEvent, NodeLaunch, NodeRemoval, NodeWatcher, ScalePlan, Scaler
 
@@ -47,8 +48,12 @@ class NodeManager:
         """Compare the book with what the platform has; needed after a restart, harmless at the start."""
         self.book.touch_all(self._clock.now())
         there = {event.node: event for event in await self._watcher.list()}
+        if not self.book.started:
+            await self._begin_beside(list(there))
         for node in self.book.live():
             event = there.get(node.name)
+            if event is not None and event.alive:
+                self._alive(event)
             if event is not None and not event.alive:
                 self._ended(event)
             elif event is None and node.accepted_at is not None:
@@ -58,10 +63,26 @@ class NodeManager:
                 self._ended(there.get(node.name) or NodeEvent(node.name, False))
         self._apply(self._journal.do(self.book.start))
 
+    async def _begin_beside(self, there: list[str]) -> None:
+        """Nodes that this job's journal knows nothing of: an earlier master's, whose journal is lost. They end."""
+        strangers = [name for name in there if name.rpartition("-")[0] in self.book.roles()]
+        if not strangers:
+            return
+        known = ", ".join(strangers[:5]) + (", …" if len(strangers) > 5 else "")
+        self._journal.event("master", f"the journal of an earlier master is lost: the job starts over, {known} end")
+        for name in strangers:
+            role, _, number = name.rpartition("-")
+            self._journal.do(self.book.reserve, role=role, number=int(number))
+        await self._scaler.scale(
+            ScalePlan(remove=tuple(NodeRemoval(n, 0.0) for n in strangers), reason="the job starts over")
+        )
+
     async def follow_platform(self) -> None:
         """Take the watcher's events, for ever."""
         async for event in self._watcher.watch():
-            if not event.alive:
+            if event.alive:
+                self._alive(event)
+            else:
                 self._ended(event)
 
     async def tick(self) -> None:
@@ -75,6 +96,8 @@ class NodeManager:
                     self.book.lost, node=late.node, exit_reason=late.exit_reason.value, message=late.message
                 )
             )
+        for node in self.book.cramped(now):
+            self._apply(self._journal.do(self.book.shrink, node=node))
         async with self._busy:
             await self._carry_out()
 
@@ -102,13 +125,15 @@ class NodeManager:
 
     # --- what agents say
 
-    def register(self, node: str, agent_pid: int, host: str, incarnation: int, pid: int) -> tuple[bool, str, int]:
+    def register(
+        self, node: str, agent_pid: int, host: str, incarnation: int, pid: int, address: str = ""
+    ) -> tuple[bool, str, int]:
         """(welcome, why not, the run its program should be)."""
         record = self.book.get(node)
         if record.ended:
             return False, f"{node} was given up: {record.message or record.state.value}", record.incarnation
         first = record.started_at is None
-        self._apply(self._journal.do(self.book.registered, node=node, agent_pid=agent_pid, host=host))
+        self._apply(self._journal.do(self.book.registered, node=node, agent_pid=agent_pid, host=host, address=address))
         if first:
             self._journal.event("running", f"{node} is there", node)
         if pid and incarnation == record.incarnation and record.pid != pid:
@@ -163,10 +188,33 @@ class NodeManager:
         self._apply(decisions)
         return before, replicas
 
+    def try_changes(self, changes: Iterable[Change]) -> None:
+        """Raise what would be wrong with them, all together; nothing is changed."""
+        trial = self.book.copy()
+        for change in changes:
+            getattr(trial, change.method)(self._clock.now(), **change.arguments)
+
+    def change(self, change: Change) -> None:
+        self._apply(self._journal.do(getattr(self.book, change.method), **change.arguments))
+
     def stop(self, reason: str, grace: float | None = None) -> None:
         self._apply(self._journal.do(self.book.stop, reason=reason, grace=grace))
 
     # --- inside
+
+    def _alive(self, event: NodeEvent) -> None:
+        """The platform keeps a launch until there is room, or found room for it."""
+        try:
+            record = self.book.get(event.node)
+        except PliantError:
+            return
+        if event.no_room and not record.ended and record.message != event.no_room:
+            if record.waiting_since is None:
+                self._journal.event("no room", event.no_room, event.node)
+            self._apply(self._journal.do(self.book.no_room, node=event.node, message=event.no_room))
+        elif not event.no_room and record.waiting_since is not None and record.state is NodeState.CREATING:
+            self._journal.event("room", "there is room for it", event.node)
+            self._apply(self._journal.do(self.book.room_found, node=event.node))
 
     def _ended(self, event: NodeEvent) -> None:
         try:
@@ -185,6 +233,7 @@ class NodeManager:
                 node=event.node,
                 exit_reason=event.exit_reason.value,
                 message=event.message,
+                host=event.host,
             )
         )
 

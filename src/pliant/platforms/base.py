@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pliant.core.relaunch import ExitReason
 from pliant.core.resources import Resources
@@ -96,6 +97,65 @@ class NodeWatcher(ABC):
         """Events from now on, each at least once."""
 
 
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Something that a person wants of a running job, said to the platform; ``core/wishes.py`` knows what it means.
+
+    ``state`` is an edit of the job's description, as the whole of what is wanted now; otherwise it is a list of orders.
+    """
+
+    id: str  # each is taken once
+    content: Mapping[str, Any]
+    state: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RoleReport:
+    wanted: int
+    ready: int
+    pending: int
+    succeeded: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobReport:
+    """How the job is doing, for those who look at the platform. Times are seconds since the epoch, 0: not yet."""
+
+    phase: str
+    message: str
+    roles: Mapping[str, RoleReport]
+    records: int = 0
+    total: int = 0
+    step: int = 0
+    epoch: int = 0
+    eta: float | None = None  # seconds
+    goodput: float | None = None  # percent of the workers' time in which they had the means to work
+    started_at: float = 0.0
+    suspended_at: float = 0.0
+    ended_at: float = 0.0
+
+
+class Desk(ABC):
+    """Where people on the platform speak to a job's master, and read how the job is doing."""
+
+    @abstractmethod
+    def wishes(self) -> AsyncIterator[Wish]:
+        """For ever; each at least once, also those from before this master came."""
+
+    @abstractmethod
+    async def answer(self, wish: Wish, refusal: str) -> None:
+        """It was taken, or (``refusal`` says why) it was not."""
+
+    @abstractmethod
+    async def report(self, report: JobReport) -> None:
+        """Tell how the job is doing; called when something changed."""
+
+    @abstractmethod
+    async def finish(self, report: JobReport, summary: Mapping[str, Any]) -> None:
+        """The last report, with the summary to keep."""
+
+
 class Platform(ABC):
     """Makes the two for a job; the entry points of group ``pliant.platforms`` name subclasses of this."""
 
@@ -103,6 +163,10 @@ class Platform(ABC):
 
     @abstractmethod
     def open(self, context: JobContext) -> tuple[Scaler, NodeWatcher]: ...
+
+    def desk(self) -> Desk | None:
+        """After ``open``; None: people speak to the master itself."""
+        return None
 
     @abstractmethod
     async def close(self) -> None:

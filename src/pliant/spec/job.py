@@ -124,6 +124,22 @@ class JobSpec(Model):
         """Whether its traffic is encrypted: as the spec says, else where traffic leaves the machine."""
         return self.platform.kind == "kubernetes" if self.security.tls is None else self.security.tls
 
+    def wanted_state(self) -> dict[str, Any]:
+        """What it asks for, of all that may change while the job runs; ``core/wishes.py`` compares two of these."""
+        return {
+            "suspend": self.suspend,
+            "roles": {
+                name: {
+                    "min": role.replicas.min,
+                    "max": role.replicas.max,
+                    "wanted": role.replicas.target,
+                    "resources": role.resources.to_core().to_json(),
+                }
+                for name, role in self.roles.items()
+                if role.command
+            },
+        }
+
     def components(self) -> Components:
         return resolve(self.component_flags, self.strategy)
 

@@ -1,0 +1,58 @@
+"""Wishes of people that reach the master through its platform (``kubectl scale``, an edited job, a ScalePlan).
+
+The shell around ``core.wishes.WishBook``: a wish is tried on a copy of the node book, so it is carried out as a whole or
+refused as a whole, with the reason for the person who made it. It is answered once it is on disk.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from pliant.core.errors import PliantError
+from pliant.core.wishes import Change, WishBook
+from pliant.master.journal import Journal
+from pliant.master.nodes import NodeManager
+from pliant.platforms.base import Desk, Wish
+
+log = logging.getLogger(__name__)
+
+
+class WishKeeper:
+    def __init__(self, book: WishBook, nodes: NodeManager, journal: Journal, desk: Desk) -> None:
+        self._book = book
+        self._nodes = nodes
+        self._journal = journal
+        self._desk = desk
+        self.refusal = ""  # of the last edit, until another is taken
+
+    async def follow(self) -> None:
+        """Take the desk's wishes, for ever."""
+        async for wish in self._desk.wishes():
+            if self._book.is_new(wish.id):
+                await self.take(wish)
+            else:
+                await self._desk.answer(wish, self._book.refusal_of(wish.id))  # its answer may have been lost
+
+    async def take(self, wish: Wish) -> None:
+        refusal = ""
+        try:
+            changes = self._book.changes(wish.content, state=wish.state)
+            self._nodes.try_changes(changes)
+        except (PliantError, KeyError, TypeError, ValueError) as error:
+            refusal = error.message if isinstance(error, PliantError) else f"it is not understood: {error!r}"
+        else:
+            self._carry_out(wish, changes)
+        if refusal:
+            self._journal.event("refused", f"the wish {wish.id}: {refusal}")
+        state = dict(wish.content) if wish.state and not refusal else None
+        self._journal.do(self._book.taken, wish=wish.id, refusal=refusal, state=state)
+        if wish.state:
+            self.refusal = refusal
+        await self._journal.durable()
+        await self._desk.answer(wish, refusal)
+
+    def _carry_out(self, wish: Wish, changes: list[Change]) -> None:
+        if changes:
+            self._journal.event("wish", f"{wish.id}: {'; '.join(change.text for change in changes)}")
+        for change in changes:
+            self._nodes.change(change)

@@ -1,0 +1,215 @@
+"""The master's desk on Kubernetes: its own ElasticJob, and the ScalePlans that people write for it.
+
+Wishes come in as edits of the ElasticJob (``kubectl edit``, ``kubectl scale``, ``suspend``) and as ScalePlans that no master
+made; the first name an edit by the resource's generation, the second by the plan's uid. How the job is doing goes out as
+the status of the ElasticJob, and its summary, at the end, as a ConfigMap that goes with the job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from pliant.core.errors import NotFound, PliantError
+from pliant.platforms.base import Desk, JobReport, Wish
+from pliant.platforms.kubernetes import names
+from pliant.platforms.kubernetes.api import KubeApi
+from pliant.platforms.kubernetes.errors import AlreadyExists
+from pliant.platforms.kubernetes.kinds import CONFIG_MAPS, ELASTIC_JOBS, SCALE_PLANS, Object
+from pliant.platforms.kubernetes.plans import (
+    ElasticJobStatus,
+    LastPlan,
+    ProgressStatus,
+    RoleStatus,
+    ScalePlanSpec,
+    ratio,
+)
+from pliant.platforms.kubernetes.view import is_open, is_ours
+from pliant.spec import JobSpec
+
+LARGEST_SUMMARY = 900_000  # bytes; a ConfigMap may have a million
+
+
+class JobDesk(Desk):
+    def __init__(self, api: KubeApi, job: str, namespace: str, last_plan: Callable[[], Object | None]) -> None:
+        self._api = api
+        self._job = job
+        self._namespace = namespace
+        self._last_plan = last_plan
+        self._generation = 0  # of the newest edit that was answered
+
+    async def wishes(self) -> AsyncIterator[Wish]:
+        found: asyncio.Queue[Wish | None] = asyncio.Queue()
+        tasks = [asyncio.create_task(self._edits(found)), asyncio.create_task(self._orders(found))]
+        for task in tasks:
+            task.add_done_callback(lambda _: found.put_nowait(None))
+        try:
+            while True:
+                wish = await found.get()
+                if wish is not None:
+                    yield wish
+                    continue
+                for task in tasks:
+                    if task.done():
+                        task.result()  # raises what ended it
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _edits(self, found: asyncio.Queue[Wish | None]) -> None:
+        seen = 0
+        only = f"metadata.name={self._job}"
+        async for change in self._api.follow(ELASTIC_JOBS, self._namespace, fields=only):
+            generation = int(change.object["metadata"].get("generation") or 0)
+            if change.gone or generation <= seen:
+                continue  # only its status changed
+            seen = generation
+            try:
+                content = JobSpec.from_dict({**change.object["spec"], "name": self._job}).wanted_state()
+            except PliantError as error:
+                content = {"error": error.message}
+            found.put_nowait(Wish(f"generation {generation}", content, state=True))
+
+    async def _orders(self, found: asyncio.Queue[Wish | None]) -> None:
+        by_others = f"{names.MADE_BY_LABEL}!={names.MADE_BY_MASTER}"
+        async for change in self._api.follow(SCALE_PLANS, self._namespace, labels=by_others):
+            plan = change.object
+            if change.gone or is_ours(plan) or not is_open(plan) or plan["spec"].get("job") != self._job:
+                continue
+            name = f"plan {plan['metadata']['name']} {plan['metadata']['uid']}"
+            found.put_nowait(Wish(name, _content(plan)))
+
+    async def answer(self, wish: Wish, refusal: str) -> None:
+        kind, _, rest = wish.id.partition(" ")
+        if kind == "generation":
+            self._generation = max(self._generation, int(rest))
+            return
+        plan = rest.partition(" ")[0]
+        now = _time(datetime.now(UTC).timestamp())
+        steps: list[Object] = [{"phase": "Accepted", "started": now}]
+        if refusal:
+            steps = [{"phase": "Refused", "message": refusal, "started": now, "finished": now}]
+        else:
+            steps.append(
+                {"phase": "Succeeded", "message": "taken by the master; its own plans follow", "finished": now}
+            )
+        try:
+            for status in steps:
+                await self._api.patch(SCALE_PLANS, plan, {"status": status}, self._namespace, subresource="status")
+        except NotFound:
+            return  # deleted meanwhile: nobody waits for the answer
+
+    async def report(self, report: JobReport) -> None:
+        patch = {"status": self._status(report)}
+        await self._api.patch(ELASTIC_JOBS, self._job, patch, self._namespace, subresource="status")
+
+    async def finish(self, report: JobReport, summary: Mapping[str, Any]) -> None:
+        job = await self._api.get(ELASTIC_JOBS, self._job, self._namespace)
+        body = {
+            "metadata": {
+                "name": names.summary_name(self._job),
+                "labels": names.labels_of(self._job),
+                "ownerReferences": [names.owner_reference(job)],
+            },
+            "data": {names.SUMMARY_KEY: _fitting(summary)},
+        }
+        try:
+            await self._api.create(CONFIG_MAPS, body, self._namespace)
+        except AlreadyExists:  # of a master that died before it could say so
+            await self._api.patch(CONFIG_MAPS, names.summary_name(self._job), {"data": body["data"]}, self._namespace)
+        await self.report(report)
+
+    def _status(self, report: JobReport) -> Object:
+        roles = {
+            name: RoleStatus(
+                wanted=role.wanted,
+                ready=role.ready,
+                pending=role.pending,
+                succeeded=role.succeeded,
+                failed=role.failed,
+            )
+            for name, role in report.roles.items()
+        }
+        shown = {name: ratio(role.ready, role.wanted) for name, role in report.roles.items()}
+        workers, plan = report.roles.get("worker"), self._last_plan()
+        status = ElasticJobStatus.model_validate(
+            {
+                "phase": report.phase,
+                "message": report.message,
+                "observed_generation": self._generation or None,
+                "roles": roles,
+                "workers": shown.get("worker"),
+                "ps": shown.get("ps"),
+                "replicas": workers.ready + workers.pending if workers else 0,
+                "selector": names.worker_selector(self._job),
+                "progress": ProgressStatus(
+                    percent=round(100 * report.records / report.total, 1) if report.total else None,
+                    records=report.records,
+                    total=report.total,
+                    step=report.step,
+                    epoch=report.epoch,
+                    eta=duration(report.eta) if report.eta is not None else None,
+                ),
+                "goodput": round(report.goodput, 1) if report.goodput is not None else None,
+                "last_plan": _last(plan) if plan is not None else None,
+                "started": _time(report.started_at),
+                "finished": _time(report.ended_at),
+            }
+        )
+        patch = status.to_json()
+        patch["suspended"] = _time(report.suspended_at)  # null takes it away
+        if report.eta is None:
+            patch["progress"]["eta"] = None
+        return patch
+
+
+def _content(plan: Object) -> dict[str, Any]:
+    try:
+        spec = ScalePlanSpec.model_validate(plan["spec"])
+    except ValueError as error:
+        return {"error": f"the plan is not understood: {error}"}
+    if spec.create:
+        return {"error": "only the master names nodes to create; ask for roles.<role>.replicas instead"}
+    return {
+        "reason": spec.reason or f"the plan {plan['metadata']['name']}",
+        "roles": {
+            role: {
+                "replicas": wish.replicas,
+                "resources": wish.resources.to_core().to_json() if wish.resources else None,
+            }
+            for role, wish in spec.roles.items()
+        },
+        "remove": [entry.node for entry in spec.remove],
+        "migrate": [{"node": e.node, "resources": e.resources.to_core().to_json()} for e in spec.migrate],
+    }
+
+
+def _last(plan: Object) -> LastPlan:
+    metadata = plan["metadata"]
+    return LastPlan(name=metadata["name"], reason=plan["spec"].get("reason"), time=metadata.get("creationTimestamp"))
+
+
+def _fitting(summary: Mapping[str, Any]) -> str:
+    """A summary that a ConfigMap can hold: of very many nodes the list is left out."""
+    text = json.dumps(summary, indent=1)
+    if len(text.encode()) <= LARGEST_SUMMARY:
+        return text
+    return json.dumps({**summary, "nodes": [], "nodes_left_out": len(summary.get("nodes", ()))}, indent=1)[
+        :LARGEST_SUMMARY
+    ]
+
+
+def _time(seconds: float) -> str | None:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else None
+
+
+def duration(seconds: float) -> str:
+    """As ``4m30s``."""
+    whole = int(seconds)
+    days, hours, minutes = whole // 86400, whole // 3600 % 24, whole // 60 % 60
+    parts = [f"{amount}{unit}" for amount, unit in ((days, "d"), (hours, "h"), (minutes, "m")) if amount]
+    return "".join([*parts, f"{whole % 60}s"][:2])

@@ -1,0 +1,49 @@
+"""The platform of the master's Pod: nodes are Pods of the same namespace, asked for by ScalePlans."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+
+from pliant.platforms.base import Desk, JobContext, NodeWatcher, Platform, Scaler
+from pliant.platforms.kubernetes.api import KubeApi
+from pliant.platforms.kubernetes.desk import JobDesk
+from pliant.platforms.kubernetes.scaler import PodScaler
+from pliant.platforms.kubernetes.view import View
+from pliant.platforms.kubernetes.watcher import PodWatcher
+from pliant.spec import KubernetesOptions
+
+NAMESPACE = "PLIANT_NAMESPACE"  # in the environment; else the namespace of the service account or of the kubeconfig
+
+
+class KubernetesPlatform(Platform):
+    name = "kubernetes"
+
+    def __init__(self, api: KubeApi | None = None, namespace: str = "") -> None:
+        self._api = api
+        self._own_api = api is None
+        self._namespace = namespace
+        self._watcher: PodWatcher | None = None
+        self._desk: JobDesk | None = None
+
+    def open(self, context: JobContext) -> tuple[Scaler, NodeWatcher]:
+        api = self._api = self._api or KubeApi.load()
+        namespace = self._namespace or os.environ.get(NAMESPACE) or api.namespace
+        given = context.options.get("kubernetes", {})
+        options = KubernetesOptions.model_validate(given if isinstance(given, Mapping) else {})
+        view = View()
+        watcher = self._watcher = PodWatcher(api, context.job, namespace, view, time.time)
+        scaler = PodScaler(api, context.job, namespace, options, view, watcher.tell, time.time)
+        watcher.on_left_behind, watcher.on_gone = scaler.sweep, scaler.forget
+        self._desk = JobDesk(api, context.job, namespace, lambda: scaler.last_plan)
+        return scaler, watcher
+
+    def desk(self) -> Desk | None:
+        return self._desk
+
+    async def close(self) -> None:
+        if self._watcher is not None:
+            await self._watcher.close()
+        if self._api is not None and self._own_api:
+            await self._api.close()

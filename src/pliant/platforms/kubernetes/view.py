@@ -1,0 +1,102 @@
+"""What a master knows of its job's Pods and plans: the state that its scaler and its watcher share.
+
+A node is there from the moment that a plan asks for it, not only once its Pod is: the operator may be away for a while. So
+the nodes of a job are its Pods and the ``create`` entries of plans that are not executed yet. Pure; fed by the watcher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pliant.core.relaunch import ExitReason
+from pliant.platforms.base import NodeEvent
+from pliant.platforms.kubernetes.exits import PodState, pod_state
+from pliant.platforms.kubernetes.kinds import Object
+from pliant.platforms.kubernetes.names import MADE_BY_LABEL, MADE_BY_MASTER, node_of
+from pliant.platforms.kubernetes.plans import PLAN_ENDED, status_of
+
+NEVER_MADE = "its Pod could not be created"
+
+
+def is_ours(plan: Object) -> bool:
+    """Made by a master, as opposed to a person."""
+    return bool((plan["metadata"].get("labels") or {}).get(MADE_BY_LABEL) == MADE_BY_MASTER)
+
+
+def is_open(plan: Object) -> bool:
+    return status_of(plan).get("phase") not in PLAN_ENDED
+
+
+@dataclass(slots=True)
+class View:
+    pods: dict[str, Object] = field(default_factory=dict)  # by node
+    plans: dict[str, Object] = field(default_factory=dict)  # the master's, by name
+    seen: set[str] = field(default_factory=set)  # nodes whose Pods were there at some time
+    sequence: int = 0  # of the newest plan
+
+    # --- what is seen
+
+    def pod_seen(self, pod: Object, *, now: float, gone: bool = False) -> PodState | None:
+        """None: an old one of the same name, or no node at all."""
+        node = node_of(pod)
+        known = self.pods.get(node)
+        if not node or (gone and known is not None and known["metadata"]["uid"] != pod["metadata"]["uid"]):
+            return None
+        self.seen.add(node)
+        if gone:
+            self.pods.pop(node, None)
+        else:
+            self.pods[node] = pod
+        return pod_state(pod, now=now, gone=gone)
+
+    def plan_seen(self, plan: Object, *, gone: bool = False) -> list[NodeEvent]:
+        """What a plan says of nodes that have no Pod: that the cluster does not take them."""
+        if not is_ours(plan):
+            return []
+        self.sequence = max(self.sequence, int(plan["spec"].get("sequence") or 0))
+        name, status = plan["metadata"]["name"], status_of(plan)
+        if gone:
+            self.plans.pop(name, None)
+        else:
+            self.plans[name] = plan
+        refused = {problem["node"]: problem["message"] for problem in status.get("refused") or []}
+        wanted = [entry["node"] for entry in plan["spec"].get("create") or [] if entry["node"] not in self.seen]
+        if status.get("phase") == "Failed" or (gone and is_open(plan)):
+            why = status.get("message") or NEVER_MADE
+            return [NodeEvent(node, False, ExitReason.UNKNOWN, refused.get(node, why)) for node in wanted]
+        if not is_open(plan):
+            return []
+        return [NodeEvent(node, True, no_room=refused[node]) for node in wanted if node in refused]
+
+    # --- what is asked
+
+    def is_there(self, node: str) -> bool:
+        return node in self.pods or node in self._being_created()
+
+    def nodes(self, *, now: float) -> list[PodState]:
+        """Every node that the cluster knows of."""
+        waiting = sorted(self._being_created() - set(self.pods))
+        pods = (pod_state(pod, now=now) for pod in self.pods.values())
+        return [*pods, *(PodState(NodeEvent(node, True)) for node in waiting)]
+
+    def ended_pods(self) -> list[str]:
+        """Nodes whose Pods are over and kept for their logs, the oldest first."""
+        over = [(p["metadata"]["creationTimestamp"], n) for n, p in self.pods.items() if _is_over(p)]
+        return [node for _, node in sorted(over)]
+
+    def _being_created(self) -> set[str]:
+        return {
+            entry["node"]
+            for plan in _open(self.plans.values())
+            for entry in plan["spec"].get("create") or []
+            if entry["node"] not in self.seen
+        }
+
+
+def _open(plans: Iterable[Object]) -> list[Object]:
+    return [plan for plan in plans if is_open(plan)]
+
+
+def _is_over(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
