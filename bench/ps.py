@@ -177,10 +177,10 @@ def main() -> None:
     parser.add_argument("--dense", action="store_true", help="only the dense part")
     parser.add_argument("--embedding", action="store_true", help="only the embedding part")
     parser.add_argument("--quick", action="store_true", help="a small table, one server and worker, one turn")
-    parser.add_argument("--repeats", type=int, default=5, help="turns of each system")
+    parser.add_argument("--repeats", type=int, default=0, help="turns of each system (5; quick: 1)")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    turns = 1 if options.quick else options.repeats
+    turns = options.repeats or (1 if options.quick else 5)
     seconds = 0.5 if options.quick else 1.5
     result: dict[str, Any] = {"machine": machine()}
     if options.dense or not options.embedding:

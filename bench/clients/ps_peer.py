@@ -78,6 +78,7 @@ def work_pliant(dim: int, floats: int, ports: list[int]) -> dict[str, Callable[.
     owner = (np.arange(PARTITIONS) % seats).astype(np.int32)
     connections = [PsConnection("127.0.0.1", port, TOKEN) for port in ports]
     rows = np.empty((BATCH, dim), np.float32)
+    scratch = np.empty((BATCH, dim), np.float32)
     dense = np.zeros(floats, np.float32)
     blocks = {("dense", i): dense[a : a + n] for i, (a, n) in enumerate(blocks_of(floats))}
     state: dict[str, Any] = {"sequence": 0, "places": None}
@@ -96,7 +97,7 @@ def work_pliant(dim: int, floats: int, ports: list[int]) -> dict[str, Callable[.
 
     def push(ids: Any, gradients: Any) -> None:
         grouped, counts, places = group_by_seat("table", ids, owner, seats)
-        merged = sum_by_place(places, gradients, grouped.size)
+        merged = sum_by_place(places, gradients, grouped.size, scratch)
         state["sequence"] += 1
         for connection, piece in zip(connections, parts(counts), strict=True):
             rows = RowGradients("table", grouped[piece], merged[piece], unique=True)

@@ -61,7 +61,7 @@ def push_is_good(push: Push, store: ParameterStore, owned: Ownership) -> None:
         table = store.table(rows.table)
         rows_match(rows.table, rows.ids, rows.gradients, table.spec.dim, "the gradients")
         ids_are_good(rows.table, rows.ids, table.check(rows.ids, owned.partitions), owned.map_version)
-        if (bad := first_not_finite(rows.gradients)) >= 0:
+        if not push.finite and (bad := first_not_finite(rows.gradients)) >= 0:
             row, column = divmod(bad, table.spec.dim)
             raise InvalidRequest(
                 f"the gradient of row {rows.ids[row]} of table {rows.table!r} has {rows.gradients[row, column]} "
@@ -75,7 +75,7 @@ def push_is_good(push: Push, store: ParameterStore, owned: Ownership) -> None:
             raise InvalidRequest(f"{what} has {length} floats, not {block.gradient.shape}")
         if not owned.owns_block(block.variable, block.block):
             raise Moved(f"{what} is elsewhere", map_version=owned.map_version)
-        if (bad := first_not_finite(block.gradient)) >= 0:
+        if not push.finite and (bad := first_not_finite(block.gradient)) >= 0:
             raise InvalidRequest(f"{what} has {block.gradient[bad]} at {bad}; nothing of this push was taken")
 
 

@@ -175,6 +175,23 @@ def check_ids(ids: Any, layout: Any, owned: Any) -> Any:
 
 
 @compiled
+def warm_rows(ids: Any, slabs: Any, index: Any, layout: Any) -> None:
+    """Load the records of these ids (which may be anything) into the cache; changes nothing."""
+    size = 4 * layout[WORDS]
+    hashes = np.empty(CHUNK, np.uint64)
+    for first in range(0, ids.size, CHUNK):
+        count = min(CHUNK, ids.size - first)
+        for j in range(count):
+            hashes[j] = hash_of(np.uint64(ids[first + j]) ^ np.uint64(layout[SALT]))
+            partition = _partition(hashes[j], layout)
+            prefetch(index[partition, 0] + 8 * _place(hashes[j], index[partition, 1]))
+        for j in range(count):
+            record = _candidate(hashes[j], _partition(hashes[j], layout), index, slabs, layout)
+            if record:
+                _prefetch_record(record, size)
+
+
+@compiled
 def read_values(ids: Any, out: Any, slabs: Any, index: Any, layout: Any, begin: Any, owned: Any) -> Any:
     """Values of rows into ``out`` (flat), those which do not exist included; answers as ``check_ids``."""
     dim = layout[DIM]

@@ -118,11 +118,28 @@ def group_by_seat(
     return grouped, counts, places
 
 
-def sum_by_place(places: npt.NDArray[np.int32], gradients: Floats, count: int) -> Floats:
-    """Add up gradients of the same id: row j of the result is the sum of those whose place is j."""
+@compiled
+def _gather_sums(places: Any, source: Any, target: Any, dim: Any, count: Any) -> None:
+    rows = carray(pointer(source), (places.size * dim,), np.float32)
+    seen = np.zeros(count, np.uint8)
+    for i in range(places.size):
+        row = rows[i * dim : (i + 1) * dim]
+        total = target[places[i] * dim : (places[i] + 1) * dim]
+        if seen[places[i]]:
+            for k in range(dim):
+                total[k] += row[k]
+        else:
+            seen[places[i]] = 1
+            for k in range(dim):
+                total[k] = row[k]
+
+
+def sum_by_place(places: npt.NDArray[np.int32], gradients: Floats, count: int, out: Floats | None = None) -> Floats:
+    """Add up gradients of the same id: row j of the result is the sum of those whose place is j. ``out`` is memory for it,
+    of at least as many rows: new memory costs more than the sum."""
     dim = gradients.shape[1]
-    merged = np.zeros((count, dim), np.float32)
-    _sum_rows(places, gradients.ctypes.data, merged.reshape(-1), 1.0, dim)
+    merged = np.empty((count, dim), np.float32) if out is None else out[:count]
+    _gather_sums(places, gradients.ctypes.data, merged.reshape(-1), dim, count)
     return merged
 
 

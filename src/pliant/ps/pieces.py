@@ -51,6 +51,8 @@ class Push:
     rows: tuple[RowGradients, ...] = ()
     blocks: tuple[BlockGradient, ...] = ()
     part: int = 0
+    finite: bool = field(default=False, compare=False, repr=False)
+    """The gradients were already looked at for NaN and infinity."""
     release: Callable[[], None] = field(default=lambda: None, compare=False, repr=False)
     """Called once the arrays are no longer needed, so that their buffer can be used again."""
 

@@ -7,16 +7,19 @@ once works straight on what was received.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from pliant.core.errors import InvalidRequest, Moved, NotAvailable, PliantError, RetryableError
 from pliant.ps import wire
+from pliant.ps.merging import first_not_finite
 from pliant.ps.pieces import Floats, Ids, Push
 from pliant.ps.placement import key_of
 from pliant.ps.sockets import BadFrame, Closed, FrameSocket, KeptBuffer
@@ -26,6 +29,7 @@ from pliant.ps.wire import Header, Holds, Kind, Limits, Section
 
 WAIT = 30.0  # seconds that a pull waits for its iteration, before the client is told to ask again
 _SKIP = 1 << 20
+_PART = 512 << 10  # bytes
 
 
 class Requests:
@@ -159,8 +163,22 @@ class _Connection:
             at += 8 * section.count
             start += size
         self._wait(header.iteration)
-        iteration = self._store.pull(wanted, out)
-        self._reply(header, Kind.ROWS, iteration, b"", [rows])
+        waiting: list[memoryview] = []
+
+        def begin(iteration: int) -> None:
+            waiting.append(memoryview(Header(Kind.ROWS, 0, 0, len(rows), header.request, iteration).pack()))
+
+        def ready(part: Floats) -> None:
+            waiting.append(wire.bytes_of(part))
+            self._offer(waiting)
+
+        self._store.pull(wanted, out, begin, ready)
+        self._peer.send_rest(waiting)
+
+    def _offer(self, waiting: list[memoryview]) -> None:
+        """Inside the store's lock: never waits, and a connection that broke is noticed outside."""
+        with contextlib.suppress(OSError):
+            self._peer.offer(waiting)
 
     def _pull_blocks(self, header: Header, meta: memoryview) -> None:
         """``width`` of a section is how long it may wait (ms), ``count`` the iteration + 1 that the client has."""
@@ -191,18 +209,47 @@ class _Connection:
         now = bool(header.flags & wire.APPLY_NOW)
         if now and not self._all._standalone:
             raise NotAvailable("this server follows a master's orders: a push is staged, not applied at once")
-        for section in wire.check_push(meta, header.payload, self._limits):
+        sections = wire.check_push(meta, header.payload, self._limits)
+        for section in sections:
             wire.name_of(section.key, self._store.names)
+        buffer = (
+            self._in.take(header.payload) if now else np.empty(header.payload, np.uint8).data
+        )  # stays with the push
+        finite = self._receive_gradients(sections, buffer)
+        push = replace(wire.decode_push(meta, buffer, self._store.names, self._limits), finite=finite)
         if now:
-            push = wire.decode_push(meta, self._receive(self._in.take(header.payload)), self._store.names, self._limits)
             iteration = self._store.apply_now(push).iteration
         else:
-            buffer = self._receive(np.empty(header.payload, np.uint8).data)  # it stays with the push
-            push = wire.decode_push(meta, buffer, self._store.names, self._limits)
             if self._store.stage(push) and self._all._staged is not None:
                 self._all._staged(push, bytes(meta), buffer)
             iteration = self._store.iteration
         self._reply(header, Kind.DONE, iteration, b"", [])
+
+    def _receive_gradients(self, sections: list[Section], buffer: memoryview) -> bool:
+        """The payload of a push. While the sender still sends, rows are loaded into the cache, and what came is looked at for
+        NaN while it is in the cache; False if there is one (where, is found out later)."""
+        at = 0
+        finite = True
+        for section in sections:
+            end = at + section.nbytes
+            name = wire.name_of(section.key, self._store.names)
+            if section.holds in (Holds.GRADIENTS, Holds.UNIQUE_GRADIENTS):
+                ids = np.frombuffer(buffer, np.int64, section.count, at)
+                at = self._receive_part(buffer, at, at + ids.nbytes)
+                self._store.warm(name, ids)
+            floats = 4 * section.count * section.width
+            last = at + floats
+            while at < last:
+                first, at = at, self._receive_part(buffer, at, min(at + _PART, last))
+                finite = finite and first_not_finite(np.frombuffer(buffer, np.float32, (at - first) // 4, first)) < 0
+            at = self._receive_part(buffer, at, end)
+        return finite
+
+    def _receive_part(self, buffer: memoryview, first: int, last: int) -> int:
+        if last > first:
+            self._peer.receive_into(buffer[first:last])
+            self._unread -= last - first
+        return last
 
     def _import(self, header: Header, meta: memoryview) -> None:
         for section in wire.unpack_sections(meta, header.payload, wire.STATES, self._limits):

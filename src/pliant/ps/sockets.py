@@ -89,6 +89,22 @@ class FrameSocket:
         """One frame, in one system call where it fits."""
         self._send_all([memoryview(header.pack() + meta), *(piece for piece in payload if len(piece))])
 
+    def offer(self, waiting: list[memoryview]) -> None:
+        """Send as much of this as goes without waiting; what is left stays in the list, for ``send_rest``."""
+        if self._tls:
+            return
+        with contextlib.suppress(BlockingIOError):
+            while waiting:
+                sent = self._socket.sendmsg(waiting[:_PIECES], (), socket.MSG_DONTWAIT)
+                self.bytes_out += sent
+                while waiting and sent >= len(waiting[0]):
+                    sent -= len(waiting.pop(0))
+                if sent:
+                    waiting[0] = waiting[0][sent:]
+
+    def send_rest(self, waiting: list[memoryview]) -> None:
+        self._send_all(waiting)
+
     def _send_all(self, pieces: list[memoryview]) -> None:
         try:
             if self._tls:

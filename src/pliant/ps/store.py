@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -45,6 +45,7 @@ from pliant.ps.specs import DenseSpec, Spec, TableSpec
 from pliant.ps.staging import Staging
 from pliant.ps.table import Table
 
+PART = 256 << 10  # bytes of rows that are sent while the next are looked up
 Work = tuple[
     list[tuple[Table, Ids, Floats, float]],
     list[tuple[str, int, Floats, float]],
@@ -155,15 +156,37 @@ class ParameterStore:
 
     # -- pulls
 
-    def pull(self, wanted: Sequence[tuple[str, Ids]], out: Sequence[Floats]) -> int:
-        """Rows of several tables, all of one iteration, which is returned."""
+    def pull(
+        self,
+        wanted: Sequence[tuple[str, Ids]],
+        out: Sequence[Floats],
+        begin: Callable[[int], None] | None = None,
+        ready: Callable[[Floats], None] | None = None,
+    ) -> int:
+        """Rows of several tables, all of one iteration, which is returned. ``begin`` is told it once nothing can go wrong any
+        more, and ``ready`` each part of ``out`` as soon as it is there; neither may wait for anything."""
         with self._state.read():
             owned = self._owned
             for (name, ids), target in zip(wanted, out, strict=True):
                 table = self.table(name)
                 checks.rows_match(name, ids, target, table.spec.dim)
-                checks.ids_are_good(name, ids, table.read(ids, target, owned.partitions), owned.map_version)
+                checks.ids_are_good(name, ids, table.check(ids, owned.partitions), owned.map_version)
+            if begin is not None:
+                begin(self._iteration)
+            for (name, ids), target in zip(wanted, out, strict=True):
+                table = self.table(name)
+                rows = max(1, PART // (4 * table.spec.dim)) if ready is not None else max(1, ids.size)
+                for first in range(0, ids.size, rows):
+                    part = target[first : first + rows]
+                    table.read(ids[first : first + rows], part, owned.partitions)
+                    if ready is not None:
+                        ready(part)
             return self._iteration
+
+    def warm(self, table: str, ids: Ids) -> None:
+        """These rows will be updated soon: load them into the cache while their gradients are still on their way."""
+        with self._state.read():
+            self.table(table).warm(ids)
 
     def pull_rows(self, table: str, ids: Ids, out: Floats) -> int:
         """Write the rows of these ids into ``out`` (ids, dim). Raises ``Moved`` if one of them is not owned."""

@@ -80,6 +80,9 @@ class Table:
             kernels.read_values(ids, out.reshape(-1), self._addresses, self._index, self._layout, self._begin, owned)
         )
 
+    def warm(self, ids: Ids) -> None:
+        kernels.warm_rows(ids, self._addresses, self._index, self._layout)
+
     def check(self, ids: Ids, owned: npt.NDArray[np.uint8]) -> int:
         return int(kernels.check_ids(ids, self._layout, owned))
 
