@@ -16,7 +16,10 @@ class Recorder:
     def take(self) -> Shard | None:
         return self.shards.pop(0) if self.shards else None
 
-    def done(self, shard: Shard) -> None:
+    def poll(self) -> Shard | None:
+        return self.take()
+
+    def done(self, shard: Shard, note: bytes | None = None) -> None:
         self.told.append(("done", shard.lease))
 
     def progress(self, shard: Shard, records: int) -> None:

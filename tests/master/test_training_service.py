@@ -104,7 +104,8 @@ def test_metrics_of_a_version_are_kept_and_told(master: RunningMaster) -> None:
     assert master.stop_job() is not None
     summary = master.job_dir.summary()
     assert summary is not None
-    assert summary["evaluation"] == {"10": {"loss": 0.2, "accuracy": 0.9, "odd": None}}
+    assert summary["evaluation"] == {"loss": 0.2, "accuracy": 0.9, "odd": None}
+    assert summary["evaluations"] == [{"version": 10, "metrics": {"loss": 0.2, "accuracy": 0.9}, "records": 0}]
     assert "NaN" not in master.job_dir.summary_file.read_text(), "it is JSON for others too"
 
 

@@ -33,6 +33,10 @@ class Entry:
 COMMANDS = {
     "run": Entry("Run a program as an elastic job, and follow it to its end."),
     "submit": Entry("Submit a job to Kubernetes.", extra="kubernetes"),
+    "train": Entry("Train the model of a model file, with evaluation.", extra="torch"),
+    "evaluate": Entry("Evaluate a trained model on data.", extra="torch"),
+    "predict": Entry("Write what a trained model says of each record.", extra="torch"),
+    "zoo": Entry("Start a model file from a template.", extra="torch"),
     "status": Entry("Show how a job is doing, or how it ended."),
     "jobs": Entry("List the jobs of this machine."),
     "logs": Entry("Show what the programs of a job wrote."),
@@ -98,6 +102,21 @@ class ProgramCommand(TyperCommand):
         return list(super().parse_args(ctx, args))
 
 
+class NativeCommand(TyperCommand):
+    """Options may be spelled with underscores, as the original launcher has them: ``--batch_size=64``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return list(super().parse_args(ctx, [_dashed(arg) for arg in args]))
+
+
+def _dashed(argument: str) -> str:
+    option, equals, value = argument.partition("=")
+    return option.replace("_", "-") + equals + value if option.startswith("--") else argument
+
+
+_CLASSES = {"run": ProgramCommand, "train": NativeCommand, "evaluate": NativeCommand, "predict": NativeCommand}
+
+
 def _load(name: str) -> Any:
     try:
         module = import_module(f"pliant.cli.{name}")
@@ -120,7 +139,7 @@ def _load(name: str) -> Any:
 
 def _alone(name: str, function: Callable[..., None], text: str) -> typer.Typer:
     inner = typer.Typer(add_completion=False, rich_markup_mode=None)
-    inner.command(name, help=_keep_examples(text), cls=ProgramCommand if name == "run" else None)(function)
+    inner.command(name, help=_keep_examples(text), cls=_CLASSES.get(name))(function)
     return inner
 
 

@@ -95,7 +95,7 @@ def run(
         "strategy": strategy,
         "cpu": cpu,
         "memory": memory,
-        "env": _environment(env or []) or None,
+        "env": environment(env or []) or None,
         "tls": tls or None,
         "audit": audit or None,
         "metrics_port": metrics_port,
@@ -291,7 +291,7 @@ def _workers(workers: str | None, nnodes: str | None, per_node: int | None) -> s
     return f"{counts[0]}:{counts[1]}"
 
 
-def _environment(given: list[str]) -> dict[str, str]:
+def environment(given: list[str]) -> dict[str, str]:
     pairs = [entry.partition("=") for entry in given]
     for name, equals, _ in pairs:
         if not name or not equals:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 import time
 
@@ -67,8 +68,14 @@ class AloneSource:
                 raise JobFailed(f"shard {parked[0].extent} could not be done: {parked[0].message}")
         return None  # what others would bring or finish, nobody will: this program is alone
 
-    def done(self, shard: Shard) -> None:
-        self._exchange(done=[shard.lease])
+    def poll(self) -> Shard | None:
+        with self._alone.changed:
+            waits = self._alone.book.supply(self._spec.name) is not Supply.MORE
+        return None if waits else self.take()
+
+    def done(self, shard: Shard, note: bytes | None = None) -> None:
+        notes = [[shard.lease, base64.b64encode(note).decode()]] if note is not None else []
+        self._exchange(done=[shard.lease], notes=notes)
 
     def progress(self, shard: Shard, records: int) -> None:
         self._exchange(progress=[[shard.lease, records]])

@@ -236,6 +236,10 @@ class Job:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def session(self) -> Session:
+        """This program's conversation with the master, for calls that ``Job`` has no method for."""
+        return self._open_session()
+
     # --- inside
 
     def _open_session(self) -> Session:

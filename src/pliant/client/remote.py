@@ -75,8 +75,14 @@ class RemoteSource:
             self._changed.notify_all()
             return shard
 
-    def done(self, shard: Shard) -> None:
-        self._report(shard, lambda reports: reports.done.append(shard.lease))
+    def poll(self) -> Shard | None:
+        with self._changed:
+            if self._error is not None:
+                raise self._error
+            return self.take() if self._ready else None
+
+    def done(self, shard: Shard, note: bytes | None = None) -> None:
+        self._report(shard, lambda reports: reports.finish(shard.lease, note))
 
     def failed(self, shard: Shard, message: str) -> None:
         self._report(shard, lambda reports: reports.failed.append((shard.lease, message)))
@@ -283,6 +289,12 @@ class _Reports:
     failed: list[tuple[int, str]] = field(default_factory=list)
     released: list[int] = field(default_factory=list)
     progress: dict[int, int] = field(default_factory=dict)
+    notes: dict[int, bytes] = field(default_factory=dict)
+
+    def finish(self, lease: int, note: bytes | None) -> None:
+        self.done.append(lease)
+        if note is not None:
+            self.notes[lease] = note
 
     def must_go(self) -> bool:
         return bool(self.done or self.failed or self.released)
@@ -301,4 +313,5 @@ class _Reports:
             failed=[pb.LeaseFailure(lease=n, message=text) for n, text in self.failed],
             released=self.released,
             progress=[pb.LeaseProgress(lease=n, records=records) for n, records in self.progress.items()],
+            notes=[pb.LeaseNote(lease=n, data=data) for n, data in self.notes.items()],
         )

@@ -20,7 +20,10 @@ class Source(Protocol):
     def take(self) -> Shard | None:
         """The next shard, waiting for it if need be; None at the end."""
 
-    def done(self, shard: Shard) -> None: ...
+    def poll(self) -> Shard | None:
+        """The next shard if there is one at hand; does not wait."""
+
+    def done(self, shard: Shard, note: bytes | None = None) -> None: ...
 
     def progress(self, shard: Shard, records: int) -> None: ...
 
@@ -103,15 +106,18 @@ class Shard(Sequence[int]):
         if not self.finished:
             self._source.progress(self, self.offset + records)
 
-    def done(self) -> None:
-        """All of it is done. The loop does this by itself when it goes on to the next shard."""
+    def done(self, note: bytes | None = None) -> None:
+        """All of it is done. The loop does this by itself when it goes on to the next shard.
+
+        ``note``: what came of it, for datasets of type ``eval`` and ``predict``; kept if and only if this report counts.
+        """
         if not self.finished:
             self.finished = True
-            self._source.done(self)
+            self._source.done(self, note)
 
-    def commit(self) -> bool:
+    def commit(self, note: bytes | None = None) -> bool:
         """As ``done``, and wait for the master's word: False if the shard was given to someone else meanwhile."""
-        self.done()
+        self.done(note)
         return self._source.flush(self)
 
     def fail(self, message: str) -> None:
@@ -160,6 +166,15 @@ class ShardStream(Iterator[Shard]):
         if self._acknowledge:
             self._current = shard
         else:
+            self._taken = [*(kept for kept in self._taken if not kept.finished), shard]
+        return shard
+
+    def poll(self) -> Shard | None:
+        """As ``next``, without waiting: None if no shard is at hand, now or for good. Needs ``acknowledge=False``."""
+        if self._acknowledge:
+            raise InvalidRequest("poll needs a stream with acknowledge=False: who polls says when a shard is done")
+        shard = None if self._over else self._source.poll()
+        if shard is not None:
             self._taken = [*(kept for kept in self._taken if not kept.finished), shard]
         return shard
 

@@ -59,6 +59,8 @@ class ShardQueue:
         self.open_epochs: dict[int, int] = {}  # epoch -> records finished, for epochs that are not complete
         self.epochs_done = 0
         self.longest = 0.0  # seconds that the slowest shard took
+        self.ended = False  # it was declared over before its last shard
+        self.notes: dict[tuple[int, int], str] = {}  # (epoch, ordinal) -> what came with the acknowledgement
         self._orders: dict[int, Permutation] = {}
 
     # --- reading
@@ -77,6 +79,8 @@ class ShardQueue:
     @property
     def exhausted(self) -> bool:
         """Nothing is left to hand out, now or later (what is out may still come back)."""
+        if self.ended:
+            return True
         last = self.epoch == self.spec.epochs - 1 or self.shards_per_epoch == 0
         return self.closed and last and self._epoch_cut() and not self.returned
 
@@ -100,6 +104,8 @@ class ShardQueue:
 
     def take(self) -> Piece | None:
         """The next piece to work on, or None while there is none."""
+        if self.ended:
+            return None
         if self.returned:
             self.out += 1
             return self.returned.popleft()
@@ -122,7 +128,14 @@ class ShardQueue:
 
     def give_back(self, piece: Piece, *, first: bool = True) -> None:
         self.out -= 1
+        if self.ended:
+            return  # nobody will do it
         self.returned.appendleft(piece) if first else self.returned.append(piece)
+
+    def end(self) -> None:
+        """Hand out no more: what is out may still be finished, what comes back stays undone."""
+        self.ended = True
+        self.returned.clear()
 
     def fail(self, piece: Piece, message: str) -> None:
         """The program failed on it: try again later, or park it."""
@@ -209,6 +222,8 @@ class ShardQueue:
             "open_epochs": [[e, n] for e, n in self.open_epochs.items()],
             "epochs_done": self.epochs_done,
             "longest": self.longest,
+            **({"ended": True} if self.ended else {}),
+            **({"notes": [[*key, note] for key, note in self.notes.items()]} if self.notes else {}),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -226,6 +241,8 @@ class ShardQueue:
         self.open_epochs = dict(state["open_epochs"])
         self.epochs_done = state["epochs_done"]
         self.longest = state["longest"]
+        self.ended = bool(state.get("ended", False))
+        self.notes = {(epoch, ordinal): note for epoch, ordinal, note in state.get("notes", ())}
 
     def check(self) -> None:
         """Refuse a state that no history leads to, such as that of a checkpoint which was cut or edited."""
@@ -240,7 +257,7 @@ class ShardQueue:
             "cursor": 0 <= self.epoch < self.spec.epochs and 0 <= self.cursor <= shards,
             "length": 0 <= self.length <= (LARGEST if self.spec.stream else 0) and (self.spec.stream or self.closed),
             "finished_shards": self.finished_shards >= 0
-            and handed_out == self.finished_shards + len(pieces) + self.out,
+            and (self.ended or handed_out == self.finished_shards + len(pieces) + self.out),
             "finished_records": 0 <= self.finished_records <= self.spec.epochs * self.records_per_epoch,
             "closed": type(self.closed) is bool,
             "longest": isinstance(self.longest, int | float) and 0 <= self.longest < float("inf"),

@@ -32,6 +32,8 @@ from pliant.core.shard_queue import PATIENCE, Piece, ShardQueue, pack, unpack
 
 MOST_LEASES_PER_CALL = 4096
 LONGEST_NAME = 500
+LONGEST_NOTE = 8192  # characters, with the acknowledgement of a shard
+NOTED = frozenset({ShardType.EVAL, ShardType.PREDICT})  # types of datasets whose shards may have notes
 
 
 class ShardBook:
@@ -71,6 +73,35 @@ class ShardBook:
             raise Conflict(f"dataset {waiting[0]!r} comes after training, which it tells by dataset {dataset!r}")
         del self._queues[dataset]
 
+    def end(self, now: float, *, dataset: str) -> bool:
+        """Declare a dataset over: nothing more is handed out. False if it was over already."""
+        queue = self._queue(dataset)
+        if queue.exhausted:
+            return False
+        queue.end()
+        return True
+
+    def commit(self, now: float, *, dataset: str, shards: int) -> tuple[Accepted, ...]:
+        """The first ``shards`` shards, counted over all epochs, are done: for a plan that needs no leases.
+
+        Each is a step of synchronous training, which every worker computes by itself. What is committed already stays so.
+        """
+        queue = self._queue(dataset)
+        if queue.out or queue.returned or queue.spec.stream:
+            raise Conflict(f"dataset {dataset!r} is handed out by leases; it cannot be committed by a plan as well")
+        if not 0 <= shards <= queue.shards_per_epoch * queue.spec.epochs:
+            most = queue.shards_per_epoch * queue.spec.epochs
+            raise InvalidRequest(f"{shards} shards of dataset {dataset!r}, which has {most} in all epochs")
+        accepted: list[Accepted] = []
+        while queue.finished_shards < shards and (piece := queue.take()) is not None:
+            extent = queue.extent(piece)
+            size = extent.end - extent.start
+            queue.finish(piece, size)
+            accepted.append(Accepted(Lease(0, dataset, piece, extent), 0, size))
+        if accepted:
+            self.pace.note(now)
+        return tuple(accepted)
+
     # --- sessions
 
     def open_session(self, now: float, *, session: str, node: str, incarnation: int) -> None:
@@ -94,18 +125,27 @@ class ShardBook:
         progress: Sequence[Sequence[int]] = (),
         failed: Sequence[Sequence[Any]] = (),
         released: Sequence[int] = (),
+        notes: Sequence[Sequence[Any]] = (),
     ) -> Answer:
         """Take reports and give leases.
 
         Reports are leases ``done``, ``[lease, records]`` done so far, ``[lease, message]`` failed, and leases ``released``,
-        which are given back without blame.
+        which are given back without blame. ``[lease, note]`` of a shard that is done is kept with it, in the same decision:
+        there is one note for each finished shard that has one, whoever finished it.
         """
         holder = self._session(session)
         if request == holder.request > 0:
             return self._repeat(holder)
         self._check_request(holder, request, dataset, want, done, progress, failed, released)
+        self._check_notes(holder, done, notes)
         accepted: list[Accepted] = []
         refused = self._finish(now, holder, done, accepted)
+        if notes:
+            texts = {number: str(text) for number, text in notes}
+            for a in accepted:
+                if a.lease.number in texts:
+                    piece = a.lease.piece
+                    self._queues[a.lease.dataset].notes[piece.epoch, piece.ordinal] = texts[a.lease.number]
         refused += [n for n, records in progress if not self._advance(now, holder, n, records, accepted)]
         refused += [n for n, message in failed if not self._fail(now, holder, n, str(message))]
         refused += [n for n in reversed(released) if not self._give_back(now, holder, n)]
@@ -213,6 +253,8 @@ class ShardBook:
             return Supply.WAIT
         empty = not queue.returned and queue.cursor >= queue.shards_per_epoch
         can_open = queue.epoch + 1 < queue.spec.epochs and not (queue.spec.epoch_barrier and queue.out)
+        if queue.ended:
+            return Supply.WAIT  # for what is still out
         return Supply.WAIT if empty and not can_open else Supply.MORE
 
     def complete(self) -> bool:
@@ -354,6 +396,19 @@ class ShardBook:
             if records < 0 or (lease is not None and records > lease.size):
                 most = lease.size if lease is not None else "no more"
                 raise InvalidRequest(f"{records} records of lease {number}, which has {most}")
+
+    def _check_notes(self, holder: Session, done: Sequence[int], notes: Sequence[Sequence[Any]]) -> None:
+        for number, text in notes:
+            if number not in done:
+                raise InvalidRequest(f"a note on lease {number}, which is not reported as done")
+            if len(str(text)) > LONGEST_NOTE:
+                raise InvalidRequest(f"a note of {len(str(text))} characters; allowed: {LONGEST_NOTE}")
+            lease = holder.held.get(number)
+            if lease is not None and self._queues[lease.dataset].spec.type not in NOTED:
+                kinds = ", ".join(sorted(NOTED))
+                raise InvalidRequest(
+                    f"a note on a shard of {lease.dataset!r}; only datasets of type {kinds} have notes"
+                )
 
     def _repeat(self, holder: Session) -> Answer:
         numbers, refused, supply = holder.answer

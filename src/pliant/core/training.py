@@ -1,23 +1,44 @@
 """Evaluation rounds and model versions of native training.
 
-A round evaluates one model version on the evaluation data, as shards of a dataset of its own. One round is open at a
-time; versions that become due meanwhile queue, and of those that wait only as many are kept as ``MOST_WAITING``.
+A *version* is a count of committed steps. A round evaluates one version on the evaluation data, as shards of a dataset of
+its own. One round is open at a time; versions that become due meanwhile queue, at most ``MOST_WAITING`` of them.
+
+Two kinds of rounds. Where the job's description names the evaluation data, a round opens every so many steps and closes
+when its shards are done. Where the training program defined it (``define``), the program says which versions are to be
+evaluated; a round is open until one worker, who *claimed* it, has reported the metrics that follow from all shards. A claim
+lasts as long as the session that made it, so a round outlives any worker. Each result is noted once, in the order of rounds,
+and the best by the monitored metric is known.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+from pliant.core.datasets import DatasetSpec, ShardType
+from pliant.core.errors import Conflict, InvalidRequest
 
 MOST_WAITING = 16
 KEPT_RESULTS = 100
+LONGEST_REASON = 1000  # characters
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
     version: int
     dataset: str
+    scored: bool = False  # it closes with metrics; else with its shards
+    claimed_by: str = ""  # a session
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    version: int
+    metrics: dict[str, float]
+    records: int = 0
 
 
 class TrainingBook:
@@ -25,49 +46,132 @@ class TrainingBook:
         self._eval_dataset = eval_dataset
         self._every = every_steps
         self.version = 0
+        self.due = -1  # the newest version that was to be evaluated
+        self.evaluation: DatasetSpec | None = None  # as the program defined it
+        self.monitor = ""  # the metric by which versions are compared; empty: none
+        self.largest_is_best = True
         self.open_round: Round | None = None
         self._waiting: deque[int] = deque()
-        self.results: dict[int, dict[str, float]] = {}  # version -> metrics
+        self.results: dict[int, Result] = {}  # by version, in the order of rounds
+        self.best: Result | None = None
+        self.stop_reason = ""  # why training is to end early; empty: it is not
 
-    def report_version(self, now: float, *, version: int) -> Round | None:
+    # --- changing
+
+    def define(self, now: float, *, evaluation: dict[str, Any], monitor: str, mode: str) -> bool:
+        """What rounds are of, from the program; False if it was defined so before."""
+        spec = DatasetSpec.from_json(evaluation)
+        spec.check()
+        if spec.type is not ShardType.EVAL or spec.epochs != 1 or spec.stream:
+            raise InvalidRequest(f"dataset {spec.name!r} is for evaluation: of type eval, one epoch, and no stream")
+        if mode not in ("max", "min"):
+            raise InvalidRequest(f"mode is {mode!r}; allowed: 'max', 'min'")
+        known = self.evaluation
+        if known is None:
+            self.evaluation, self.monitor, self.largest_is_best = spec, monitor, mode == "max"
+            return True
+        if (known, self.monitor, self.largest_is_best) != (spec, monitor, mode == "max"):
+            raise Conflict(f"the evaluation of this job is defined already, otherwise than {spec.name!r} says")
+        return False
+
+    def report_version(self, now: float, *, version: int, evaluate: bool = False) -> Round | None:
         """A newer model is there; gives the round that opens because of it, if any."""
-        if version <= self.version:
-            return None
-        due = self._every > 0 and version // self._every > self.version // self._every
-        self.version = version
-        if due and self._eval_dataset and len(self._waiting) < MOST_WAITING:
+        if version < 0:
+            raise InvalidRequest(f"version {version}; versions count from 0")
+        due = self._every > 0 and self._eval_dataset != "" and version // self._every > self.version // self._every
+        if (evaluate and self.evaluation is not None and self.can_queue(version)) or (
+            due and self.evaluation is None and len(self._waiting) < MOST_WAITING
+        ):
             self._waiting.append(version)
+            self.due = version
+        self.version = max(self.version, version)
         return self._open_next()
 
-    def close_round(self, now: float, *, version: int) -> Round | None:
-        """All records of the round are done; gives the round that opens next, if any."""
+    def claim(self, now: float, *, version: int, session: str) -> bool:
+        """A worker wants to compute the metrics of the round. The shell asks only if no living session has claimed it."""
+        round = self.open_round
+        if round is None or round.version != version or not round.scored:
+            return False
+        self.open_round = replace(round, claimed_by=session)
+        return True
+
+    def close_round(
+        self, now: float, *, version: int, metrics: dict[str, float] | None = None, records: int = 0
+    ) -> Round | None:
+        """All records of the round are done; gives the round that opens next, if any. A round closes once."""
         if self.open_round is None or self.open_round.version != version:
             return None
         self.open_round = None
+        if metrics is not None:
+            self._note(Result(version, dict(metrics), records))
         return self._open_next()
 
     def report_metrics(self, now: float, *, version: int, metrics: dict[str, float]) -> None:
-        self.results[version] = {**self.results.get(version, {}), **metrics}
+        """From a program that evaluates by itself, without rounds."""
+        known = self.results.get(version)
+        self._note(Result(version, {**(known.metrics if known else {}), **metrics}, known.records if known else 0))
+
+    def stop(self, now: float, *, reason: str) -> bool:
+        """Training shall end early; the first reason counts."""
+        if self.stop_reason:
+            return False
+        self.stop_reason = (reason or "asked to stop")[:LONGEST_REASON]
+        return True
+
+    # --- reading
+
+    def can_queue(self, version: int) -> bool:
+        """Whether a round of this version would be queued, if it were asked for."""
+        return version > self.due and len(self._waiting) < MOST_WAITING
+
+    def waiting(self) -> Sequence[int]:
+        return tuple(self._waiting)
+
+    def needed(self) -> set[int]:
+        """Versions whose models must be kept: of rounds that are open or to come, and the best."""
+        open_version = [self.open_round.version] if self.open_round else []
+        return {*open_version, *self._waiting, *([self.best.version] if self.best else [])}
+
+    # --- inside
+
+    def _note(self, result: Result) -> None:
+        self.results[result.version] = result
         while len(self.results) > KEPT_RESULTS:
-            del self.results[min(self.results)]
+            del self.results[next(iter(self.results))]
+        value = result.metrics.get(self.monitor, math.nan)
+        if self.monitor and not math.isnan(value):
+            best = self.best.metrics[self.monitor] if self.best else math.nan
+            if math.isnan(best) or (value > best if self.largest_is_best else value < best):
+                self.best = result
 
     def _open_next(self) -> Round | None:
         if self.open_round is not None or not self._waiting:
             return None
         version = self._waiting.popleft()
-        self.open_round = Round(version, f"{self._eval_dataset}@{version}")
+        scored = self.evaluation is not None
+        name = self.evaluation.name if self.evaluation is not None else self._eval_dataset
+        self.open_round = Round(version, f"{name}@{version}", scored)
         return self.open_round
 
     def snapshot(self) -> dict[str, Any]:
         return {
             "version": self.version,
-            "open_round": [self.open_round.version, self.open_round.dataset] if self.open_round else None,
+            "due": self.due,
+            "evaluation": self.evaluation.to_json() if self.evaluation else None,
+            "monitor": [self.monitor, self.largest_is_best],
+            "open_round": asdict(self.open_round) if self.open_round else None,
             "waiting": list(self._waiting),
-            "results": [[version, metrics] for version, metrics in self.results.items()],
+            "results": [asdict(result) for result in self.results.values()],
+            "best": asdict(self.best) if self.best else None,
+            "stop_reason": self.stop_reason,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.version = state["version"]
-        self.open_round = Round(*state["open_round"]) if state["open_round"] else None
+        self.version, self.due = state["version"], state["due"]
+        self.evaluation = DatasetSpec.from_json(state["evaluation"]) if state["evaluation"] else None
+        self.monitor, self.largest_is_best = state["monitor"]
+        self.open_round = Round(**state["open_round"]) if state["open_round"] else None
         self._waiting = deque(state["waiting"])
-        self.results = {version: dict(metrics) for version, metrics in state["results"]}
+        self.results = {result["version"]: Result(**result) for result in state["results"]}
+        self.best = Result(**state["best"]) if state["best"] else None
+        self.stop_reason = state["stop_reason"]

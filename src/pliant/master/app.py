@@ -39,6 +39,7 @@ from pliant.master.journal import Journal
 from pliant.master.journal_store import JournalStore, Recovered, SqliteStore, read_events
 from pliant.master.metrics import MetricsServer, serve_metrics
 from pliant.master.nodes import NodeManager
+from pliant.master.notes import NoteStore
 from pliant.master.parameters import ParameterCoordinator
 from pliant.master.rendezvous import RendezvousServer
 from pliant.master.service import add_services
@@ -282,6 +283,7 @@ class Master:
                 fault_tolerance=wanted.fault_tolerance,
                 session_timeout=self.spec.fault.session_timeout,
                 audit=self.spec.audit,
+                notes=NoteStore(self.job_dir.path / "notes"),
             )
         if wanted.parameters:
             assert parts.shards is not None

@@ -7,6 +7,7 @@ journal.db     the master's journal
 master.json    where the master listens
 summary.json   how it ended, once it has
 ps/            dumps and logs of parameter servers
+notes/         what programs noted on finished shards (metrics of an evaluation, parts of a prediction)
 logs/          one file per node, and the master's
 nodes/         what the local platform and the agents keep per node
 *.lock         held by the one live master and the one live launcher

@@ -57,6 +57,7 @@ class JobOnDisk(Master):
             nodes=self._shell("nodes", "book"),
             shards=self._shell("shards", "book"),
             rendezvous=self._shell("rendezvous", "machine"),
+            training=self._shell("training", "book"),
         )
         return job_status(cast(Components, parts))
 

@@ -16,6 +16,7 @@ import grpc.aio
 from pliant.core.errors import InvalidRequest, NotAvailable
 from pliant.core.leases import Lease
 from pliant.core.rendezvous import Expelled, Waiting, World
+from pliant.core.shard_queue import Piece
 from pliant.master.components import Components
 from pliant.master.parameters import ParameterCoordinator, parse_specs, verdict_message
 from pliant.master.stats import MOST_METRICS, NodeUsage
@@ -32,6 +33,8 @@ LONGEST_REASON = 1000  # characters
 SEAT_WAIT = 5.0  # seconds; a server that waits for a seat asks again
 ORDERS_WAIT = 1.0  # seconds; with every call a server says what it did and uses
 DUMP_WAIT = 600.0  # seconds
+LONGEST_NAME = 200  # characters, of a metric
+NOTES_PER_REPLY = 4 << 20  # bytes
 LONGEST_WAIT = 30.0  # seconds; a caller that waits longer asks again
 
 
@@ -182,6 +185,7 @@ class ShardsServicer(services.ShardsServicer):
         return pb.Empty()
 
     async def Exchange(self, request: pb.ExchangeRequest, context: Context) -> pb.ExchangeReply:
+        notes = await self._keep_notes(request)
         answer = self._shards.get_shard(
             request.session,
             request.request,
@@ -191,12 +195,48 @@ class ShardsServicer(services.ShardsServicer):
             [[p.lease, p.records] for p in request.progress],
             [[f.lease, f.message[:2000]] for f in request.failed],
             list(request.released),
+            notes,
         )
         await self._m.journal.durable()
         reply = pb.ExchangeReply(refused=answer.refused, supply=answer.supply.value)
         for lease in answer.leases:
             _put_shard(reply, lease)
         return reply
+
+    async def _keep_notes(self, request: pb.ExchangeRequest) -> list[list[Any]]:
+        if not request.notes:
+            return []
+        store = _need(self._shards.notes, "store for notes", "--need-task-manager")
+        kept = [asyncio.to_thread(store.keep, request.dataset, note.data) for note in request.notes]
+        return [[note.lease, text] for note, text in zip(request.notes, await asyncio.gather(*kept), strict=True)]
+
+    async def GetNotes(self, request: pb.NotesRequest, context: Context) -> pb.NotesReply:
+        queue = self._shards.book.queue(request.dataset)
+        store = _need(self._shards.notes, "store for notes", "--need-task-manager")
+        numbered = sorted(queue.notes.items())
+        await self._m.journal.durable()
+        reply, size = pb.NotesReply(complete=queue.complete), 0
+        for (epoch, ordinal), text in numbered[max(0, request.skip) :]:
+            extent = queue.extent(Piece(epoch, ordinal))
+            data = await asyncio.to_thread(store.read, request.dataset, text)
+            if reply.notes and size + len(data) > NOTES_PER_REPLY:
+                reply.more = True
+                break
+            size += len(data)
+            reply.notes.add(
+                epoch=epoch, ordinal=ordinal, name=extent.name, start=extent.start, end=extent.end, data=data
+            )
+        return reply
+
+    async def CommitPlan(self, request: pb.CommitPlanRequest, context: Context) -> pb.Empty:
+        self._shards.commit_plan(request.dataset, request.shards, request.node, end=request.end)
+        await self._m.journal.durable()
+        return pb.Empty()
+
+    async def EndDataset(self, request: pb.DatasetName, context: Context) -> pb.Empty:
+        self._shards.end_dataset(request.name)
+        await self._m.journal.durable()
+        return pb.Empty()
 
     async def WaitForShards(self, request: pb.WaitForShardsRequest, context: Context) -> pb.WaitForShardsReply:
         shards = self._shards
@@ -298,8 +338,34 @@ class TrainingServicer(services.TrainingServicer):
     def _training(self) -> Any:
         return _need(self._m.training, "training service", "--need-training-service")
 
-    async def ReportVersion(self, request: pb.ReportVersionRequest, context: Context) -> pb.Empty:
-        self._training.report_version(request.version)
+    async def ReportVersion(self, request: pb.ReportVersionRequest, context: Context) -> pb.ReportVersionReply:
+        queued = self._training.report_version(request.version, evaluate=request.evaluate)
+        await self._m.journal.durable()
+        return pb.ReportVersionReply(queued=queued)
+
+    async def Define(self, request: pb.TrainingDefinition, context: Context) -> pb.Empty:
+        self._training.define(from_message(request.evaluation), request.monitor[:LONGEST_NAME], request.mode)
+        await self._m.journal.durable()
+        return pb.Empty()
+
+    async def Watch(self, request: pb.WatchTrainingRequest, context: Context) -> pb.TrainingState:
+        await _at_most(self._training.watch(request.known), context, self._m.longest_wait)
+        await self._m.journal.durable()
+        state: pb.TrainingState = self._training.state()
+        return state
+
+    async def ClaimRound(self, request: pb.ClaimRoundRequest, context: Context) -> pb.ClaimRoundReply:
+        claimed = self._training.claim(request.version, request.session)
+        await self._m.journal.durable()
+        return pb.ClaimRoundReply(claimed=claimed)
+
+    async def GiveUpRound(self, request: pb.GiveUpRoundRequest, context: Context) -> pb.Empty:
+        self._training.give_up(request.version, request.reason[:LONGEST_REASON])
+        await self._m.journal.durable()
+        return pb.Empty()
+
+    async def StopTraining(self, request: pb.StopRequest, context: Context) -> pb.Empty:
+        self._training.stop(request.reason[:LONGEST_REASON])
         await self._m.journal.durable()
         return pb.Empty()
 
@@ -311,7 +377,10 @@ class TrainingServicer(services.TrainingServicer):
     async def ReportEvaluation(self, request: pb.ReportEvaluationRequest, context: Context) -> pb.Empty:
         if len(request.metrics) > MOST_METRICS:
             raise InvalidRequest(f"{len(request.metrics)} metrics of one evaluation; allowed: {MOST_METRICS}")
-        self._training.report_metrics(request.version, dict(request.metrics))
+        if request.session:
+            self._training.score(request.version, request.session, dict(request.metrics), request.records)
+        else:
+            self._training.report_metrics(request.version, dict(request.metrics))
         await self._m.journal.durable()
         return pb.Empty()
 

@@ -15,10 +15,11 @@ from typing import Any
 from pliant.core.clock import Clock
 from pliant.core.datasets import DatasetSpec
 from pliant.core.errors import SessionExpired
-from pliant.core.leases import Answer, Supply
+from pliant.core.leases import Accepted, Answer, Supply
 from pliant.core.shards import ShardBook
 from pliant.master.journal import Journal
 from pliant.master.journal_store import AuditRow
+from pliant.master.notes import NoteStore
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +34,10 @@ class DataShardManager:
         fault_tolerance: bool = True,
         session_timeout: float = 30.0,
         audit: bool = False,
+        notes: NoteStore | None = None,
     ) -> None:
         self.book = book
+        self.notes = notes
         self._journal = journal
         self._clock = clock
         self._fault_tolerance = fault_tolerance
@@ -73,6 +76,35 @@ class DataShardManager:
         self._notify()
         return length
 
+    def commit_plan(self, dataset: str, shards: int, node: str, *, end: bool = False) -> None:
+        """So many steps of a plan are done; ``end``: and no more of them come."""
+        accepted: tuple[Accepted, ...] = ()
+        if shards > self.book.queue(dataset).finished_shards:
+            accepted = self._journal.do(self.book.commit, dataset=dataset, shards=shards)
+        if accepted:
+            self._note_accepted(accepted, node, "plan")
+        if end:
+            self.end_dataset(dataset)
+        if accepted:
+            self._notify()
+
+    def end_dataset(self, dataset: str) -> None:
+        """Nothing more of it is handed out."""
+        queue = self.book.queue(dataset)
+        if not queue.exhausted and self._journal.do(self.book.end, dataset=dataset):
+            total = queue.records_per_epoch * queue.spec.epochs
+            told = f"dataset {dataset} ends after {queue.finished_records:,} of {total:,} records"
+            self._journal.event("dataset", told)
+            self._notify()
+
+    def drop(self, dataset: str) -> None:
+        self._journal.do(self.book.drop, dataset=dataset)
+        self.forget_notes(dataset)
+
+    def forget_notes(self, dataset: str) -> None:
+        if self.notes is not None:
+            self.notes.drop(dataset)
+
     # --- sessions
 
     def open_session(self, session: str, node: str, incarnation: int) -> None:
@@ -102,9 +134,11 @@ class DataShardManager:
         progress: list[list[int]],
         failed: list[list[Any]],
         released: list[int],
+        notes: list[list[Any]] | None = None,
     ) -> Answer:
         """Lease shards and take the reports that ride along."""
         reports: dict[str, Any] = {"done": done, "progress": progress, "failed": failed, "released": released}
+        reports["notes"] = notes
         answer = self._journal.do(
             self.book.exchange,
             session=session,
@@ -202,8 +236,10 @@ class DataShardManager:
         ]
 
     def _note_progress(self, session: str, answer: Answer) -> None:
-        node = self.book.node_of(session)
-        self.on_progress(node, sum(a.end - a.begin for a in answer.accepted))
+        self._note_accepted(answer.accepted, self.book.node_of(session), session)
+
+    def _note_accepted(self, accepted: tuple[Accepted, ...], node: str, session: str) -> None:
+        self.on_progress(node, sum(a.end - a.begin for a in accepted))
         if self._audit:
             self._journal.audit(
                 [
@@ -220,7 +256,7 @@ class DataShardManager:
                         session,
                         a.lease.number,
                     )
-                    for a in answer.accepted
+                    for a in accepted
                 ]
             )
 

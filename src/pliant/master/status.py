@@ -6,6 +6,7 @@ from pliant.core.node_states import Node, NodeState
 from pliant.core.rendezvous import World
 from pliant.core.shard_queue import ShardQueue
 from pliant.master.components import Components
+from pliant.master.training import result_message
 from pliant.rpc import pliant_pb2 as pb
 
 
@@ -31,6 +32,11 @@ def job_status(master: Components) -> pb.JobStatus:
     if master.shards is not None:
         status.datasets.extend(dataset_status(queue) for queue in master.shards.book.queues())
         status.stalled_seconds = master.shards.book.pace.stalled
+    if master.training is not None:
+        training = master.training.book
+        status.evaluations.extend(result_message(result) for result in training.results.values())
+        if training.best is not None:
+            status.best.CopyFrom(result_message(training.best))
     if master.nodes is not None:
         book = master.nodes.book
         status.nodes.extend(node_status(node, master) for node in book.nodes())

@@ -8,6 +8,7 @@ from typing import Any
 from google.protobuf.json_format import MessageToDict
 
 from pliant.core.job import Phase
+from pliant.core.training import Result
 from pliant.master.components import Components
 from pliant.master.status import job_status
 
@@ -46,6 +47,7 @@ _INTEGERS = frozenset(
         "round",
         "step",
         "number",
+        "version",
     ]
 )
 
@@ -55,6 +57,9 @@ def summarize(parts: Components, components: dict[str, Any]) -> dict[str, Any]:
     job = parts.job
     seconds = max(0.0, job.ended_at - job.started_at)
     done = sum(d["records_done"] for d in status["datasets"])
+    book = parts.training.book if parts.training is not None else None
+    results = list(book.results.values()) if book is not None else []
+    evaluation = _finite(results[-1].metrics) if results else {}  # the latest, by name
     return {
         **status,
         "exit_code": exit_code(job.phase),
@@ -64,9 +69,17 @@ def summarize(parts: Components, components: dict[str, Any]) -> dict[str, Any]:
         "restarts": sum(n["restarts"] for n in status["nodes"]),
         "replacements": sum(1 for n in status["nodes"] if n["replaces"]),
         "master_parts": components,
-        "metrics": _finite(parts.stats.metrics),
-        "evaluation": {str(v): _finite(m) for v, m in parts.training.book.results.items()} if parts.training else {},
+        "metrics": {**_finite(parts.stats.metrics), **evaluation},
+        "evaluation": evaluation,
+        "evaluations": [_result(result) for result in results],
+        "best": _result(book.best) if book is not None and book.best is not None else None,
     }
+
+
+def _result(result: Result) -> dict[str, Any]:
+    """Read back as a message, which has no place for what is not a number."""
+    finite = {name: value for name, value in result.metrics.items() if math.isfinite(value)}
+    return {"version": result.version, "metrics": finite, "records": result.records}
 
 
 def _finite(metrics: dict[str, float]) -> dict[str, float | None]:

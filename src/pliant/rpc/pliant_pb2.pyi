@@ -11,7 +11,7 @@ class Empty(_message.Message):
     def __init__(self) -> None: ...
 
 class JobStatus(_message.Message):
-    __slots__ = ("name", "phase", "reason", "started_at", "ended_at", "global_step", "records_per_second", "stalled_seconds", "master_starts", "nodes", "datasets", "first_failure", "world", "components", "roles", "time", "parameters")
+    __slots__ = ("name", "phase", "reason", "started_at", "ended_at", "global_step", "records_per_second", "stalled_seconds", "master_starts", "nodes", "datasets", "first_failure", "world", "components", "roles", "time", "parameters", "evaluations", "best")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -29,6 +29,8 @@ class JobStatus(_message.Message):
     ROLES_FIELD_NUMBER: _ClassVar[int]
     TIME_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
+    EVALUATIONS_FIELD_NUMBER: _ClassVar[int]
+    BEST_FIELD_NUMBER: _ClassVar[int]
     name: str
     phase: str
     reason: str
@@ -46,7 +48,9 @@ class JobStatus(_message.Message):
     roles: _containers.RepeatedCompositeFieldContainer[RoleStatus]
     time: float
     parameters: ParametersStatus
-    def __init__(self, name: _Optional[str] = ..., phase: _Optional[str] = ..., reason: _Optional[str] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., global_step: _Optional[int] = ..., records_per_second: _Optional[float] = ..., stalled_seconds: _Optional[float] = ..., master_starts: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., datasets: _Optional[_Iterable[_Union[DatasetStatus, _Mapping]]] = ..., first_failure: _Optional[_Union[Failure, _Mapping]] = ..., world: _Optional[_Union[World, _Mapping]] = ..., components: _Optional[_Iterable[str]] = ..., roles: _Optional[_Iterable[_Union[RoleStatus, _Mapping]]] = ..., time: _Optional[float] = ..., parameters: _Optional[_Union[ParametersStatus, _Mapping]] = ...) -> None: ...
+    evaluations: _containers.RepeatedCompositeFieldContainer[EvaluationResult]
+    best: EvaluationResult
+    def __init__(self, name: _Optional[str] = ..., phase: _Optional[str] = ..., reason: _Optional[str] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., global_step: _Optional[int] = ..., records_per_second: _Optional[float] = ..., stalled_seconds: _Optional[float] = ..., master_starts: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., datasets: _Optional[_Iterable[_Union[DatasetStatus, _Mapping]]] = ..., first_failure: _Optional[_Union[Failure, _Mapping]] = ..., world: _Optional[_Union[World, _Mapping]] = ..., components: _Optional[_Iterable[str]] = ..., roles: _Optional[_Iterable[_Union[RoleStatus, _Mapping]]] = ..., time: _Optional[float] = ..., parameters: _Optional[_Union[ParametersStatus, _Mapping]] = ..., evaluations: _Optional[_Iterable[_Union[EvaluationResult, _Mapping]]] = ..., best: _Optional[_Union[EvaluationResult, _Mapping]] = ...) -> None: ...
 
 class RoleStatus(_message.Message):
     __slots__ = ("name", "min", "max", "target", "running")
@@ -366,6 +370,52 @@ class ProgramExitedReply(_message.Message):
     group: Group
     def __init__(self, restart: _Optional[bool] = ..., delay: _Optional[float] = ..., incarnation: _Optional[int] = ..., reason: _Optional[str] = ..., group: _Optional[_Union[Group, _Mapping]] = ...) -> None: ...
 
+class NotesRequest(_message.Message):
+    __slots__ = ("dataset", "skip")
+    DATASET_FIELD_NUMBER: _ClassVar[int]
+    SKIP_FIELD_NUMBER: _ClassVar[int]
+    dataset: str
+    skip: int
+    def __init__(self, dataset: _Optional[str] = ..., skip: _Optional[int] = ...) -> None: ...
+
+class ShardNote(_message.Message):
+    __slots__ = ("epoch", "ordinal", "name", "start", "end", "data")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ORDINAL_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    ordinal: int
+    name: str
+    start: int
+    end: int
+    data: bytes
+    def __init__(self, epoch: _Optional[int] = ..., ordinal: _Optional[int] = ..., name: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class NotesReply(_message.Message):
+    __slots__ = ("notes", "more", "complete")
+    NOTES_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    notes: _containers.RepeatedCompositeFieldContainer[ShardNote]
+    more: bool
+    complete: bool
+    def __init__(self, notes: _Optional[_Iterable[_Union[ShardNote, _Mapping]]] = ..., more: _Optional[bool] = ..., complete: _Optional[bool] = ...) -> None: ...
+
+class CommitPlanRequest(_message.Message):
+    __slots__ = ("dataset", "shards", "node", "end")
+    DATASET_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    dataset: str
+    shards: int
+    node: str
+    end: bool
+    def __init__(self, dataset: _Optional[str] = ..., shards: _Optional[int] = ..., node: _Optional[str] = ..., end: _Optional[bool] = ...) -> None: ...
+
 class FilePart(_message.Message):
     __slots__ = ("name", "start", "end")
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -491,7 +541,7 @@ class LeaseFailure(_message.Message):
     def __init__(self, lease: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
 
 class ExchangeRequest(_message.Message):
-    __slots__ = ("session", "request", "dataset", "want", "done", "progress", "failed", "released")
+    __slots__ = ("session", "request", "dataset", "want", "done", "progress", "failed", "released", "notes")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     DATASET_FIELD_NUMBER: _ClassVar[int]
@@ -500,6 +550,7 @@ class ExchangeRequest(_message.Message):
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     FAILED_FIELD_NUMBER: _ClassVar[int]
     RELEASED_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
     session: str
     request: int
     dataset: str
@@ -508,7 +559,16 @@ class ExchangeRequest(_message.Message):
     progress: _containers.RepeatedCompositeFieldContainer[LeaseProgress]
     failed: _containers.RepeatedCompositeFieldContainer[LeaseFailure]
     released: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, session: _Optional[str] = ..., request: _Optional[int] = ..., dataset: _Optional[str] = ..., want: _Optional[int] = ..., done: _Optional[_Iterable[int]] = ..., progress: _Optional[_Iterable[_Union[LeaseProgress, _Mapping]]] = ..., failed: _Optional[_Iterable[_Union[LeaseFailure, _Mapping]]] = ..., released: _Optional[_Iterable[int]] = ...) -> None: ...
+    notes: _containers.RepeatedCompositeFieldContainer[LeaseNote]
+    def __init__(self, session: _Optional[str] = ..., request: _Optional[int] = ..., dataset: _Optional[str] = ..., want: _Optional[int] = ..., done: _Optional[_Iterable[int]] = ..., progress: _Optional[_Iterable[_Union[LeaseProgress, _Mapping]]] = ..., failed: _Optional[_Iterable[_Union[LeaseFailure, _Mapping]]] = ..., released: _Optional[_Iterable[int]] = ..., notes: _Optional[_Iterable[_Union[LeaseNote, _Mapping]]] = ...) -> None: ...
+
+class LeaseNote(_message.Message):
+    __slots__ = ("lease", "data")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    lease: int
+    data: bytes
+    def __init__(self, lease: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class Shard(_message.Message):
     __slots__ = ("lease", "name", "start", "end", "offset", "epoch", "ordinal", "indices")
@@ -673,12 +733,20 @@ class SetLimitsRequest(_message.Message):
     def __init__(self, min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., wait_seconds: _Optional[float] = ...) -> None: ...
 
 class ReportVersionRequest(_message.Message):
-    __slots__ = ("version", "node")
+    __slots__ = ("version", "node", "evaluate")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
+    EVALUATE_FIELD_NUMBER: _ClassVar[int]
     version: int
     node: str
-    def __init__(self, version: _Optional[int] = ..., node: _Optional[str] = ...) -> None: ...
+    evaluate: bool
+    def __init__(self, version: _Optional[int] = ..., node: _Optional[str] = ..., evaluate: _Optional[bool] = ...) -> None: ...
+
+class ReportVersionReply(_message.Message):
+    __slots__ = ("queued",)
+    QUEUED_FIELD_NUMBER: _ClassVar[int]
+    queued: bool
+    def __init__(self, queued: _Optional[bool] = ...) -> None: ...
 
 class EvaluationReply(_message.Message):
     __slots__ = ("version", "dataset")
@@ -689,6 +757,41 @@ class EvaluationReply(_message.Message):
     def __init__(self, version: _Optional[int] = ..., dataset: _Optional[str] = ...) -> None: ...
 
 class ReportEvaluationRequest(_message.Message):
+    __slots__ = ("version", "metrics", "records", "session")
+    class MetricsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    METRICS_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    metrics: _containers.ScalarMap[str, float]
+    records: int
+    session: str
+    def __init__(self, version: _Optional[int] = ..., metrics: _Optional[_Mapping[str, float]] = ..., records: _Optional[int] = ..., session: _Optional[str] = ...) -> None: ...
+
+class TrainingDefinition(_message.Message):
+    __slots__ = ("evaluation", "monitor", "mode")
+    EVALUATION_FIELD_NUMBER: _ClassVar[int]
+    MONITOR_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    evaluation: Dataset
+    monitor: str
+    mode: str
+    def __init__(self, evaluation: _Optional[_Union[Dataset, _Mapping]] = ..., monitor: _Optional[str] = ..., mode: _Optional[str] = ...) -> None: ...
+
+class WatchTrainingRequest(_message.Message):
+    __slots__ = ("known",)
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
+    known: str
+    def __init__(self, known: _Optional[str] = ...) -> None: ...
+
+class EvaluationResult(_message.Message):
     __slots__ = ("version", "metrics", "records")
     class MetricsEntry(_message.Message):
         __slots__ = ("key", "value")
@@ -704,6 +807,60 @@ class ReportEvaluationRequest(_message.Message):
     metrics: _containers.ScalarMap[str, float]
     records: int
     def __init__(self, version: _Optional[int] = ..., metrics: _Optional[_Mapping[str, float]] = ..., records: _Optional[int] = ...) -> None: ...
+
+class TrainingState(_message.Message):
+    __slots__ = ("tag", "open_version", "open_dataset", "shards_done", "claimed", "waiting", "needed", "results", "best", "stop_reason", "trained", "ended", "due", "version")
+    TAG_FIELD_NUMBER: _ClassVar[int]
+    OPEN_VERSION_FIELD_NUMBER: _ClassVar[int]
+    OPEN_DATASET_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_DONE_FIELD_NUMBER: _ClassVar[int]
+    CLAIMED_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    NEEDED_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    BEST_FIELD_NUMBER: _ClassVar[int]
+    STOP_REASON_FIELD_NUMBER: _ClassVar[int]
+    TRAINED_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    DUE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    tag: str
+    open_version: int
+    open_dataset: str
+    shards_done: bool
+    claimed: bool
+    waiting: _containers.RepeatedScalarFieldContainer[int]
+    needed: _containers.RepeatedScalarFieldContainer[int]
+    results: _containers.RepeatedCompositeFieldContainer[EvaluationResult]
+    best: int
+    stop_reason: str
+    trained: bool
+    ended: bool
+    due: int
+    version: int
+    def __init__(self, tag: _Optional[str] = ..., open_version: _Optional[int] = ..., open_dataset: _Optional[str] = ..., shards_done: _Optional[bool] = ..., claimed: _Optional[bool] = ..., waiting: _Optional[_Iterable[int]] = ..., needed: _Optional[_Iterable[int]] = ..., results: _Optional[_Iterable[_Union[EvaluationResult, _Mapping]]] = ..., best: _Optional[int] = ..., stop_reason: _Optional[str] = ..., trained: _Optional[bool] = ..., ended: _Optional[bool] = ..., due: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
+
+class ClaimRoundRequest(_message.Message):
+    __slots__ = ("version", "session")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    session: str
+    def __init__(self, version: _Optional[int] = ..., session: _Optional[str] = ...) -> None: ...
+
+class ClaimRoundReply(_message.Message):
+    __slots__ = ("claimed",)
+    CLAIMED_FIELD_NUMBER: _ClassVar[int]
+    claimed: bool
+    def __init__(self, claimed: _Optional[bool] = ...) -> None: ...
+
+class GiveUpRoundRequest(_message.Message):
+    __slots__ = ("version", "reason")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    reason: str
+    def __init__(self, version: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class ReportStepRequest(_message.Message):
     __slots__ = ("node", "step", "records", "metrics")

@@ -588,6 +588,21 @@ class ShardsStub:
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.ShardCheckpoint.SerializeToString,
                 response_deserializer=pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
                 _registered_method=True)
+        self.GetNotes = channel.unary_unary(
+                '/pliant.v1.Shards/GetNotes',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.NotesRequest.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.NotesReply.FromString,
+                _registered_method=True)
+        self.CommitPlan = channel.unary_unary(
+                '/pliant.v1.Shards/CommitPlan',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.CommitPlanRequest.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+                _registered_method=True)
+        self.EndDataset = channel.unary_unary(
+                '/pliant.v1.Shards/EndDataset',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.DatasetName.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+                _registered_method=True)
 
 
 class ShardsServicer:
@@ -656,6 +671,27 @@ class ShardsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetNotes(self, request, context):
+        """What programs noted on finished shards, in the order of the dataset.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CommitPlan(self, request, context):
+        """The first so many shards of all epochs are done: for a plan that every worker computes by itself.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EndDataset(self, request, context):
+        """Nothing more of it is handed out; what is in work may still be finished.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ShardsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -707,6 +743,21 @@ def add_ShardsServicer_to_server(servicer, server):
             'RestoreCheckpoint': grpc.unary_unary_rpc_method_handler(
                     servicer.RestoreCheckpoint,
                     request_deserializer=pliant_dot_rpc_dot_pliant__pb2.ShardCheckpoint.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
+            ),
+            'GetNotes': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetNotes,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.NotesRequest.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.NotesReply.SerializeToString,
+            ),
+            'CommitPlan': grpc.unary_unary_rpc_method_handler(
+                    servicer.CommitPlan,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.CommitPlanRequest.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
+            ),
+            'EndDataset': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndDataset,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.DatasetName.FromString,
                     response_serializer=pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
             ),
     }
@@ -981,6 +1032,87 @@ class Shards:
             target,
             '/pliant.v1.Shards/RestoreCheckpoint',
             pliant_dot_rpc_dot_pliant__pb2.ShardCheckpoint.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetNotes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Shards/GetNotes',
+            pliant_dot_rpc_dot_pliant__pb2.NotesRequest.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.NotesReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CommitPlan(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Shards/CommitPlan',
+            pliant_dot_rpc_dot_pliant__pb2.CommitPlanRequest.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EndDataset(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Shards/EndDataset',
+            pliant_dot_rpc_dot_pliant__pb2.DatasetName.SerializeToString,
             pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
             options,
             channel_credentials,
@@ -1303,7 +1435,7 @@ class TrainingStub:
         self.ReportVersion = channel.unary_unary(
                 '/pliant.v1.Training/ReportVersion',
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.ReportVersionRequest.SerializeToString,
-                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.ReportVersionReply.FromString,
                 _registered_method=True)
         self.GetEvaluation = channel.unary_unary(
                 '/pliant.v1.Training/GetEvaluation',
@@ -1313,6 +1445,31 @@ class TrainingStub:
         self.ReportEvaluation = channel.unary_unary(
                 '/pliant.v1.Training/ReportEvaluation',
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.ReportEvaluationRequest.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+                _registered_method=True)
+        self.Define = channel.unary_unary(
+                '/pliant.v1.Training/Define',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.TrainingDefinition.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+                _registered_method=True)
+        self.Watch = channel.unary_unary(
+                '/pliant.v1.Training/Watch',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.WatchTrainingRequest.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.TrainingState.FromString,
+                _registered_method=True)
+        self.ClaimRound = channel.unary_unary(
+                '/pliant.v1.Training/ClaimRound',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.ClaimRoundRequest.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.ClaimRoundReply.FromString,
+                _registered_method=True)
+        self.GiveUpRound = channel.unary_unary(
+                '/pliant.v1.Training/GiveUpRound',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.GiveUpRoundRequest.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+                _registered_method=True)
+        self.StopTraining = channel.unary_unary(
+                '/pliant.v1.Training/StopTraining',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.StopRequest.SerializeToString,
                 response_deserializer=pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
                 _registered_method=True)
 
@@ -1335,6 +1492,41 @@ class TrainingServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReportEvaluation(self, request, context):
+        """Of a claimed round, which it closes; without a session, of an evaluation that the program made by itself.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Define(self, request, context):
+        """What rounds of evaluation are of. Every worker may say it, as long as all say the same.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Watch(self, request, context):
+        """Waits until something differs from what the caller knows, or the deadline passes.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ClaimRound(self, request, context):
+        """To compute the metrics of the open round, all of whose shards are done: for one living session at a time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GiveUpRound(self, request, context):
+        """The open round cannot be finished: its model is gone.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StopTraining(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1346,7 +1538,7 @@ def add_TrainingServicer_to_server(servicer, server):
             'ReportVersion': grpc.unary_unary_rpc_method_handler(
                     servicer.ReportVersion,
                     request_deserializer=pliant_dot_rpc_dot_pliant__pb2.ReportVersionRequest.FromString,
-                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.ReportVersionReply.SerializeToString,
             ),
             'GetEvaluation': grpc.unary_unary_rpc_method_handler(
                     servicer.GetEvaluation,
@@ -1356,6 +1548,31 @@ def add_TrainingServicer_to_server(servicer, server):
             'ReportEvaluation': grpc.unary_unary_rpc_method_handler(
                     servicer.ReportEvaluation,
                     request_deserializer=pliant_dot_rpc_dot_pliant__pb2.ReportEvaluationRequest.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
+            ),
+            'Define': grpc.unary_unary_rpc_method_handler(
+                    servicer.Define,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.TrainingDefinition.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
+            ),
+            'Watch': grpc.unary_unary_rpc_method_handler(
+                    servicer.Watch,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.WatchTrainingRequest.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.TrainingState.SerializeToString,
+            ),
+            'ClaimRound': grpc.unary_unary_rpc_method_handler(
+                    servicer.ClaimRound,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.ClaimRoundRequest.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.ClaimRoundReply.SerializeToString,
+            ),
+            'GiveUpRound': grpc.unary_unary_rpc_method_handler(
+                    servicer.GiveUpRound,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.GiveUpRoundRequest.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
+            ),
+            'StopTraining': grpc.unary_unary_rpc_method_handler(
+                    servicer.StopTraining,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.StopRequest.FromString,
                     response_serializer=pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
             ),
     }
@@ -1387,7 +1604,7 @@ class Training:
             target,
             '/pliant.v1.Training/ReportVersion',
             pliant_dot_rpc_dot_pliant__pb2.ReportVersionRequest.SerializeToString,
-            pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+            pliant_dot_rpc_dot_pliant__pb2.ReportVersionReply.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1441,6 +1658,141 @@ class Training:
             target,
             '/pliant.v1.Training/ReportEvaluation',
             pliant_dot_rpc_dot_pliant__pb2.ReportEvaluationRequest.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Define(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Training/Define',
+            pliant_dot_rpc_dot_pliant__pb2.TrainingDefinition.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Watch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Training/Watch',
+            pliant_dot_rpc_dot_pliant__pb2.WatchTrainingRequest.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.TrainingState.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ClaimRound(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Training/ClaimRound',
+            pliant_dot_rpc_dot_pliant__pb2.ClaimRoundRequest.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.ClaimRoundReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GiveUpRound(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Training/GiveUpRound',
+            pliant_dot_rpc_dot_pliant__pb2.GiveUpRoundRequest.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StopTraining(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Training/StopTraining',
+            pliant_dot_rpc_dot_pliant__pb2.StopRequest.SerializeToString,
             pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
             options,
             channel_credentials,

@@ -48,7 +48,7 @@ from pliant.torch.worlds import Peer, World, WorldBroken
 log = logging.getLogger(__name__)
 
 # The control lane: what all workers learn of each other in a step, as int64 sums.
-JOINERS, FLAGS, LOSS, LOST_LOSSES, LEAVING, SAVE, BUSY, HEAD = range(8)
+JOINERS, FLAGS, LOSS, LOST_LOSSES, LEAVING, SAVE, BUSY, STOP, HEAD = range(9)
 LOSS_BITS = 32
 REPORT_SECONDS = 0.2
 
@@ -136,6 +136,8 @@ class Trainer:
         self._reported = 0.0
         self._loss = math.nan  # of the last committed step
         self._current: Step | None = None
+        self._stop_wanted = False  # by this worker
+        self._stopped = False  # all agreed that this loop ends after the step that was committed last
         self._total = 0  # committed steps of all loops: the number of a checkpoint
         self._checkpoint_options = (
             CheckpointOptions(
@@ -168,6 +170,11 @@ class Trainer:
         """Committed steps of the current loop."""
         return self._step
 
+    @property
+    def total(self) -> int:
+        """Committed steps of all loops."""
+        return self._total
+
     def steps(
         self,
         dataset: Any,
@@ -185,12 +192,15 @@ class Trainer:
         phase = self._next_phase
         self._end_loop_before(phase)
         self._next_phase += 1
+        self._stop_wanted = False
+        if self._phase == phase and self._entered:
+            self._stopped = False
         self._plan, self._dataset = plan, dataset
         self._collate = collate_fn or torch.utils.data.default_collate
         self._enter()
         self._notice.hold()
         try:
-            while self._phase == phase and self._step < limit:
+            while self._phase == phase and self._step < limit and not self._stopped:
                 if self._admit:
                     self._reform()
                     continue
@@ -221,6 +231,15 @@ class Trainer:
                 on_step(step)
         return self
 
+    def stop(self) -> None:
+        """End the current loop early: all workers end it after the same step, the next one that is committed."""
+        self._stop_wanted = True
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the loop was ended by ``stop``."""
+        return self._stopped
+
     def close(self) -> None:
         """Leave the world. Called at exit too."""
         self._notice.remove()
@@ -245,6 +264,7 @@ class Trainer:
                 "attempt": self._attempt,
                 "loss": self._loss,
                 "total": self._total,
+                "stopped": self._stopped,
             },
             "plan": asdict(self._plan) if self._plan is not None else None,
             "shape": {"virtual_workers": self.virtual_workers, "units": self.units, "seed": self.seed},
@@ -263,6 +283,7 @@ class Trainer:
         self._buffers.load_state(state["buffers"])
         self._phase, self._step, self._attempt = position["phase"], position["step"], position["attempt"]
         self._loss, self._total = position["loss"], position["total"]
+        self._stopped = bool(position.get("stopped", False))
         self._has_state = True
         self._forget_units()
 
@@ -438,6 +459,7 @@ class Trainer:
         control[FLAGS] = self._sum.flags()
         control[LOSS], control[LOST_LOSSES] = self._loss_sum, self._lost_losses
         control[LEAVING] = int(self._notice.given)
+        control[STOP] = int(self._stop_wanted)
         if self._checkpoints is not None:
             control[SAVE] = int(self._checkpoints.wanted(self._total + 1, world.rank))
             control[BUSY] = int(self._checkpoints.busy())
@@ -468,6 +490,7 @@ class Trainer:
         lost = int(control[LOST_LOSSES])
         step.loss = self._loss = math.nan if lost else int(control[LOSS]) / (1 << LOSS_BITS)
         self._admit = bool(control[JOINERS]) and self._membership is not None
+        self._stopped = bool(control[STOP])
         self._finish(step)
         self._save_and_leave(save=bool(control[SAVE]) and not control[BUSY], leaving=int(control[LEAVING]))
         return True
@@ -536,6 +559,7 @@ class Trainer:
                     break
         if self._phase == phase:
             self._phase, self._step, self._attempt = phase + 1, 0, 0
+            self._stop_wanted = False
             self._take_checkpoint(wait=True)
 
 

@@ -1,0 +1,201 @@
+"""Train the model of a model file, as an elastic job.
+
+    pliant train --model digits_cnn.py --model-class DigitsCNN --data 'train/*.rio' --num-epochs 5
+    pliant train --model net.py --model-class Net --data train.parquet --eval-data test.parquet \\
+        --strategy allreduce --max-workers 4 --batch-size 256 --output trained
+    pliant train --model_class=Net --model=net.py --max_workers=4 --batch_size=64 --num_epoch=3 --data='t/*.rio'
+
+The model file has the model, `loss`, `optimizer` and `dataset_fn` (docs/native-training.md, `pliant zoo init`). It is checked
+before anything is launched. It is copied into the job's directory with the modules beside it that it imports.
+
+--batch-size is what one update is made from, on every strategy; with allreduce it is shared by the workers. All options may be
+spelled with underscores.
+
+Exit code: the job's: 0 done, 1 failed, 130 stopped; 2 for a mistake in the command or the model file.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from pliant.cli import native_options as o
+from pliant.core.errors import InvalidRequest
+
+STRATEGIES = ("local", "allreduce", "ps-sync", "ps-async")
+OTHER_NAMES = {"allreducestrategy": "allreduce", "parameterserverstrategy": "ps-async", "ps": "ps-async"}
+
+
+def train(
+    model: o.Model,
+    data: o.Data,
+    model_class: o.ModelClass = "",
+    model_params: o.ModelParams = "",
+    data_options: o.DataOptions = "",
+    eval_data: Annotated[
+        list[str] | None, typer.Option("--eval-data", "--validation-data", metavar="PATH", help="Data for evaluation.")
+    ] = None,
+    strategy: Annotated[
+        str | None,
+        typer.Option(
+            "--strategy", "--distribution-strategy", help="local, allreduce, ps-sync or ps-async. [default: by workers]"
+        ),
+    ] = None,
+    max_workers: o.Workers = None,
+    min_workers: o.MinWorkers = None,
+    num_ps: Annotated[
+        int, typer.Option("--num-ps", "--num-ps-pods", min=0, help="Parameter servers. [default: 1 with ps-*]")
+    ] = 0,
+    batch_size: o.BatchSize = 32,
+    virtual_workers: Annotated[
+        int | None, typer.Option(min=1, help="Parts of a batch with allreduce. [default: as many as workers]")
+    ] = None,
+    num_epochs: Annotated[
+        int, typer.Option("--num-epochs", "--num-epoch", min=1, help="How often every record is trained on.")
+    ] = 1,
+    max_steps: Annotated[int, typer.Option(min=0, help="End after so many updates. [default: no limit]")] = 0,
+    output: Annotated[str, typer.Option("--output", metavar="DIR", help="Export the model to this directory.")] = "",
+    trained: o.Trained = "",
+    seed: Annotated[int, typer.Option(help="Of the first weights, the order of records, and dropout.")] = 0,
+    shuffle: Annotated[bool, typer.Option(help="Shuffle the records, anew in each epoch.")] = True,
+    deterministic: Annotated[
+        bool, typer.Option(help="The same result to the last bit for any number of workers and any deaths.")
+    ] = False,
+    eval_every_steps: Annotated[
+        int, typer.Option("--eval-every-steps", "--evaluation-steps", min=0, help="Evaluate every so many updates.")
+    ] = 0,
+    eval_every_seconds: Annotated[float, typer.Option(min=0, help="Evaluate every so many seconds.")] = 0.0,
+    eval_every_epochs: Annotated[
+        int | None, typer.Option(min=0, help="Evaluate every so many epochs. [default: 1, or 0 with steps or seconds]")
+    ] = None,
+    eval_shard_size: Annotated[int, typer.Option(min=0, help="Records of an evaluation shard.")] = 0,
+    best_metric: Annotated[str, typer.Option(help="Which metric says what is best. [default: the first]")] = "",
+    best_mode: Annotated[str, typer.Option(metavar="max | min", help="[default: by the metric's name]")] = "",
+    checkpoint_dir: Annotated[
+        str | None, typer.Option(help="Where checkpoints go. [default: the job's folder]")
+    ] = None,
+    checkpoint_every_steps: Annotated[
+        int, typer.Option("--checkpoint-every-steps", "--checkpoint-steps", min=0, help="Updates between checkpoints.")
+    ] = 0,
+    checkpoint_every_seconds: Annotated[
+        float | None, typer.Option(min=0, help="Seconds between checkpoints. [default: 30 if not by steps]")
+    ] = None,
+    keep_checkpoints: Annotated[
+        int, typer.Option("--keep-checkpoints", "--keep-checkpoint-max", min=1, help="How many are kept.")
+    ] = 3,
+    name: o.Name = None,
+    job_dir: o.Folder = None,
+    summary: o.Summary = None,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+    overwrite: o.Overwrite = False,
+    resume: o.Resume = False,
+    platform: o.Where = None,
+    cpu: o.Cpu = None,
+    memory: o.Memory = None,
+    env: o.Env = None,
+    tls: o.Tls = False,
+    audit: o.Audit = False,
+    metrics_port: o.MetricsPort = None,
+    max_restarts: o.MaxRestarts = None,
+    log_dir: o.LogDir = None,
+) -> None:
+    from pliant.cli.native import RunOptions, pairs, run_native, world_size
+
+    options = RunOptions.gather(locals())
+    from pliant.native.description import Description, Evaluation
+
+    workers = world_size(min_workers, max_workers)
+    chosen = choose_strategy(strategy, workers[1], num_ps)
+    seats = virtual_workers or (fitting_seats(batch_size, workers[1]) if chosen == "allreduce" else 1)
+    check_batch(batch_size, workers[1], seats, chosen, given=virtual_workers is not None)
+    by_epoch = eval_every_epochs if eval_every_epochs is not None else int(not (eval_every_steps or eval_every_seconds))
+    if best_mode not in ("", "max", "min"):
+        raise InvalidRequest(f"--best-mode is {best_mode!r}; allowed: max, min")
+    description = Description(
+        task="train",
+        model=model.name,
+        model_class=model_class,
+        model_params=pairs(model_params, "--model-params"),
+        data=data,
+        data_options=pairs(data_options, "--data-options"),
+        eval_data=eval_data or [],
+        strategy=chosen,
+        batch_size=batch_size,
+        virtual_workers=seats,
+        epochs=num_epochs,
+        max_steps=max_steps,
+        seed=seed,
+        shuffle=shuffle,
+        deterministic=deterministic,
+        evaluation=Evaluation(
+            every_steps=eval_every_steps,
+            every_seconds=eval_every_seconds,
+            every_epochs=by_epoch,
+            shard_size=eval_shard_size,
+            monitor=best_metric,
+            mode=best_mode,  # type: ignore[arg-type]  # checked above
+        ),
+        output=absolute(output),
+        trained=absolute(trained),
+    )
+    seconds = (
+        checkpoint_every_seconds if checkpoint_every_seconds is not None else 0.0 if checkpoint_every_steps else 30.0
+    )
+    saving = {
+        "every_steps": checkpoint_every_steps,
+        "every_seconds": seconds,
+        "keep_last": keep_checkpoints,
+        **({"dir": absolute(checkpoint_dir)} if checkpoint_dir else {}),
+    }
+    changes: dict[str, Any] = {"checkpoint": saving}
+    if chosen.startswith("ps"):
+        changes["roles"] = {"ps": {"replicas": num_ps or 1, "command": ["python", "-m", "pliant.ps"]}}
+    run_native(description, model, options, workers=workers, strategy=chosen, spec_changes=changes)
+
+
+def choose_strategy(given: str | None, workers: int, num_ps: int) -> Any:
+    """What was asked for; else what the numbers of workers and servers mean."""
+    if given is None:
+        return "ps-async" if num_ps else "allreduce" if workers > 1 else "local"
+    name = OTHER_NAMES.get(given.lower(), given.lower())
+    if name not in STRATEGIES:
+        raise InvalidRequest(f"--strategy {given!r} is none of {', '.join(STRATEGIES)}")
+    if name == "local" and workers > 1:
+        raise InvalidRequest(
+            f"--strategy local trains in one process, and --max-workers is {workers}", hint="allreduce uses several"
+        )
+    if num_ps and not name.startswith("ps"):
+        raise InvalidRequest(f"--num-ps {num_ps} with --strategy {name}, which has no parameter servers")
+    return name
+
+
+def fitting_seats(batch_size: int, workers: int) -> int:
+    """Into how many parts a batch is cut: the workers, or a few more if that divides it evenly."""
+    return next((n for n in range(workers, 4 * workers + 1) if batch_size % n == 0), workers)
+
+
+def check_batch(batch_size: int, workers: int, seats: int, strategy: str, *, given: bool) -> None:
+    if strategy != "allreduce":
+        return
+    if batch_size < seats:
+        raise InvalidRequest(f"a batch of {batch_size} cannot be shared by {seats}", hint="raise --batch-size")
+    if seats < workers:
+        raise InvalidRequest(f"--virtual-workers {seats} is less than --max-workers {workers}, so some would idle")
+    if batch_size % seats and given:
+        raise InvalidRequest(
+            f"a batch of {batch_size} cannot be cut into {seats} equal parts", hint="--virtual-workers must divide it"
+        )
+    if batch_size % seats:
+        raise InvalidRequest(
+            f"a batch of {batch_size} cannot be shared evenly by {workers} workers",
+            hint=f"--batch-size {-(-batch_size // workers) * workers} can",
+        )
+
+
+def absolute(path: str | None) -> str:
+    """For programs that start elsewhere; URLs stay as they are."""
+    from pathlib import Path
+
+    return str(Path(path).absolute()) if path and "://" not in path else path or ""

@@ -1,0 +1,132 @@
+"""Between the training loop of a strategy and everything around it: callbacks, evaluation, progress, the end.
+
+All of it happens in the loop's own thread, between two steps, so nothing disturbs a step and random numbers stay what they are.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pliant.client.job import Job
+from pliant.native.callbacks import StopTraining
+from pliant.native.contract import ModelFile
+from pliant.native.description import Evaluation
+from pliant.native.rounds import Rounds, TrainingWatch
+from pliant.rpc import pliant_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+COMMIT_SECONDS = 0.2  # progress is told to the master no more often, but for the end
+
+
+class Hooks:
+    def __init__(self, job: Job, watch: TrainingWatch, file: ModelFile, evaluation: Evaluation | None) -> None:
+        """``evaluation`` is None where there is no data for it."""
+        self._job = job
+        self._session = job.session()
+        self.watch = watch
+        self._file = file
+        self._callbacks = file.make_callbacks()
+        self._evaluation = evaluation
+        self.rounds: Rounds | None = None
+        self._seen: set[int] = set()  # versions whose evaluation the callbacks were told of
+        self._evaluated_at = time.monotonic()
+        self._committed = 0
+        self._committed_at = 0.0
+        self._call: Any = None
+
+    # --- for strategies
+
+    @property
+    def stop_reason(self) -> str:
+        """Why training is to end early; empty while it goes on."""
+        return str(self.watch.state.stop_reason)
+
+    def begin(self, model: Any) -> None:
+        self._call_all("on_train_begin", model)
+        self._tell_results()
+
+    def after_step(self, version: int, loss: float, *, epoch: int, ends_epoch: bool) -> None:
+        self._call_all("on_step_end", version, loss)
+        if ends_epoch:
+            self._call_all("on_epoch_end", epoch)
+        self._tell_results()
+        if self.rounds is not None:
+            self.rounds.do_some()
+
+    def is_due(self, version: int, *, epoch: int, ends_epoch: bool) -> bool:
+        """Whether every worker knows that this version is to be evaluated: by steps and epochs."""
+        when = self._evaluation
+        if when is None:
+            return False
+        by_steps = when.every_steps > 0 and version % when.every_steps == 0
+        return by_steps or (ends_epoch and when.every_epochs > 0 and (epoch + 1) % when.every_epochs == 0)
+
+    def is_time(self) -> bool:
+        """Whether an evaluation is due by the clock; for the one worker that decides it."""
+        when = self._evaluation
+        return (
+            when is not None and when.every_seconds > 0 and time.monotonic() - self._evaluated_at >= when.every_seconds
+        )
+
+    def report(self, version: int, *, evaluate: bool) -> bool:
+        """A version is there, and its model can be had; gives whether it will be evaluated."""
+        self._evaluated_at = time.monotonic()
+        request = pb.ReportVersionRequest(version=version, node=self._job.node, evaluate=evaluate)
+        queued = self._session.insist(self._session.master.stubs.training.ReportVersion, request).queued
+        self.watch.refresh()
+        return bool(queued)
+
+    @property
+    def evaluates(self) -> bool:
+        return self._evaluation is not None
+
+    def commit(self, dataset: str, steps: int, *, end: bool = False) -> None:
+        """So many steps of the plan are committed. ``end``: no more come; waits for the master's word."""
+        now = time.monotonic()
+        request = pb.CommitPlanRequest(dataset=dataset, shards=steps, node=self._job.node, end=end)
+        method = self._session.master.stubs.shards.CommitPlan
+        if end:
+            self._session.insist(method, request)
+        elif steps > self._committed and now - self._committed_at >= COMMIT_SECONDS:
+            self._committed, self._committed_at = steps, now
+            self._call = self._session.start(method, request, timeout=5.0)  # kept: gRPC cancels a call nobody holds
+
+    def end(self, directory: str) -> None:
+        """The model was exported by this worker."""
+        for callback in self._callbacks:
+            method: Callable[..., Any] | None = getattr(callback, "on_train_end", None)
+            if method is not None:
+                method(directory)
+
+    # --- inside
+
+    def tell_results(self) -> None:
+        self._tell_results()
+
+    def _tell_results(self) -> None:
+        for result in self.watch.state.results:
+            if result.version not in self._seen:
+                self._seen.add(result.version)
+                self._call_all("on_evaluation", result.version, dict(result.metrics))
+
+    def _call_all(self, name: str, *args: Any) -> None:
+        for callback in self._callbacks:
+            method: Callable[..., Any] | None = getattr(callback, name, None)
+            if method is None:
+                continue
+            try:
+                answer = method(*args)
+            except StopTraining as asked:
+                answer = asked
+            if isinstance(answer, StopTraining) or answer is StopTraining:
+                self._stop(str(answer) if isinstance(answer, StopTraining) else "")
+
+    def _stop(self, reason: str) -> None:
+        if not self.stop_reason:
+            request = pb.StopRequest(reason=reason or "a callback asked for it")
+            self._session.insist(self._session.master.stubs.training.StopTraining, request)
+            self.watch.refresh()

@@ -1,0 +1,106 @@
+"""Predictions as one file: RecordIO (a row is JSON, or the bytes that the processor gave), Parquet, CSV or JSON lines.
+
+The file appears whole or not at all. CSV spreads a list over columns ``prediction_0``, ``prediction_1``, …
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+from pliant.core.errors import InvalidRequest
+from pliant.data.errors import MissingLibrary
+from pliant.data.recordio.writer import RecordIOWriter
+
+FORMATS = {".rio": "recordio", ".recordio": "recordio", ".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl"}
+BLOCK = 8192  # rows of a group in Parquet
+
+
+def format_of(path: Path, given: str = "") -> str:
+    name = given.lower() or FORMATS.get(path.suffix.lower(), "")
+    if name not in set(FORMATS.values()):
+        known = ", ".join(FORMATS)
+        what = f"--output-format {given!r}" if given else f"the ending of {path.name!r}"
+        raise InvalidRequest(f"{what} is no format of predictions", hint=f"name the file with one of {known}")
+    return name
+
+
+def write_output(path: Path, given: str, rows: Iterable[bytes]) -> None:
+    write = {"recordio": _recordio, "parquet": _parquet, "csv": _csv, "jsonl": _jsonl}[format_of(path, given)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{token_hex(4)}")
+    try:
+        write(temporary, iter(rows))
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _recordio(path: Path, rows: Iterator[bytes]) -> None:
+    with RecordIOWriter(path) as writer:
+        writer.write_all(rows)
+
+
+def _jsonl(path: Path, rows: Iterator[bytes]) -> None:
+    with path.open("wb") as file:
+        file.writelines(row + b"\n" for row in rows)
+
+
+def _csv(path: Path, rows: Iterator[bytes]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer: csv.DictWriter[str] | None = None
+        for row in map(_spread, map(_as_json, rows)):
+            if writer is None:
+                writer = csv.DictWriter(file, list(row))
+                writer.writeheader()
+            if list(row) != list(writer.fieldnames):
+                raise InvalidRequest(f"row {row.get('id')} has columns {list(row)}, those before {writer.fieldnames}")
+            writer.writerow(row)
+
+
+def _parquet(path: Path, rows: Iterator[bytes]) -> None:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise MissingLibrary("Parquet", "pyarrow") from None
+    writer = None
+    try:
+        while block := [_as_json(row) for row in islice(rows, BLOCK)]:
+            table = pa.Table.from_pylist(block, schema=writer.schema if writer is not None else None)
+            if writer is None:
+                writer = pq.ParquetWriter(path, table.schema)
+            writer.write_table(table)
+        if writer is None:
+            pq.write_table(pa.table({"id": pa.array([], pa.int64())}), path)
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+def _as_json(row: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(row)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise InvalidRequest("the processor gave bytes, which only RecordIO can hold", hint="name the output *.rio")
+    return value
+
+
+def _spread(row: dict[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, list):
+            flat |= {f"{name}_{i}": one for i, one in enumerate(value)}
+        else:
+            flat[name] = value
+    return flat

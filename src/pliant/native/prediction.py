@@ -1,0 +1,135 @@
+"""``pliant predict``: what a model says of each record, once, in the order of the records, in one file.
+
+Each shard's rows are a *part*: a file that is written whole, and that counts only if the master accepts the shard with the part's
+name. So there is one part per shard whoever died, and a part that lost the race is never read. When all shards are done one
+worker puts the parts together, in order, and moves the result to its place; if it dies another begins that anew.
+
+A row has ``id``, the global index of its record, and the columns of the prediction. ``PredictionOutputsProcessor.process`` of the
+model file may give rows of its own for a batch; what it does elsewhere it may do again after a death.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from pliant.client.job import Job
+from pliant.core.errors import InvalidRequest
+from pliant.data import DataReader
+from pliant.data.packing import pack_row
+from pliant.data.recordio.reader import RecordIOReader
+from pliant.data.recordio.writer import RecordIOWriter
+from pliant.native.contract import ModelFile
+from pliant.native.description import Description
+from pliant.native.feed import Feed, Mode, open_data
+from pliant.native.models import as_arrays, load_trained, make_model, put_state
+from pliant.native.models import predict as run_model
+from pliant.native.outputs import write_output
+from pliant.native.rounds import notes_of
+from pliant.native.worker import SHARD_BATCHES, first_batch
+
+log = logging.getLogger(__name__)
+
+DATASET, END = "predict", "predict-end"
+
+
+def predict(description: Description, file: ModelFile, job: Job) -> None:
+    reader = open_data(file, description, description.data)
+    state, _ = load_trained(description.trained)
+    model = make_model(file, seed=description.seed, sample=first_batch(file, reader, description))
+    put_state(model, state, description.trained)
+    output = Path(description.output)
+    parts = output.with_name(f".{output.name}.{job.name}.parts")
+    parts.mkdir(parents=True, exist_ok=True)
+    size = description.shard_size or SHARD_BATCHES * description.batch_size
+    files = [(name, 0, count) for name, count in reader.create_shards().items()]
+    work = Predictor(file, reader, model.eval(), description.batch_size, job.node)
+    for shard in job.shards(DATASET, files=files, shard_size=size, type="predict", acknowledge=False, prefetch=1):
+        name = f"{shard.session.replace('/', '-')}-{shard.lease}.rio"
+        with RecordIOWriter(parts / name) as part:
+            for row in work.rows(list(reader.positions(shard))):
+                part.write(pack_row(row))
+        shard.done(name.encode())
+    for end in job.shards(END, size=1, type="predict", prefetch=1):
+        names = [note.data.decode() for note in notes_of(job.session(), DATASET)]
+        log.info("puts %d parts together", len(names))
+        write_output(output, description.output_format, _rows(parts, names))
+        end.commit()
+    shutil.rmtree(parts, ignore_errors=True)
+
+
+class Predictor:
+    """Rows of records."""
+
+    def __init__(self, file: ModelFile, reader: DataReader, model: nn.Module, batch_size: int, node: str) -> None:
+        self._file = file
+        self._reader = reader
+        self._model = model
+        self._batch = batch_size
+        self._node = node
+        self._feed = Feed(file, reader, Mode.PREDICTION)
+        processor = file.get("PredictionOutputsProcessor")
+        self._processor = file.call(processor) if processor is not None else None
+        takes = inspect.signature(self._processor.process).parameters if self._processor is not None else {}
+        self._wants_ids = "ids" in takes
+
+    def rows(self, positions: Sequence[int]) -> Iterator[Any]:
+        with torch.no_grad():
+            for at in range(0, len(positions), self._batch):
+                some = positions[at : at + self._batch]
+                batch = self._feed.batch(list(zip(some, self._reader.fetch(some), strict=True)))
+                if batch is not None:
+                    yield from self._of(as_arrays(run_model(self._model, batch.features)), batch.ids)
+
+    def _of(self, predictions: Any, ids: list[int]) -> list[Any]:
+        if self._processor is None:
+            return make_rows(predictions, ids)
+        more = {"ids": ids} if self._wants_ids else {}
+        made = self._processor.process(predictions, self._node, **more)
+        if made is None:
+            return make_rows(predictions, ids)
+        rows = list(made)
+        if len(rows) != len(ids):
+            raise InvalidRequest(
+                f"{self._file.where('PredictionOutputsProcessor')}: process gave {len(rows)} rows for {len(ids)} records",
+                hint="give one row per record, or None to have the predictions written as they are",
+            )
+        return [self._named(row, number) for row, number in zip(rows, ids, strict=True)]
+
+    @staticmethod
+    def _named(row: Any, number: int) -> Any:
+        if isinstance(row, bytes):
+            return row
+        return {"id": number, **row} if isinstance(row, dict) else {"id": number, "prediction": _value(row)}
+
+
+def make_rows(predictions: Any, ids: Sequence[int]) -> list[dict[str, Any]]:
+    """One dictionary per record: ``prediction``, or a column per output of a model that has several."""
+    if isinstance(predictions, dict):
+        columns = {str(name): value for name, value in predictions.items()}
+    elif isinstance(predictions, tuple):
+        columns = {f"prediction_{i}": value for i, value in enumerate(predictions)}
+    else:
+        columns = {"prediction": predictions}
+    return [{"id": number, **{n: _value(c[i]) for n, c in columns.items()}} for i, number in enumerate(ids)]
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        plain = value.tolist()
+        return plain[0] if isinstance(plain, list) and np.shape(value) == (1,) else plain
+    return value
+
+
+def _rows(parts: Path, names: Sequence[str]) -> Iterator[bytes]:
+    for name in names:
+        with RecordIOReader(parts / name) as part:
+            yield from (bytes(record) for record in part)

@@ -1,0 +1,21 @@
+"""How native training trains: one module per way, all behind ``base.Strategy``."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from pliant.core.errors import NotAvailable
+from pliant.native.strategies.base import Strategy
+
+STRATEGIES = {  # name: module and class
+    "local": "steps:StepStrategy",
+    "allreduce": "steps:StepStrategy",
+}
+
+
+def strategy_class(name: str) -> type[Strategy]:
+    if name not in STRATEGIES:
+        raise NotAvailable(f"there is no strategy {name!r} for native training", hint=f"known: {', '.join(STRATEGIES)}")
+    module, _, kind = STRATEGIES[name].partition(":")
+    found: type[Strategy] = getattr(import_module(f"pliant.native.strategies.{module}"), kind)
+    return found

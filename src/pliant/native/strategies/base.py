@@ -1,0 +1,76 @@
+"""What a strategy of native training must provide.
+
+A strategy is made once per worker with the ``Work`` of its job: the checked model file, the description, the opened training
+data, the job, and the *hooks* that it calls. It provides
+
+- ``train()``: the training loop, from wherever the job stands to its end. After each committed step (or update, as this worker
+  sees it) it calls ``hooks.after_step(version, loss, ends_epoch=…)``, which runs callbacks, evaluates a shard of an open round,
+  and says whether a version is due; it ends early once ``hooks.stop_reason`` is set. It must tell the master how far training is,
+  so that the dataset ``train`` of the job is complete when training is (by leases, or by ``hooks.commit(steps)``), and it must
+  make sure that the model of the last version can be had *before* the dataset is complete: whoever starts afterwards exports it.
+- ``model_at(version)``: a module in evaluation mode with the state of exactly this version, for evaluation; None if this worker
+  cannot get it. Called in the thread of ``train``.
+- ``export(version, directory)``: write the model of a version for users (``models.save_model``). May be called more than once, by
+  several workers one after the other, if one dies.
+- ``keep_only(versions, upto)``: forget what is stored of versions older than ``upto``, but for these.
+
+A strategy whose workers go in step leaves it to one of them to save and report a due version: see ``steps.StepStrategy``. One with
+parameter servers has a version saved by the servers (a dump) and reports it with ``hooks.report(version, evaluate=True)``.
+
+A new strategy is a module here, a class, and a line in ``strategies.STRATEGIES``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from pliant.client.job import Job
+from pliant.data import DataReader
+from pliant.native.contract import ModelFile
+from pliant.native.description import Description
+from pliant.native.feed import Batch
+from pliant.native.versions import VersionStore
+
+if TYPE_CHECKING:
+    from pliant.native.hooks import Hooks
+
+TRAIN = "train"  # the dataset of training, in the job's status and audit
+
+
+@dataclass
+class Work:
+    """What a strategy works on."""
+
+    description: Description
+    file: ModelFile
+    reader: DataReader
+    job: Job
+    versions: VersionStore
+    sample: Batch | None  # of the first records, for models that are built by their input
+    hooks: Hooks
+
+
+class Strategy(ABC):
+    def __init__(self, work: Work) -> None:
+        self.work = work
+
+    @abstractmethod
+    def train(self) -> None: ...
+
+    @abstractmethod
+    def model_at(self, version: int) -> nn.Module | None: ...
+
+    @abstractmethod
+    def export(self, version: int, directory: Path) -> None: ...
+
+    def keep_only(self, versions: Iterable[int], upto: int) -> None:
+        self.work.versions.keep_only(versions, upto)
+
+    def close(self) -> None:  # noqa: B027  (most have nothing to close)
+        """Give back what is held."""

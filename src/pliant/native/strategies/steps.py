@@ -1,0 +1,165 @@
+"""Synchronous training by a plan of steps: ``allreduce`` with any number of workers, ``local`` with one.
+
+Which records a step has is a pure function of its number, and progress is one number (``pliant.torch.Trainer``), so the model is
+that of training on each record once per epoch, whatever happened to the machines. The plan is shown to the master as the dataset
+``train``, one shard per step in the order of the epoch.
+
+A due version is saved and reported by rank 0. Every worker keeps a copy of the due state until it knows that the version was
+reported, so that a successor of rank 0 can do it.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from pliant.core.datasets import DatasetSpec
+from pliant.core.errors import NotFound
+from pliant.native.feed import Batch, Feed, Indexed, Mode
+from pliant.native.models import (
+    copy_state,
+    describe_file,
+    load_trained,
+    loss_of,
+    make_model,
+    predict,
+    put_state,
+    save_model,
+)
+from pliant.native.schedules import make_scheduler
+from pliant.native.strategies.base import TRAIN, Strategy, Work
+from pliant.torch import Step, Trainer
+from pliant.torch.membership import TrainingOver
+
+log = logging.getLogger(__name__)
+
+
+class StepStrategy(Strategy):
+    def __init__(self, work: Work) -> None:
+        super().__init__(work)
+        about = work.description
+        make = partial(make_model, work.file, seed=about.seed, sample=work.sample)
+        self.model: nn.Module = make()
+        if about.trained:
+            put_state(self.model, load_trained(about.trained)[0], about.trained)
+        self._evaluated: nn.Module | None = make() if work.hooks.evaluates else None
+        self._evaluated_version = -1
+        self._due: dict[int, dict[str, torch.Tensor]] = {}  # version -> its state, until it is reported
+        self._last = 0  # committed steps
+        self._plan_steps = 0
+
+    # --- training
+
+    def train(self) -> None:
+        about, work = self.work.description, self.work
+        data = Indexed(work.reader)
+        step_records = about.micro_batch * about.virtual_workers
+        work.job.create_dataset(DatasetSpec(TRAIN, step_records, size=len(data), epochs=about.epochs))
+        optimizer = work.file.make_optimizer(self.model)
+        trainer = Trainer(
+            self.model,
+            optimizer,
+            virtual_workers=about.virtual_workers,
+            deterministic=about.deterministic,
+            seed=about.seed,
+            scheduler=make_scheduler(work.file, optimizer),
+            job=work.job,
+        )
+        feed = Feed(work.file, work.reader, Mode.TRAINING)
+        per_epoch = -(-len(data) // step_records)
+        work.hooks.begin(self.model)
+        try:
+            for step in trainer.steps(
+                data,
+                micro_batch=about.micro_batch,
+                epochs=about.epochs,
+                shuffle=about.shuffle,
+                max_steps=about.max_steps or None,
+                collate_fn=feed.batch,
+            ):
+                self._learn(step)
+                self._after(trainer, step, ends_epoch=step.number == per_epoch - 1)
+                if work.hooks.stop_reason:
+                    trainer.stop()
+        except TrainingOver as over:
+            log.info("%s", over.message)  # the others have the last version, and saved it
+            return
+        finally:
+            trainer.close()
+        self._finish(max(self._last, trainer.total))
+
+    def _learn(self, step: Step) -> None:
+        self.model.train()
+        for batch in step:
+            step.backward(self._loss(batch))
+
+    def _loss(self, batch: Batch | None) -> torch.Tensor:
+        if batch is None:  # dataset_fn dropped all of these records: they move nothing
+            return torch.stack([(p * 0).sum() for p in self.model.parameters() if p.requires_grad]).sum()
+        return loss_of(self.work.file, batch.labels, predict(self.model, batch.features))
+
+    def _after(self, trainer: Trainer, step: Step, *, ends_epoch: bool) -> None:
+        hooks, version = self.work.hooks, trainer.total
+        self._last = version
+        leads = trainer.rank == 0
+        due = hooks.is_due(version, epoch=step.epoch, ends_epoch=ends_epoch)
+        if due or (leads and hooks.is_time()):
+            self._due[version] = copy_state(self.model)
+        self._report_due(leads=leads)
+        if leads:
+            hooks.commit(TRAIN, version)
+        hooks.after_step(version, step.loss, epoch=step.epoch, ends_epoch=ends_epoch)
+
+    def _report_due(self, *, leads: bool) -> None:
+        """Rank 0 saves and reports; all forget what was reported."""
+        if not self._due:
+            return
+        hooks = self.work.hooks
+        for version in sorted(self._due):
+            if version <= hooks.watch.state.due:
+                del self._due[version]
+            elif leads:
+                self.work.versions.save(version, self._due.pop(version), self._about())
+                hooks.report(version, evaluate=True)
+
+    def _finish(self, version: int) -> None:
+        """All have the last version. It is saved before anybody says that training is over."""
+        hooks = self.work.hooks
+        self._report_due(leads=True)
+        self.work.versions.save(version, copy_state(self.model), self._about())
+        hooks.report(version, evaluate=hooks.evaluates)
+        hooks.commit(TRAIN, version, end=True)
+        self.work.job.report_step(version)
+
+    def _about(self) -> dict[str, Any]:
+        about = self.work.description
+        return {**describe_file(self.work.file), "job": self.work.job.name, "strategy": about.strategy}
+
+    # --- versions
+
+    def model_at(self, version: int) -> nn.Module | None:
+        if self._evaluated is None:
+            return None
+        if self._evaluated_version != version:
+            state = self.work.versions.load(version)
+            if state is None:
+                return None
+            self._evaluated.load_state_dict(state)
+            self._evaluated_version = version
+        return self._evaluated.eval()
+
+    def export(self, version: int, directory: Path) -> None:
+        state = self.work.versions.load(version)
+        if state is None and version == self._last:
+            state = copy_state(self.model)
+        if state is None:
+            raise NotFound(
+                f"the model of version {version} is gone: {self.work.versions.path(version)}",
+                hint="workers need a directory that all of them can read; see --checkpoint-dir",
+            )
+        save_model(directory, state, {**self._about(), "version": version})
