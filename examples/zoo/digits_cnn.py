@@ -1,7 +1,7 @@
 """A small convolutional net for handwritten digits.
 
-    pliant zoo data digits digits
-    pliant train --model digits_cnn.py --model-class DigitsCNN --data 'digits/train.parquet' \\
+    python digits_cnn.py digits
+    pliant train --model digits_cnn.py --model-class DigitsCNN --data digits/train.parquet \\
         --eval-data digits/test.parquet --batch-size 64 --num-epochs 3 --output trained
 
 A record has ``pixels``, 64 numbers from 0 to 16, and ``label``, 0 to 9.
@@ -9,6 +9,7 @@ A record has ``pixels``, 64 numbers from 0 to 16, and ``label``, 0 to 9.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -53,3 +54,27 @@ def dataset_fn(dataset: Any, mode: str, metadata: Any) -> Any:
 
 def eval_metrics_fn() -> dict[str, Any]:
     return {"accuracy": Accuracy()}
+
+
+class PredictionOutputsProcessor:
+    def process(self, predictions: Any, worker_id: str) -> list[dict[str, Any]]:
+        return [{"digit": int(row.argmax())} for row in predictions]
+
+
+def make_data(folder: Path) -> None:
+    """Scikit-learn's handwritten digits."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    table = pa.table({"pixels": [list(map(float, row)) for row in digits.data], "label": digits.target})
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table.slice(0, 1437), folder / "train.parquet")
+    pq.write_table(table.slice(1437), folder / "test.parquet")
+
+
+if __name__ == "__main__":
+    import sys
+
+    make_data(Path(sys.argv[1] if len(sys.argv) > 1 else "data"))

@@ -29,6 +29,8 @@ def print_ending(console: Console, place: Place, summary: dict[str, Any]) -> Non
     console.print(head)
     for dataset in summary["datasets"]:
         console.print(f"pliant | {_dataset(dataset)}", markup=False)
+    for line in _evaluations(summary):
+        console.print(f"pliant | {line}", markup=False)
     trouble = []
     if summary["restarts"]:
         trouble.append(f"{summary['restarts']} restarts in place")
@@ -52,6 +54,20 @@ def _dataset(dataset: dict[str, Any]) -> str:
     if dataset["parked"]:
         text += f", {len(dataset['parked'])} shards given up"
     return text
+
+
+def _evaluations(summary: dict[str, Any]) -> list[str]:
+    """The last, and the best if that was another."""
+    found, best = summary.get("evaluations") or [], summary.get("best")
+    shown = [("evaluation", found[-1])] if found else []
+    if best is not None and found and best["version"] != found[-1]["version"]:
+        shown.append(("best", best))
+    return [
+        f"{what} of version {result['version']}: "
+        + ", ".join(f"{name} {value:.6g}" for name, value in result["metrics"].items())
+        + (f" ({result['records']:,} records)" if result["records"] else "")
+        for what, result in shown
+    ]
 
 
 def _print_failure(console: Console, summary: dict[str, Any]) -> None:

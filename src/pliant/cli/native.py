@@ -121,7 +121,8 @@ def _spec(options: RunOptions, workers: tuple[int, int], strategy: str, changes:
     roles["worker"]["env"] = {"KERAS_BACKEND": "torch", **roles["worker"]["env"]}
     value["roles"] = {**roles, **changes.pop("roles", {})}
     value["strategy"] = strategy
-    value["components"] = {"need_training_service": True, "need_rendezvous": strategy in ("local", "allreduce")}
+    service = changes.pop("training_service", True)
+    value["components"] = {"need_training_service": service, "need_rendezvous": strategy in ("local", "allreduce")}
     value.pop("component_flags", None)
     value |= changes
     value["working_dir"] = os.getcwd()

@@ -72,4 +72,11 @@ def predict(
         output_format=format_of(Path(output), output_format),
         trained=absolute(trained),
     )
-    run_native(description, model, options, workers=world_size(min_workers, max_workers), strategy="none")
+    run_native(
+        description,
+        model,
+        options,
+        workers=world_size(min_workers, max_workers),
+        strategy="none",
+        spec_changes={"training_service": False},
+    )

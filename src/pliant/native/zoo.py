@@ -1,0 +1,43 @@
+"""The model zoo: model files to read, to run, and to start from. They live in ``examples/zoo``, and in the installed package."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from pliant.core.errors import Conflict, NotFound
+from pliant.platforms.durable_files import write_text
+
+BLANK = "blank"
+
+
+def zoo_folder() -> Path:
+    """Inside the package where it is installed, else in the source tree."""
+    here = Path(__file__).parent
+    places = (here / "zoo_files", here.parents[2] / "examples" / "zoo")
+    found = next((place for place in places if place.is_dir()), None)
+    if found is None:
+        raise NotFound("the model zoo is not installed", hint="see examples/zoo of the source")
+    return found
+
+
+def models() -> dict[str, Path]:
+    return {path.stem: path for path in sorted(zoo_folder().glob("*.py")) if not path.name.startswith("_")}
+
+
+def about(path: Path) -> str:
+    """The first line of its docstring."""
+    return (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n")[0]
+
+
+def start(name: str, to: Path, *, overwrite: bool) -> Path:
+    """Copy a model file; ``to`` may be a folder."""
+    known = models()
+    if name not in known:
+        raise NotFound(f"there is no model {name!r} in the zoo", hint=f"there are {', '.join(known)}")
+    target = to / known[name].name if to.is_dir() else to
+    if target.exists() and not overwrite:
+        raise Conflict(f"there is a file {target}", hint="--overwrite replaces it")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_text(target, known[name].read_text())
+    return target
