@@ -90,6 +90,8 @@ def filled(draw: st.DrawFn, kind: type[Message], depth: int = 0) -> Message:
 
 
 def _value(draw: st.DrawFn, field: Any, depth: int) -> Any:
+    if field.type == field.TYPE_BYTES:
+        return draw(st.binary(max_size=30))
     if field.message_type is not None:
         if field.message_type.GetOptions().map_entry:
             return None
