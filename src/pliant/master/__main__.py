@@ -1,4 +1,8 @@
-"""``python -m pliant.master --job-dir DIR``: one master of a job whose ``job.yaml`` is there."""
+"""``python -m pliant.master --job-dir DIR``: one master of a job.
+
+On this machine its ``job.yaml`` is in that folder. In a Pod the folder may be empty at first: ``--spec`` names the file that
+the job begins with, and the folder keeps its own copy, since a journal is read with the description it was begun with.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from pliant.core.errors import PliantError, RetryableError
 from pliant.master.app import Master
 from pliant.master.job_dir import JobDir
 from pliant.master.supervisor import ALREADY_THERE, HOPELESS, NOT_NOW, watch_launcher
-from pliant.platforms.durable_files import FileLock
+from pliant.platforms.durable_files import FileLock, write_text
 
 
 def main() -> int:
@@ -20,9 +24,16 @@ def main() -> int:
     parser.add_argument("--job-dir", type=Path, required=True)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--advertise", default="", help="where nodes reach this master, host:port")
+    parser.add_argument("--spec", type=Path, help="job.yaml to begin with, if the folder has none")
+    parser.add_argument("--token-file", type=Path, help="the job's secret, if it is not in the folder")
+    parser.add_argument("--tls-dir", type=Path, help="certificates that were made already")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     job_dir = JobDir(options.job_dir.absolute())
+    if options.spec is not None and not job_dir.exists():
+        job_dir.create()
+        write_text(job_dir.spec, options.spec.read_text(encoding="utf-8"))
     lock = FileLock(job_dir.path / "master.lock")
     if not lock.try_acquire():
         return ALREADY_THERE
@@ -30,7 +41,14 @@ def main() -> int:
     watch_launcher(job_dir)
 
     async def serve() -> None:
-        await Master(job_dir, host=options.host, port=options.port).run()
+        await Master(
+            job_dir,
+            host=options.host,
+            port=options.port,
+            advertise=options.advertise,
+            token_file=options.token_file,
+            tls_dir=options.tls_dir,
+        ).run()
 
     try:
         asyncio.run(serve())

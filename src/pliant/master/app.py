@@ -15,6 +15,7 @@ import threading
 import time
 from contextlib import AsyncExitStack
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import grpc.aio
@@ -31,6 +32,7 @@ from pliant.core.ps_orders import ParameterBook
 from pliant.core.rendezvous import Rendezvous
 from pliant.core.shards import ShardBook
 from pliant.core.training import TrainingBook
+from pliant.core.wishes import WishBook
 from pliant.master.clock import SystemClock
 from pliant.master.components import Components
 from pliant.master.groups import GroupKeeper
@@ -42,11 +44,13 @@ from pliant.master.nodes import NodeManager
 from pliant.master.notes import NoteStore
 from pliant.master.parameters import ParameterCoordinator
 from pliant.master.rendezvous import RendezvousServer
+from pliant.master.report import Reporter
 from pliant.master.service import add_services
 from pliant.master.shards import DataShardManager
 from pliant.master.summary import summarize
 from pliant.master.training import TrainingService
-from pliant.platforms.base import JobContext, NodeLaunch, Platform
+from pliant.master.wishes import WishKeeper
+from pliant.platforms.base import Desk, JobContext, NodeLaunch, Platform
 from pliant.platforms.durable_files import read_json, write_json
 from pliant.platforms.programs import program_environment
 from pliant.platforms.registry import make_platform
@@ -59,6 +63,7 @@ log = logging.getLogger(__name__)
 
 TICK = 0.1  # seconds between two looks at what is due
 LONGEST_TICK = 2.0  # seconds; a longer pause means that this process did not run
+DEAF_SECONDS = 30.0  # before another try to hear people's wishes
 BIND_TRIES = 50  # at the predecessor's port, TICK apart
 DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})
 
@@ -70,20 +75,31 @@ class Master:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
+        advertise: str = "",
+        token_file: Path | None = None,
+        tls_dir: Path | None = None,
         clock: Clock | None = None,
         platform: Platform | None = None,
         store: JournalStore | None = None,
     ) -> None:
-        """``clock``, ``platform`` and ``store`` are the real time, the spec's platform and the job's file unless given."""
+        """``advertise``: where nodes reach this master, if not where it listens. Token and certificates are made in the
+        job's folder unless they are given. ``clock``, ``platform`` and ``store`` are the real time, the spec's platform and
+        the job's file unless given.
+        """
         self.job_dir = job_dir
         self.spec: JobSpec = load_spec(job_dir.spec)
         self._host = host
         self._port = port
+        self._advertise = advertise
+        self._token_file = token_file or job_dir.token
+        self._tls_dir = tls_dir
+        self._leaving = ""  # why this master, not the job, shall end
         self._clock = clock or SystemClock()
         self._machines: dict[str, Any] = {}
         self._platform = platform
         self._store = store
         self._broken = asyncio.Event()
+        self._beside: list[asyncio.Task[None]] = []
         self._token = ""
         self._last_tick = time.monotonic()
         self._longest_tick = min(LONGEST_TICK, self.spec.fault.heartbeat_timeout / 4)
@@ -103,14 +119,14 @@ class Master:
         async with AsyncExitStack() as undo:
             journal = self._open_journal()
             undo.push_async_callback(journal.close)
-            token = self._token = create_token_file(self.job_dir.token)
-            tls = create_certificates(self.job_dir.tls, (self._host,)) if self.spec.tls else None
+            token = self._token = create_token_file(self._token_file)
+            tls = self._certificates() if self.spec.tls else None
             server = make_server(token)
             health = add_health(server)
             undo.push_async_callback(self._close_platform)
             undo.push_async_callback(server.stop, 0.5)
             address = await self._listen(server, tls)
-            parts = self._make_parts(journal, address)
+            parts = self._make_parts(journal, self._advertise or address)
             add_services(server, parts)
             first = journal.do(parts.job.master_started) == 1
             journal.event("master", f"master {'started' if first else 'is back'} (start {parts.job.master_starts})")
@@ -121,10 +137,18 @@ class Master:
                 undo.push_async_callback(asyncio.to_thread, metrics.close)
             await server.start()
             await health.set("", SERVING)
-            where = {"address": address, "pid": os.getpid(), "metrics_port": metrics.port if metrics else None}
+            where = {
+                "address": self._advertise or address,
+                "listens": address,
+                "pid": os.getpid(),
+                "metrics_port": metrics.port if metrics else None,
+            }
             write_json(self.job_dir.master_file, where)
             await self._serve(parts)
         return parts.job.phase
+
+    def _certificates(self) -> TlsFiles:
+        return TlsFiles(self._tls_dir) if self._tls_dir else create_certificates(self.job_dir.tls, (self._host,))
 
     def _open_journal(self) -> Journal:
         """With every state machine as it was when the predecessor ended."""
@@ -165,6 +189,7 @@ class Master:
         wanted = self.spec.components()
         self._machines["job"] = JobBook()
         if wanted.nodes:
+            share = self.spec.platform.kubernetes.high_priority_share
             roles = {
                 name: RoleSpec(
                     name,
@@ -174,11 +199,18 @@ class Master:
                     role.resources.to_core(),
                     role.min_resources.to_core(),
                     bool(role.critical),
+                    high_share=share if name == "worker" else 0.0,
                 )
                 for name, role in self.spec.roles.items()
                 if role.command
             }
-            self._machines["nodes"] = NodeBook(roles, self.spec.fault_policy())
+            self._machines["nodes"] = NodeBook(
+                roles,
+                self.spec.fault_policy(),
+                policies={name: self.spec.fault_policy(name) for name in roles},
+                suspended="the job's description says so" if self.spec.suspend else "",
+            )
+            self._machines["wishes"] = WishBook(self.spec.wanted_state())
             self._machines["groups"] = GroupBook()
         if wanted.shards:
             self._machines["shards"] = ShardBook()
@@ -219,7 +251,7 @@ class Master:
     async def _listen(self, server: grpc.aio.Server, tls: TlsFiles | None) -> str:
         """Where the predecessor listened, else (a first start, or the port was taken meanwhile) where we can."""
         before = read_json(self.job_dir.master_file)
-        wanted = str(before["address"]) if before else f"{self._host}:{self._port}"
+        wanted = str(before.get("listens", before["address"])) if before else f"{self._host}:{self._port}"
         for attempt in range(BIND_TRIES):
             try:
                 port = bind(server, wanted, tls)
@@ -255,12 +287,12 @@ class Master:
         if wanted.nodes:
             if self._platform is None:
                 self._platform = make_platform(self.spec.platform.kind)
-            tls_dir = self.job_dir.tls if self.spec.tls else None
+            tls_dir = (self._tls_dir or self.job_dir.tls) if self.spec.tls else None
             context = JobContext(
                 self.spec.name,
                 self.job_dir.path,
                 address,
-                self.job_dir.token,
+                self._token_file,
                 tls_dir,
                 self.spec.platform.model_dump(),  # amounts as numbers, not as people write them
             )
@@ -320,7 +352,14 @@ class Master:
             cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
             env.setdefault("OMP_NUM_THREADS", str(max(1, cores // role.replicas.max)))  # else all fight for all cores
         return NodeLaunch(
-            launch.node, launch.role, launch.resources, tuple(role.command), env, self.spec.working_dir or ""
+            launch.node,
+            launch.role,
+            launch.resources,
+            tuple(role.command),
+            env,
+            self.spec.working_dir or "",
+            launch.avoid_hosts,
+            launch.high_priority,
         )
 
     # --- serving
@@ -329,13 +368,15 @@ class Master:
         loop = asyncio.get_running_loop()
         in_main_thread = threading.current_thread() is threading.main_thread()
         for number in (signal.SIGTERM, signal.SIGINT) if in_main_thread else ():
-            loop.add_signal_handler(number, parts.stop, f"the master got {signal.Signals(number).name}")
+            loop.add_signal_handler(number, self._told_to_end, parts, signal.Signals(number).name)
         if parts.nodes is not None and not parts.job.over:
             await parts.nodes.resume()
         elif parts.nodes is not None:
             parts.nodes.stop(parts.job.reason)
             await parts.nodes.resume()
         follow = asyncio.create_task(parts.nodes.follow_platform()) if parts.nodes is not None else None
+        desk = self._platform.desk() if self._platform is not None else None
+        reporter = self._attend(parts, desk) if desk is not None else None
         try:
             while not parts.gone.is_set():
                 await self._tick(parts)
@@ -343,16 +384,52 @@ class Master:
                     follow.result()  # raises what ended it
                 if self._broken.is_set():
                     raise RetryableError(f"the journal cannot be written: {parts.journal.failure}")
+                if self._leaving:
+                    await parts.journal.durable()
+                    raise RetryableError(self._leaving)
                 self._check_folder(parts)
             if self.spec.platform.kind == "local":
                 await asyncio.to_thread(remove_job, self.spec.name, self._token)
             if not self.job_dir.exists():
                 raise JobFailed(f"the job's folder {self.job_dir.path} was removed while the job ran")
             await parts.journal.durable()
-            write_json(self.job_dir.summary_file, summarize(parts, asdict(self.spec.components())))
+            summary = summarize(parts, asdict(self.spec.components()))
+            write_json(self.job_dir.summary_file, summary)
+            if desk is not None and reporter is not None:
+                audit = {"audit": await asyncio.to_thread(self._read_audit)} if self.spec.audit else {}
+                await desk.finish(reporter.report(), {**summary, **audit})
         finally:
             if follow is not None:
                 follow.cancel()
+            for task in self._beside:
+                task.cancel()
+            await asyncio.gather(*self._beside, return_exceptions=True)
+
+    def _told_to_end(self, parts: Components, name: str) -> None:
+        """On this machine that is how a person stops the job. In a cluster only this master has to go elsewhere."""
+        if self.spec.platform.kind == "kubernetes":
+            self._leaving = f"the master got {name}; another goes on"
+            parts.woken.set()
+        else:
+            parts.stop(f"the master got {name}")
+
+    def _attend(self, parts: Components, desk: Desk) -> Reporter:
+        """Hear wishes and tell how the job is doing, beside everything else."""
+        assert parts.nodes is not None
+        keeper = WishKeeper(self._machines["wishes"], parts.nodes, parts.journal, desk)
+        reporter = Reporter(parts, desk, lambda: keeper.refusal)
+        self._beside = [asyncio.create_task(reporter.run()), asyncio.create_task(self._hear(keeper, parts))]
+        return reporter
+
+    @staticmethod
+    async def _hear(keeper: WishKeeper, parts: Components) -> None:
+        while True:
+            try:
+                await keeper.follow()
+            except PliantError as error:  # the job goes on; who wishes something finds this among its events
+                log.error("wishes cannot be heard: %s", error)
+                parts.journal.event("wish", f"wishes cannot be heard: {error.message}")
+            await asyncio.sleep(DEAF_SECONDS)
 
     async def _tick(self, parts: Components) -> None:
         self._forgive_absence(parts)

@@ -263,6 +263,8 @@ class Components:
         if book.failure is not None:
             self._end(Phase.FAILED, book.failure.reason)
             return
+        if book.suspended:
+            return
         workers = [role for role in book.roles() if role not in SERVICE_ROLES]
         if not book.started or not workers or not all(self._is_done(nodes, role) for role in workers):
             return

@@ -162,6 +162,11 @@ class GroupKeeper:
             return
         before = self.book.group(role)
         addr, port = self._choose()
+        if not self._one_machine:
+            first = self._nodes.get(ready[0]) if before.generation and ready else seated[0]
+            if not first.address:
+                return  # rank 0 is not there yet, and nobody knows where the others shall meet
+            addr, port = first.address, random.randrange(LOWEST_PORT, _first_ephemeral())
         # At the start the others are on their way, and programs wait for each other by themselves.
         names = ready if before.generation else [node.name for node in seated]
         reason = before.ending or "the job starts"

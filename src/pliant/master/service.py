@@ -103,7 +103,12 @@ class NodesServicer(services.NodesServicer):
 
     async def Register(self, request: pb.RegisterRequest, context: Context) -> pb.RegisterReply:
         welcome, reason, incarnation = self._nodes.register(
-            request.node, request.agent_pid, request.host[:255], request.incarnation, request.pid
+            request.node,
+            request.agent_pid,
+            request.host[:255],
+            request.incarnation,
+            request.pid,
+            request.address[:255],
         )
         group = self._m.groups.place(request.node) if self._m.groups is not None and welcome else None
         await self._m.journal.durable()

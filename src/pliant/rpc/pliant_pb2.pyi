@@ -229,18 +229,20 @@ class StopRequest(_message.Message):
     def __init__(self, reason: _Optional[str] = ..., at_once: _Optional[bool] = ...) -> None: ...
 
 class RegisterRequest(_message.Message):
-    __slots__ = ("node", "agent_pid", "host", "incarnation", "pid")
+    __slots__ = ("node", "agent_pid", "host", "incarnation", "pid", "address")
     NODE_FIELD_NUMBER: _ClassVar[int]
     AGENT_PID_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
     node: str
     agent_pid: int
     host: str
     incarnation: int
     pid: int
-    def __init__(self, node: _Optional[str] = ..., agent_pid: _Optional[int] = ..., host: _Optional[str] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ...) -> None: ...
+    address: str
+    def __init__(self, node: _Optional[str] = ..., agent_pid: _Optional[int] = ..., host: _Optional[str] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., address: _Optional[str] = ...) -> None: ...
 
 class Group(_message.Message):
     __slots__ = ("generation", "rank", "world_size", "local_rank", "local_world_size", "group_rank", "addr", "port", "restart_count", "max_restarts")

@@ -84,7 +84,9 @@ class ScalePlanSpec(Model):
 class PodProblem(Told):
     node: str = Field(description="The node.")
     message: str = Field(description="What the cluster said.")
-    passing: bool = Field(default=False, description="Whether it may be accepted later: no room, as opposed to an error.")
+    passing: bool = Field(
+        default=False, description="Whether it may be accepted later: no room, as opposed to an error."
+    )
 
 
 class ScalePlanStatus(Told):
