@@ -63,7 +63,7 @@ class There:
         files |= {name: (home / "tls" / name).read_bytes() for name in ("ca.crt", "node.crt", "node.key")}
         data = {name: base64.b64encode(content).decode() for name, content in files.items()}
         replicas = {"min": 1, "max": 2, "wanted": 2}
-        self.job = {
+        self.job: dict[str, Any] = {
             "metadata": {},
             "spec": {"roles": {"worker": {"replicas": replicas}}},
             "status": {"phase": "Running"},
@@ -187,7 +187,7 @@ def test_an_ended_job_is_known_by_what_it_left_and_removed_when_asked(there: The
     audit = {"name": "old", "over": False, "exact": True, "datasets": []}
     summary = {"name": "old", "phase": "Failed", "reason": "no worker is left", "audit": audit, "datasets": []}
     event = {"number": 3, "time": 1.0, "kind": "node", "node": "worker-0", "message": "it is gone"}
-    data = {"summary.json": json.dumps(summary), "events.json": json.dumps([event])}
+    data = {"summary.json": json.dumps({**summary, "events": [event]})}
     there.api.put(f"{CORE}/configmaps/old-summary", {"metadata": {}, "data": data})
     assert there.json("status", "old")["reason"] == "no worker is left"
     assert json.loads(there("events", "old", "--json").stdout) == event

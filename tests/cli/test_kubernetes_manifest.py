@@ -8,7 +8,7 @@ import yaml
 from pliant.cli.kubernetes.manifest import read_files, read_job, with_script
 from pliant.cli.kubernetes.pod_output import Resumed
 from pliant.cli.kubernetes.running import with_scripts
-from pliant.cli.kubernetes.told import status_of_resource, summary_of
+from pliant.cli.kubernetes.told import left_behind, status_of_resource, summary_of
 from pliant.core.errors import InvalidRequest, NotFound, SpecError
 from pliant.spec import JobSpec
 
@@ -168,7 +168,7 @@ def test_an_elastic_job_without_a_master_tells_what_its_status_knows() -> None:
     status = status_of_resource(job)
     assert (status.phase, status.reason, status.global_step) == ("Failed", "no worker is left", 7)
     assert [(role.name, role.max, role.target, role.running) for role in status.roles] == [("worker", 4, 2, 1)]
-    summary = summary_of(job, None)
+    summary = summary_of(job, left_behind(None))
     assert (summary["exit_code"], summary["seconds"], summary["records_done"]) == (1, 90.0, 5)
-    left = {"data": {"summary.json": '{"phase": "Succeeded", "exit_code": 0}'}}
-    assert summary_of(job, left) == {"phase": "Succeeded", "exit_code": 0}
+    left = {"data": {"summary.json": '{"phase": "Succeeded", "exit_code": 0, "events": [], "audit": {}}'}}
+    assert summary_of(job, left_behind(left)) == {"phase": "Succeeded", "exit_code": 0}

@@ -16,7 +16,16 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pliant.cli.kubernetes.session import Session
-from pliant.cli.kubernetes.told import is_over, message_of, phase_of, status_of_resource, summary_of
+from pliant.cli.kubernetes.told import (
+    AUDIT,
+    EVENTS,
+    is_over,
+    left_behind,
+    message_of,
+    phase_of,
+    status_of_resource,
+    summary_of,
+)
 from pliant.cli.places import PATIENCE, Caller, Cluster, Output, Place, Sight, status_of
 from pliant.core.errors import Conflict, MasterUnavailable, NotAvailable, NotFound, PliantError
 from pliant.platforms.kubernetes.errors import Forbidden
@@ -41,7 +50,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LOOK_EVERY = 0.5  # seconds between two questions to the API server or to a master that is away
 CALL = 5.0  # seconds for one answer through the API server
-EVENTS_KEY, AUDIT_KEY = "events.json", "audit"
 
 
 class KubernetesPlace(Place):
@@ -97,8 +105,7 @@ class KubernetesPlace(Place):
 
     def glance(self) -> Sight:
         if is_over(self._job):
-            summary = summary_of(self._job, None)
-            return Sight(self, status_of_resource(self._job), summary=summary)
+            return Sight(self, status_of_resource(self._job), summary=summary_of(self._job, {}))
         return Sight(self, status_of_resource(self._job))
 
     def look(self, *, patience: float = PATIENCE) -> Sight:
@@ -166,8 +173,7 @@ class KubernetesPlace(Place):
         from pliant.rpc import pliant_pb2 as pb
 
         if is_over(self._job) or self.over():
-            left = ((self._left_behind() or {}).get("data") or {}).get(EVENTS_KEY, "[]")
-            found = [EventRecord(**event) for event in json.loads(left)]
+            found = [EventRecord(**event) for event in self._left_behind().get(EVENTS, ())]
             return [event for event in found if event.number > after][:limit]
         request = pb.EventsRequest(after=after, limit=limit)
         try:
@@ -182,8 +188,8 @@ class KubernetesPlace(Place):
     def audit(self) -> dict[str, Any]:
         from pliant.rpc import pliant_pb2 as pb
 
-        if (summary := self.summary()) is not None:
-            report: dict[str, Any] | None = summary.get(AUDIT_KEY)
+        if self.over():
+            report: dict[str, Any] | None = self._left_behind().get(AUDIT)
             if report is None:
                 raise NotAvailable(f"job {self.name} was run without audit", hint="say `audit: true` in its spec")
             return {**report, "over": True}
@@ -260,8 +266,9 @@ class KubernetesPlace(Place):
             raise problem
         return f"the master is away ({(problem or error).message})"
 
-    def _left_behind(self) -> Object | None:
-        return self._session.run(self._session.api.find(CONFIG_MAPS, summary_name(self.name), self.namespace))
+    def _left_behind(self) -> dict[str, Any]:
+        find = self._session.api.find(CONFIG_MAPS, summary_name(self.name), self.namespace)
+        return left_behind(self._session.run(find))
 
 
 def find_job(name: str | None, cluster: Cluster) -> KubernetesPlace:

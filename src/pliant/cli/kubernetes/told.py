@@ -17,6 +17,7 @@ from pliant.rpc import pliant_pb2 as pb
 
 EXIT_CODES = {"Succeeded": 0, "Failed": 1, "Stopped": 130}
 ALL_RECORDS = "all datasets"
+AUDIT, EVENTS = BESIDE = ("audit", "events")  # in the summary of a job of a cluster, and in none else
 
 
 def phase_of(job: Object) -> str:
@@ -59,12 +60,17 @@ def status_of_resource(job: Object) -> pb.JobStatus:
     return status
 
 
-def summary_of(job: Object, config_map: Object | None) -> dict[str, Any]:
-    """Of an ended job: what its master left, else what its ElasticJob tells."""
+def left_behind(config_map: Object | None) -> dict[str, Any]:
+    """What the master wrote at its end: its summary, and beside that the audit and the last events."""
     left = ((config_map or {}).get("data") or {}).get(SUMMARY_KEY)
+    found: dict[str, Any] = json.loads(left) if left else {}
+    return found
+
+
+def summary_of(job: Object, left: dict[str, Any]) -> dict[str, Any]:
+    """Of an ended job: what its master left, else what its ElasticJob tells."""
     if left:
-        found: dict[str, Any] = json.loads(left)
-        return found
+        return {key: value for key, value in left.items() if key not in BESIDE}
     from pliant.master.summary import status_dict
 
     status = status_of_resource(job)
