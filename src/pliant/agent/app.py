@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import signal
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from pliant.agent.exits import ExitReport, classify, read_tail
+from pliant.agent.log_copy import LogCopy
 from pliant.agent.process import Program
 from pliant.agent.seat import Place
 from pliant.agent.snapshots import SnapshotWriter
@@ -44,6 +46,8 @@ log = logging.getLogger(__name__)
 RETRY_PAUSE = 0.1  # seconds between tries to reach the master
 REVIVE_EVERY = 2.0  # seconds of silence of the master between two looks whether anyone will start it again
 NOT_WELCOME = 4  # exit code: the master has given this node up
+FAILED = 1  # exit code where the platform looks at it: the program did not complete
+LONGEST_WORDS = 2000  # characters; Kubernetes keeps 4096 bytes
 
 
 class Orphaned(Exception):
@@ -63,6 +67,11 @@ class AgentConfig:
     node_dir: Path | None
     job_dir: Path | None
     limits: bool
+    in_container: bool = False  # the platform limits this node, and its cgroup is the agent's own
+    host: str = ""  # the machine; empty: as it calls itself
+    address: str = ""  # where other nodes reach this one
+    copy_log: bool = False
+    last_words: Path | None = None  # where to leave why the node ended, for a platform that reads it there
 
     @classmethod
     def from_env(cls, command: list[str], env: Mapping[str, str] = os.environ) -> AgentConfig:
@@ -79,6 +88,11 @@ class AgentConfig:
             Path(folder) if folder else None,
             Path(job_dir) if job_dir else None,
             env.get("PLIANT_LIMITS", "auto") == "auto",
+            env.get("PLIANT_LIMITS") == "container",
+            env.get("PLIANT_HOST", ""),
+            env.get("PLIANT_ADDRESS", ""),
+            env.get("PLIANT_LOG_COPY") == "1",
+            Path(env["PLIANT_LAST_WORDS"]) if env.get("PLIANT_LAST_WORDS") else None,
         )
 
 
@@ -108,6 +122,7 @@ class Agent:
         if self._config.node_dir is not None and read_json(self._config.node_dir / "agent.json") is None:
             record = {"pid": os.getpid(), "resources": self._config.resources.to_json()}
             write_json(self._config.node_dir / "agent.json", record)
+        copy = LogCopy(self._config.log) if self._config.copy_log else None
         try:
             if not await self._register():
                 return NOT_WELCOME
@@ -115,6 +130,8 @@ class Agent:
             identity = self._master.address.token
             self._snapshots = SnapshotWriter.of_node(self._config.job, self._config.node, identity)
             beside = [asyncio.create_task(self._beat()), asyncio.create_task(self._snapshots.run())]
+            if copy is not None:
+                beside.append(asyncio.create_task(copy.run()))
             try:
                 report = await self._run_program()
             finally:
@@ -133,8 +150,10 @@ class Agent:
                 self._remove_cgroup(self._cgroup)
             if self._snapshots is not None:
                 await self._snapshots.flush()  # the memory itself goes with the job: a successor may want it
+            while copy is not None and copy.catch_up():
+                continue
         self._write_exit(report)
-        return 0
+        return 0 if self._config.last_words is None or report.exit_reason is ExitReason.COMPLETED else FAILED
 
     # --- the program
 
@@ -168,7 +187,7 @@ class Agent:
 
     async def _one_run(self) -> ExitReport:
         config = self._config
-        kills_before = self._cgroup.oom_kills() if self._cgroup else 0
+        kills_before = self._oom_kills()
         self._over_memory = ""
         if self._stopping.is_set():
             return ExitReport(ExitReason.PREEMPTED, "stopped before its program was started", "")
@@ -181,9 +200,10 @@ class Agent:
             )
         except PliantError as error:
             return ExitReport(ExitReason.ERROR, error.message, str(error))
-        self._sampler = UsageSampler(program.pid, self._cgroup.read if self._cgroup else None)
+        own_group = read_current if config.in_container else None
+        self._sampler = UsageSampler(program.pid, self._cgroup.read if self._cgroup else own_group)
         self._watchdog = None
-        if self._cgroup is None and config.resources.memory_mb:
+        if self._cgroup is None and config.resources.memory_mb and not self._is_limited():
             self._watchdog = MemoryWatchdog(program.pid, config.resources.memory_mb)
         started = pb.ProgramStartedRequest(node=config.node, incarnation=self._incarnation, pid=program.pid)
         telling = asyncio.create_task(self._tell(self._master.stubs.nodes.ProgramStarted, started))
@@ -196,7 +216,7 @@ class Agent:
             self._sampler = self._watchdog = None
         if self._place.recalled:
             return ExitReport(ExitReason.KILLED, self._place.recall, "")
-        kills = self._cgroup.oom_kills() - kills_before if self._cgroup else 0
+        kills = self._oom_kills() - kills_before
         tail = read_tail(config.log, program.log_offset)
         report = classify(
             code, terminating=self._stopping.is_set(), oom_kills=kills or bool(self._over_memory), log_tail=tail
@@ -206,6 +226,18 @@ class Agent:
         if self._over_memory:
             return ExitReport(ExitReason.OOM, self._over_memory, report.traceback)
         return report
+
+    def _oom_kills(self) -> int:
+        """So far, in the group of the program or, in a container, of the whole node."""
+        if self._cgroup is not None:
+            return self._cgroup.oom_kills()
+        group = read_current() if self._config.in_container else None
+        return group.oom_kills if group is not None else 0
+
+    def _is_limited(self) -> bool:
+        """Whether the kernel itself sees to the memory of this node."""
+        group = read_current() if self._config.in_container else None
+        return group is not None and group.memory_limit_bytes is not None
 
     def _environment(self) -> dict[str, str]:
         """``python`` means the Python that Pliant runs in, as in an activated environment."""
@@ -261,7 +293,8 @@ class Agent:
         request = pb.RegisterRequest(
             node=self._config.node,
             agent_pid=os.getpid(),
-            host=socket.gethostname(),
+            host=self._config.host or socket.gethostname(),
+            address=self._config.address,
             incarnation=self._incarnation,
             pid=self._program.pid if self._program else 0,
         )
@@ -371,6 +404,12 @@ class Agent:
         if self._config.node_dir is not None:
             value = {"exit_reason": report.exit_reason.value, "message": report.message}
             write_json(self._config.node_dir / "exit.json", value)
+        if self._config.last_words is not None:
+            value = {"exit_reason": report.exit_reason.value, "message": report.message[:LONGEST_WORDS]}
+            try:
+                self._config.last_words.write_text(json.dumps(value), encoding="utf-8")
+            except OSError as error:
+                log.warning("the last words of %s cannot be left: %s", self._config.node, error)
 
 
 async def run_agent(command: list[str]) -> int:
