@@ -35,6 +35,9 @@ class Recorder:
         self.told.append(("flush", shard.lease if shard else None))
         return True
 
+    def settled(self, shard: Shard) -> None:
+        raise NotImplementedError
+
     def abandon(self, shard: Shard | None) -> None:
         self.told.append(("abandoned", shard.lease if shard else None))
 

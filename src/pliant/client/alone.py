@@ -89,6 +89,9 @@ class AloneSource:
     def flush(self, shard: Shard | None = None) -> bool:
         return True
 
+    def settled(self, shard: Shard) -> None:
+        self.done(shard)
+
     def abandon(self, shard: Shard | None) -> None:
         if shard is not None:
             shard.release()

@@ -9,7 +9,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from pliant.client.alone import Alone
@@ -22,6 +22,9 @@ from pliant.core.errors import NotAvailable
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.channel import Address, MasterClient
 from pliant.rpc.datasets import from_message, to_message
+
+if TYPE_CHECKING:
+    from pliant.ps.client import PsClient
 
 _connected: Job | None = None
 _connecting = threading.Lock()
@@ -190,6 +193,14 @@ class Job:
         session = self._open_session()
         message = pb.ShardCheckpoint(json=json.dumps(dict(checkpoint)))
         session.insist(session.master.stubs.shards.RestoreCheckpoint, message)
+
+    # --- parameter servers
+
+    def parameters(self) -> PsClient:
+        """The parameters that the job's servers keep; for the strategies ps-sync and ps-async."""
+        from pliant.ps.client import PsClient
+
+        return PsClient(self._open_session(), patience=float(os.environ.get("PLIANT_ORPHAN_TIMEOUT", 600)))
 
     # --- statistics
 

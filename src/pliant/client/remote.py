@@ -105,6 +105,13 @@ class RemoteSource:
                 self._changed.wait()
             return shard is None or not shard.lost
 
+    def settled(self, shard: Shard) -> None:
+        with self._changed:
+            if self._held.get(shard.lease) is shard:
+                del self._held[shard.lease]
+                self._reports.progress.pop(shard.lease, None)
+                self._changed.notify_all()
+
     def abandon(self, shard: Shard | None) -> None:
         with self._changed:
             self._abandoned = shard

@@ -76,6 +76,13 @@ class Session:
         """Begin a call whose result is told to a callback."""
         return self.master.start(method, request, timeout=timeout)
 
+    def renew(self, name: str) -> None:
+        """The master does not know the session of this name any more: have another, unless there is one already."""
+        with self._lock:
+            if name == self.name:
+                log.warning("the master gave this program up; it starts anew")
+                self._open()
+
     def close(self, *, give_back: bool = True) -> None:
         """Give everything back and stop. A master that is away will notice the silence."""
         if self._closed.is_set():

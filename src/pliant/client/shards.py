@@ -34,6 +34,9 @@ class Source(Protocol):
     def flush(self, shard: Shard | None = None) -> bool:
         """Wait until all reports are accepted; False if this shard was given to someone else."""
 
+    def settled(self, shard: Shard) -> None:
+        """All of it was accepted with a contribution; nothing is left to report."""
+
     def abandon(self, shard: Shard | None) -> None:
         """The loop was left at this shard; does not wait."""
 
@@ -114,6 +117,12 @@ class Shard(Sequence[int]):
         if not self.finished:
             self.finished = True
             self._source.done(self, note)
+
+    def contributed(self, records: int) -> None:
+        """The master has taken the first ``records`` of it together with a gradient."""
+        if records == len(self) and not self.finished:
+            self.finished = True
+            self._source.settled(self)
 
     def commit(self, note: bytes | None = None) -> bool:
         """As ``done``, and wait for the master's word: False if the shard was given to someone else meanwhile."""

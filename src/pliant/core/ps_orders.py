@@ -291,12 +291,11 @@ class ParameterBook:
         if self._open is not None:
             raise Conflict(f"dump {self._open.order} is still being written")
         if full is None:
-            moved = any(
-                order.kind is Kind.MOVE for order in self._orders
-            )  # an increment has what was updated, not what came
-            full = moved or not self._dumps or self._since_full + 1 >= self.options.full_every
+            # An increment has what was updated, not what came or was given its first value.
+            more = any(order.kind in (Kind.MOVE, Kind.DEFINE, Kind.ASSIGN) for order in self._orders)
+            full = more or not self._dumps or self._since_full + 1 >= self.options.full_every
         seats = tuple(n for n, seat in self._seats.items() if seat.active)
-        order = self._order(Kind.DUMP, full=bool(full), seats=seats)
+        order = self._order(Kind.DUMP, full=bool(full), since=-1 if full else self.base.iteration, seats=seats)
         self._open = Dump(
             order.number,
             self.iteration,

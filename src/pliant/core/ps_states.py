@@ -99,6 +99,7 @@ class Order:
     names: tuple[str, ...] = ()  # assign: the variables that now have values
     session: str = ""  # discard
     full: bool = False  # dump
+    since: int = -1  # dump: what changed after this iteration; -1: all
     seats: tuple[int, ...] = ()  # dump: who writes
     giver: int = -1  # move
     taker: int = -1  # move

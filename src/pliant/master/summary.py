@@ -11,6 +11,7 @@ from pliant.core.job import Phase
 from pliant.core.training import Result
 from pliant.master.components import Components
 from pliant.master.status import job_status
+from pliant.rpc import pliant_pb2 as pb
 
 
 def status_dict(status: Any) -> dict[str, Any]:
@@ -23,10 +24,16 @@ def status_dict(status: Any) -> dict[str, Any]:
 def _numbers(value: Any) -> Any:
     # protobuf's JSON writes int64 as text; none of our texts that look like whole numbers are in these fields
     if isinstance(value, dict):
-        return {k: int(v) if k in _INTEGERS and isinstance(v, str) else _numbers(v) for k, v in value.items()}
+        return {k: _whole(v) if k in _INTEGERS else _numbers(v) for k, v in value.items()}
     if isinstance(value, list):
         return [_numbers(v) for v in value]
     return value
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    return int(value) if isinstance(value, str) else _numbers(value)
 
 
 _INTEGERS = frozenset(
@@ -48,6 +55,12 @@ _INTEGERS = frozenset(
         "step",
         "number",
         "version",
+    ]
+    + [
+        field.name
+        for message in (pb.ParametersStatus, pb.SeatStatus, pb.SeatStats)
+        for field in message.DESCRIPTOR.fields
+        if field.type == field.TYPE_INT64
     ]
 )
 

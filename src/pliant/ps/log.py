@@ -18,8 +18,11 @@ import struct
 import threading
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+from pliant.ps.wire import push_identity
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +31,16 @@ HEADER = struct.Struct("<IIQII")
 LARGEST = 4 << 30  # bytes of one record
 
 Record = tuple[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Of a record in a segment; its meta begins at ``begin``."""
+
+    path: Path
+    begin: int
+    meta: int
+    payload: int
 
 
 class PushLog:
@@ -99,31 +112,42 @@ def segments(folder: Path) -> list[Path]:
     return sorted(folder.glob("log-*-*"), key=lambda path: (_order_of(path), path.name))
 
 
-def read(folder: Path, base: int) -> Iterator[Record]:
-    """Everything that was staged and may be named by an order after ``base``. What was staged twice comes twice."""
+def index(folder: Path, base: int) -> dict[tuple[str, int], list[Place]]:
+    """Where everything is that was staged and may be named by an order after ``base``, by session and sequence."""
+    found: dict[tuple[str, int], list[Place]] = {}
     for path in segments(folder):
         if _order_of(path) >= base:
-            yield from _records(path)
+            for place, meta in _records(path):
+                sequence, session = push_identity(meta)
+                found.setdefault((session, sequence), []).append(place)
+    return found
+
+
+def read(place: Place) -> Record:
+    with place.path.open("rb") as file:
+        file.seek(place.begin)
+        data = file.read(place.meta + place.payload)
+    return data[: place.meta], data[place.meta :]
 
 
 def _order_of(path: Path) -> int:
     return int(path.name.rpartition("-")[2])
 
 
-def _records(path: Path) -> Iterator[Record]:
+def _records(path: Path) -> Iterator[tuple[Place, bytes]]:
+    """Up to the first one that is not whole."""
+    at = 0
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
-        while header := file.read(HEADER.size):
-            at = file.tell() - len(header)
-            if len(header) < HEADER.size:
+        while at + HEADER.size <= size:
+            magic, meta_length, length, crc, _ = HEADER.unpack(file.read(HEADER.size))
+            begin = at + HEADER.size
+            if magic != MAGIC or length > LARGEST or begin + meta_length + length > size:
                 break
-            magic, meta_length, length, crc, _ = HEADER.unpack(header)
-            if magic != MAGIC or length > LARGEST or file.tell() + meta_length + length > size:
+            meta = file.read(meta_length)
+            if zlib.crc32(file.read(length), zlib.crc32(meta)) != crc:
                 break
-            meta, payload = file.read(meta_length), file.read(length)
-            if zlib.crc32(payload, zlib.crc32(meta)) != crc:
-                break
-            yield meta, payload
-        else:
-            return
-        log.warning("%s ends at byte %d of %d: what comes behind was cut, and never answered", path, at, size)
+            yield Place(path, begin, meta_length, length), meta
+            at = begin + meta_length + length
+    if at < size:
+        log.warning("%s: of %d bytes, those from %d on were cut by a kill, and never answered", path, size, at)

@@ -42,11 +42,13 @@ class Requests:
         standalone: bool,
         staged: Callable[[Push, bytes, memoryview], None] | None,
         server_stats: Callable[[], dict[str, Any]],
+        stage: Callable[[Push, bytes, memoryview], None] | None = None,
     ) -> None:
         self._store = store
         self._limits = limits
         self._standalone = standalone
         self._staged = staged
+        self._stage = stage
         self._server_stats = server_stats
         self._lock = threading.Lock()
         self._counts = dict.fromkeys((kind.name.lower() for kind in Kind if kind < Kind.DONE), 0)
@@ -220,7 +222,9 @@ class _Connection:
         if now:
             iteration = self._store.apply_now(push).iteration
         else:
-            if self._store.stage(push) and self._all._staged is not None:
+            if self._all._stage is not None:
+                self._all._stage(push, bytes(meta), buffer)
+            elif self._store.stage(push) and self._all._staged is not None:
                 self._all._staged(push, bytes(meta), buffer)
             iteration = self._store.iteration
         self._reply(header, Kind.DONE, iteration, b"", [])

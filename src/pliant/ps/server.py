@@ -41,13 +41,15 @@ class PsServer:
         tls: TlsFiles | None = None,
         standalone: bool = False,
         staged: Callable[[Push, bytes, memoryview], None] | None = None,
+        stage: Callable[[Push, bytes, memoryview], None] | None = None,
         limits: Limits | None = None,
     ) -> None:
-        """``standalone``: accept definitions and ``apply_now`` over the wire (no master gives orders)."""
+        """``standalone``: accept definitions and ``apply_now`` over the wire (no master gives orders). ``stage``: puts a push
+        into the store and keeps it otherwise too, both or neither; then ``staged`` is not called."""
         self._token = token
         self._limits = limits or Limits()
         self._context = tls_context(tls, server=True) if tls else None
-        self._requests = Requests(store, self._limits, standalone, staged, self.stats)
+        self._requests = Requests(store, self._limits, standalone, staged, self.stats, stage)
         self._store = store
         self._listener = socket.create_server((host, port), backlog=128)
         self._lock = threading.Lock()

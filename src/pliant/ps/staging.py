@@ -40,6 +40,12 @@ class Staging:
     def add(self, push: Push) -> None:
         self._waiting.setdefault(push.session, {}).setdefault(push.sequence, {})[push.part] = push
 
+    def forget(self, push: Push) -> None:
+        """As if it had never come."""
+        parts = self._waiting.get(push.session, {}).get(push.sequence, {})
+        if parts.get(push.part) is push:
+            del parts[push.part]
+
     def get(self, session: str, sequence: int) -> list[Push]:
         """The parts of one contribution, in the order of their numbers."""
         parts = self._waiting.get(session, {}).get(sequence, {})

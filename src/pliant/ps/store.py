@@ -249,6 +249,16 @@ class ParameterStore:
             self._staging.add(push)
         return True
 
+    def unstage(self, push: Push) -> None:
+        """Take back a push that could not be kept; its sender will send it again."""
+        with self._staging_lock:
+            self._staging.forget(push)
+
+    def waiting(self) -> list[Push]:
+        """What is staged."""
+        with self._staging_lock:
+            return list(self._staging)
+
     def knows(self, push: Push) -> bool:
         with self._staging_lock:
             return self._staging.knows(push)
@@ -257,6 +267,13 @@ class ParameterStore:
         """One step of every optimizer concerned, with learning rates times ``scale``; then the store is at ``iteration``.
         Staged pushes of the same sessions with lower sequence numbers are let go (they were not accepted)."""
         checks.order_is_good(contributions, scale, iteration, self._iteration)
+        return self._execute(contributions, scale, iteration)
+
+    def assign(self, contributions: Sequence[Contribution]) -> Applied:
+        """Take the values of staged pushes that assign; the iteration stays what it is."""
+        return self._execute(contributions, 1.0, self._iteration)
+
+    def _execute(self, contributions: Sequence[Contribution], scale: float, iteration: int) -> Applied:
         with self._orders:
             parts: list[tuple[Push, float]] = []
             missing: list[Contribution] = []

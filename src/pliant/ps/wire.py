@@ -194,6 +194,12 @@ def encode_push(push: Push) -> tuple[bytes, list[memoryview]]:
     return b"".join(meta), payload
 
 
+def push_identity(meta: bytes) -> tuple[int, str]:
+    """Sequence and session of an encoded push."""
+    sequence, _, _, _, length, _ = PUSH_HEAD.unpack_from(meta)
+    return sequence, meta[PUSH_HEAD.size : PUSH_HEAD.size + length].decode()
+
+
 def check_push(meta: memoryview, payload: int, limits: Limits) -> list[Section]:
     """Read what a push's meta promises, before its payload is received."""
     if len(meta) < PUSH_HEAD.size:

@@ -948,7 +948,7 @@ class BlockSeats(_message.Message):
     def __init__(self, seats: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Order(_message.Message):
-    __slots__ = ("number", "kind", "map_version", "iteration", "parts", "scale", "tables", "variables", "placed", "names", "session", "full", "seats", "giver", "taker", "partitions", "blocks")
+    __slots__ = ("number", "kind", "map_version", "iteration", "parts", "scale", "tables", "variables", "placed", "names", "session", "full", "seats", "giver", "taker", "partitions", "blocks", "since")
     class PlacedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -973,6 +973,7 @@ class Order(_message.Message):
     TAKER_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
     number: int
     kind: str
     map_version: int
@@ -990,7 +991,8 @@ class Order(_message.Message):
     taker: int
     partitions: _containers.RepeatedScalarFieldContainer[int]
     blocks: _containers.RepeatedCompositeFieldContainer[BlockName]
-    def __init__(self, number: _Optional[int] = ..., kind: _Optional[str] = ..., map_version: _Optional[int] = ..., iteration: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[OrderPart, _Mapping]]] = ..., scale: _Optional[float] = ..., tables: _Optional[_Iterable[str]] = ..., variables: _Optional[_Iterable[str]] = ..., placed: _Optional[_Mapping[str, BlockSeats]] = ..., names: _Optional[_Iterable[str]] = ..., session: _Optional[str] = ..., full: _Optional[bool] = ..., seats: _Optional[_Iterable[int]] = ..., giver: _Optional[int] = ..., taker: _Optional[int] = ..., partitions: _Optional[_Iterable[int]] = ..., blocks: _Optional[_Iterable[_Union[BlockName, _Mapping]]] = ...) -> None: ...
+    since: int
+    def __init__(self, number: _Optional[int] = ..., kind: _Optional[str] = ..., map_version: _Optional[int] = ..., iteration: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[OrderPart, _Mapping]]] = ..., scale: _Optional[float] = ..., tables: _Optional[_Iterable[str]] = ..., variables: _Optional[_Iterable[str]] = ..., placed: _Optional[_Mapping[str, BlockSeats]] = ..., names: _Optional[_Iterable[str]] = ..., session: _Optional[str] = ..., full: _Optional[bool] = ..., seats: _Optional[_Iterable[int]] = ..., giver: _Optional[int] = ..., taker: _Optional[int] = ..., partitions: _Optional[_Iterable[int]] = ..., blocks: _Optional[_Iterable[_Union[BlockName, _Mapping]]] = ..., since: _Optional[int] = ...) -> None: ...
 
 class SeatStats(_message.Message):
     __slots__ = ("rows", "bytes", "bytes_in", "bytes_out", "requests", "queue", "apply_seconds", "cpu_seconds", "log_bytes", "iteration")

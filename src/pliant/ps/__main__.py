@@ -1,0 +1,5 @@
+"""``python -m pliant.ps``: one parameter server of the job that this process belongs to."""
+
+from pliant.ps.node import main
+
+main()

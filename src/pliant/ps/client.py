@@ -1,0 +1,377 @@
+"""What a worker uses: parameters of all servers as if they were of one, and gradients that count exactly once.
+
+    parameters = job.parameters()
+    parameters.define([TableSpec("users", 16), DenseSpec("w", (8, 1))])
+    parameters.initialize({"w": w})
+    model = parameters.pull(rows={"users": ids})         # of one iteration (ps-sync), or of the newest (ps-async)
+    ...
+    told = parameters.push(model.iteration, examples=len(ids), dense={"w": gw}, rows={"users": (ids, gu)}, shards=[(shard, 32)])
+    if not told.accepted: ...                             # computed on an old model: pull, compute again
+
+``push`` stages the gradient on every server that owns a piece of it, then has the master decide: the gradient and the records
+of ``shards`` are accepted together, or neither is. Gradients are means over the examples of the batch. Ids may come more
+than once; their gradients are added up. Servers that die, are replaced, or move parameters cost time and nothing else.
+
+Not for several threads at once. Neighbours: ``routing`` (where everything is), ``core/ps_orders`` (what becomes of a push).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+
+from pliant.core.errors import InvalidRequest, NotFound, SessionExpired
+from pliant.core.ps_states import Fate
+from pliant.ps.connection import PsConnection
+from pliant.ps.merging import group_by_seat, sum_by_place
+from pliant.ps.pieces import BlockGradient, Floats, Ids, Push, RowGradients
+from pliant.ps.placement import blocks_of
+from pliant.ps.routing import Conversation, Route, Router
+from pliant.ps.specs import DenseSpec, Spec, TableSpec
+from pliant.rpc import pliant_pb2 as pb
+
+Block = tuple[str, int]
+
+
+class Shard(Protocol):
+    """Records of the shard queue; ``pliant.client.shards.Shard`` is one."""
+
+    lease: int
+    offset: int
+    session: str
+    lost: bool
+
+    def contributed(self, records: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class Model:
+    """Parameters as they were at one iteration (the oldest of all, if they differ: ps-async)."""
+
+    iteration: int
+    dense: dict[str, Floats]
+    rows: dict[str, Floats]
+
+
+@dataclass(frozen=True)
+class Contributed:
+    """What became of a push. Neither accepted nor stale: a shard was ``lost``, given to another worker meanwhile."""
+
+    accepted: bool
+    stale: bool
+    iteration: int  # the newest
+    staleness: int = 0
+    reason: str = ""
+    lost: tuple[int, ...] = ()  # leases
+
+
+class PsClient:
+    def __init__(self, conversation: Conversation, *, patience: float = 600.0) -> None:
+        self._conversation = conversation
+        self._router = Router(conversation, patience=patience)
+        self._generation = conversation.generation
+        self._sequence = 0
+        self._values: dict[str, Floats] = {}  # flat, of all variables
+        self._have: dict[Block, int] = {}  # the iteration of which each block here is
+        self._version = 0  # the newest iteration seen
+
+    # --- definitions
+
+    @property
+    def iteration(self) -> int:
+        """The newest that this client has seen."""
+        return self._version
+
+    @property
+    def sync(self) -> bool:
+        return self._router.route.sync
+
+    @property
+    def batch(self) -> int:
+        """Examples of one iteration; ps-sync."""
+        return self._router.route.batch
+
+    def define(self, specs: Iterable[Spec]) -> None:
+        """Tables and variables; every worker may, as long as all say the same."""
+        tables: list[str] = []
+        variables: list[str] = []
+        for spec in specs:
+            spec.check()
+            (tables if isinstance(spec, TableSpec) else variables).append(_json(spec))
+        request = pb.DefineRequest(tables=tables, variables=variables)
+        self._router.take(self._conversation.insist(self._stubs.Define, request))
+
+    def initialize(self, values: Mapping[str, Any]) -> bool:
+        """Give variables their first values, unless another worker did; returns when they have them. True: it was us."""
+        arrays = {name: np.ascontiguousarray(value, np.float32).reshape(-1) for name, value in values.items()}
+        for name, array in arrays.items():
+            if array.size != (spec := self._variable(name)).size:
+                raise InvalidRequest(f"variable {name!r} has the shape {spec.shape}, not {array.size} values")
+        while True:
+            route = self._router.refresh()
+            self._have.clear()
+            if arrays.keys() <= route.initialized:
+                return False
+            missing = {name: array for name, array in arrays.items() if name not in route.initialized}
+            places = self._stage(dense=missing, rows={}, examples=0, based_on=0, assign=True)
+            reply = self._decide(self._stubs.Assign, places, names=list(missing))
+            if reply is not None and reply.fate == Fate.ACCEPTED:
+                return True
+
+    # --- pulls
+
+    def pull(
+        self, rows: Mapping[str, Any] | None = None, *, dense: Sequence[str] | None = None, at_least: int | None = None
+    ) -> Model:
+        """Dense variables (all, unless named) and rows of tables by id, not older than ``at_least``.
+
+        Blocks that did not change since the last pull are not sent again: the arrays of ``dense`` are views of what the
+        client keeps, valid until the next pull.
+        """
+        wanted = {table: _ids(table, ids) for table, ids in (rows or {}).items()}
+        names = list(self._router.route.variables) if dense is None else list(dense)
+        for name in names:
+            self._room(self._variable(name))
+        for table in wanted:
+            self._table(table)
+        least = self._version if at_least is None else at_least
+        while True:
+            attempt = partial(self._pull_once, names=names, wanted=wanted, at_least=least)
+            low, high, found = self._router.insist(attempt, "a pull")
+            self._version = max(self._version, high)
+            if low == high or not self._router.route.sync:
+                return Model(low, {name: self._shaped(name) for name in names}, found)
+            least = high  # some were ahead: once more, when all are
+
+    def _pull_once(
+        self, route: Route, names: list[str], wanted: dict[str, Ids], at_least: int
+    ) -> tuple[int, int, dict[str, Floats]]:
+        lows = [at_least] if not names and not wanted else []
+        lows += self._pull_dense(route, names, at_least)
+        grouped = {t: group_by_seat(t, ids, route.owner, len(route.seats)) for t, ids in wanted.items() if ids.size}
+        unique = {t: np.empty((ids.size, route.tables[t].dim), np.float32) for t, (ids, _, _) in grouped.items()}
+        send, out = {}, {}
+        for place in range(len(route.seats)):
+            cuts = {t: _cut(counts, place) for t, (_, counts, _) in grouped.items() if counts[place]}
+            if cuts:
+                asked = [(t, grouped[t][0][cut]) for t, cut in cuts.items()]
+                out[place] = [unique[t][cut] for t, cut in cuts.items()]
+                send[place] = _ask_rows(asked, at_least)
+        lows += self._router.ask(send, lambda place, connection: connection.receive_rows(out[place]))
+        found = {t: unique[t][places] for t, (_, _, places) in grouped.items()}
+        for table, ids in wanted.items():
+            found.setdefault(table, np.empty((ids.size, route.tables[table].dim), np.float32))
+        return min(lows), max(lows), found
+
+    def _pull_dense(self, route: Route, names: list[str], at_least: int) -> list[int]:
+        arrays: dict[int, dict[Block, Floats]] = {}
+        for name in names:
+            for block, (first, length) in enumerate(blocks_of(route.variables[name].size)):
+                place = route.block_place(name, block)
+                arrays.setdefault(place, {})[name, block] = self._values[name][first : first + length]
+        send = {}
+        for place, blocks in arrays.items():
+            asked = [(name, block, self._have.get((name, block), -1)) for name, block in blocks]
+            send[place] = _ask_blocks(asked, at_least)
+
+        def receive(place: int, connection: PsConnection) -> int:
+            for block in arrays[place]:
+                self._have.pop(block, None)  # half an answer may be in it, if the rest does not come
+            iteration, _ = connection.receive_blocks(arrays[place])
+            self._have |= dict.fromkeys(arrays[place], iteration)  # those that did not come have not changed
+            return iteration
+
+        return self._router.ask(send, receive)
+
+    def latest(self) -> int:
+        """The newest iteration that the master has ordered."""
+        return self._router.refresh().iteration
+
+    def wait_for(self, iteration: int) -> int:
+        """Until all servers have applied this iteration (or a later one); gives the newest seen."""
+        return self.pull(at_least=iteration).iteration
+
+    # --- pushes
+
+    def push(
+        self,
+        based_on: int,
+        *,
+        examples: int,
+        dense: Mapping[str, Any] | None = None,
+        rows: Mapping[str, tuple[Any, Any]] | None = None,
+        shards: Sequence[tuple[Shard, int]] = (),
+    ) -> Contributed:
+        """Contribute the mean gradient over ``examples``, computed on iteration ``based_on``.
+
+        ``shards``: with each shard how many of its records (as iterated) are done with this push, all in all.
+        """
+        if examples < 1:
+            raise InvalidRequest(f"a gradient over {examples} examples")
+        gradients = {name: self._gradient(name, value) for name, value in (dense or {}).items()}
+        pairs = {table: self._row_gradients(table, *pair) for table, pair in (rows or {}).items()}
+        self._begin_session()
+        progress = [pb.LeaseProgress(lease=s.lease, records=s.offset + records) for s, records in shards]
+        while True:
+            if gone := tuple(s.lease for s, _ in shards if s.session != self._conversation.name or s.lost):
+                return Contributed(False, False, self._version, 0, "a shard was given to another worker", gone)
+            places = self._stage(dense=gradients, rows=pairs, examples=examples, based_on=based_on)
+            reply = self._decide(
+                self._stubs.Contribute, places, based_on=based_on, examples=examples, progress=progress
+            )
+            if reply is None:
+                continue
+            if reply.fate in (Fate.ACCEPTED, Fate.REPEATED):
+                for shard, records in shards:
+                    shard.contributed(records)
+                return Contributed(True, False, reply.iteration, reply.staleness)
+            if reply.fate != Fate.MOVED:
+                stale = reply.fate == Fate.STALE
+                return Contributed(False, stale, reply.iteration, reply.staleness, reply.reason, tuple(reply.lost))
+
+    def _stage(
+        self,
+        *,
+        dense: Mapping[str, Floats],
+        rows: Mapping[str, tuple[Ids, Floats]],
+        examples: int,
+        based_on: int,
+        assign: bool = False,
+    ) -> tuple[Route, list[int]]:
+        """Send the pieces to their owners under a new number; where they are now."""
+
+        def attempt(route: Route) -> tuple[Route, list[int]]:
+            self._sequence += 1
+            pieces = _pieces(route, dense, rows, assign)
+            session = self._conversation.name
+            send = {
+                place: _send_push(Push(session, self._sequence, examples, based_on, tuple(r), tuple(b)))
+                for place, (r, b) in pieces.items()
+            }
+            self._router.ask(send, lambda _, connection: connection.receive_pushed())
+            return route, list(send)
+
+        return self._router.insist(attempt, "a push")
+
+    def _decide(self, method: Any, staged: tuple[Route, list[int]], **fields: Any) -> pb.ContributeReply | None:
+        """The master's word; None: the session had ended, and everything has to be done anew."""
+        route, places = staged
+        name = self._conversation.name
+        request = pb.ContributeRequest(
+            session=name,
+            sequence=self._sequence,
+            seats=[pb.SeatTenure(seat=route.seats[p], tenure=route.tenures[p]) for p in places],
+            map_version=route.map.version,
+            **fields,
+        )
+        try:
+            reply: pb.ContributeReply = self._conversation.insist(method, request)
+        except SessionExpired:
+            self._conversation.renew(name)
+            self._begin_session()
+            return None
+        if reply.fate == Fate.MOVED:
+            self._router.refresh(newer=True)
+        return reply
+
+    def close(self) -> None:
+        self._router.close()
+
+    # --- inside
+
+    @property
+    def _stubs(self) -> Any:
+        return self._conversation.master.stubs.parameters
+
+    def _begin_session(self) -> None:
+        if self._generation != self._conversation.generation:
+            self._generation, self._sequence = self._conversation.generation, 0
+
+    def _variable(self, name: str) -> DenseSpec:
+        spec = self._router.route.variables.get(name) or self._router.refresh().variables.get(name)
+        if spec is None:
+            known = ", ".join(self._router.route.variables) or "none"
+            raise NotFound(f"there is no variable {name!r}", hint=f"variables of this job: {known:.500}")
+        return spec
+
+    def _table(self, name: str) -> TableSpec:
+        spec = self._router.route.tables.get(name) or self._router.refresh().tables.get(name)
+        if spec is None:
+            known = ", ".join(self._router.route.tables) or "none"
+            raise NotFound(f"there is no table {name!r}", hint=f"tables of this job: {known:.500}")
+        return spec
+
+    def _room(self, spec: DenseSpec) -> None:
+        if spec.name not in self._values:
+            self._values[spec.name] = np.empty(spec.size, np.float32)
+
+    def _shaped(self, name: str) -> Floats:
+        return self._values[name].reshape(self._router.route.variables[name].shape)
+
+    def _gradient(self, name: str, value: Any) -> Floats:
+        spec = self._variable(name)
+        array = np.ascontiguousarray(value, np.float32)
+        if array.shape != spec.shape and array.size != prod(spec.shape):
+            raise InvalidRequest(f"the gradient of {name!r} has the shape {array.shape}, the variable {spec.shape}")
+        return array.reshape(-1)
+
+    def _row_gradients(self, table: str, ids: Any, gradients: Any) -> tuple[Ids, Floats]:
+        spec, flat = self._table(table), _ids(table, ids)
+        array = np.ascontiguousarray(gradients, np.float32)
+        if array.size != flat.size * spec.dim:
+            needed = (flat.size, spec.dim)
+            raise InvalidRequest(f"{flat.size} ids of table {table!r} need gradients of {needed}, not {array.shape}")
+        return flat, array.reshape(flat.size, spec.dim)
+
+
+def _json(spec: Spec) -> str:
+    return json.dumps(spec.to_json(), sort_keys=True)
+
+
+def _pieces(
+    route: Route, dense: Mapping[str, Floats], rows: Mapping[str, tuple[Ids, Floats]], assign: bool
+) -> dict[int, tuple[list[RowGradients], list[BlockGradient]]]:
+    """By the place of the seat: what it is sent."""
+    out: dict[int, tuple[list[RowGradients], list[BlockGradient]]] = {}
+    for name, gradient in dense.items():
+        for block, (first, length) in enumerate(blocks_of(gradient.size)):
+            piece = BlockGradient(name, block, gradient[first : first + length], assign)
+            out.setdefault(route.block_place(name, block), ([], []))[1].append(piece)
+    for table, (ids, gradients) in rows.items():
+        unique, counts, places = group_by_seat(table, ids, route.owner, len(route.seats))
+        merged = sum_by_place(places, gradients, unique.size)
+        for place in np.flatnonzero(counts):
+            cut = _cut(counts, int(place))
+            piece_rows = RowGradients(table, unique[cut], merged[cut], unique=True)
+            out.setdefault(int(place), ([], []))[0].append(piece_rows)
+    return out
+
+
+def _cut(counts: Any, place: int) -> slice:
+    first = int(counts[:place].sum())
+    return slice(first, first + int(counts[place]))
+
+
+def _ask_rows(asked: list[tuple[str, Ids]], iteration: int) -> Any:
+    return lambda connection: connection.send_pull_rows(asked, iteration=iteration)
+
+
+def _ask_blocks(asked: list[tuple[str, int, int]], iteration: int) -> Any:
+    return lambda connection: connection.send_pull_blocks(asked, iteration=iteration)
+
+
+def _send_push(push: Push) -> Any:
+    return lambda connection: connection.send_push(push)
+
+
+def _ids(table: str, ids: Any) -> Ids:
+    array = np.asarray(ids)
+    if array.dtype.kind not in "iu":
+        raise InvalidRequest(f"ids of table {table!r} must be whole numbers, not {array.dtype}")
+    return np.ascontiguousarray(array, np.int64).reshape(-1)

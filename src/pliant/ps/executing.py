@@ -1,0 +1,215 @@
+"""Carrying out orders on one store. The same orders with the same staged pushes give the same store, to the last bit.
+
+After a restart the orders since the last dump are executed again, with what the log has. What was moved is in files of its
+own until a dump covers the move, so that a move can be executed again too: the giver's file is written once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pliant.core.errors import PliantError, RetryableError
+from pliant.core.ps_map import Move, PsMap
+from pliant.core.ps_states import Kind, Order
+from pliant.ps import log as push_log
+from pliant.ps.dumps import is_whole, read_pieces, write_pieces
+from pliant.ps.files import dump_folder, move_folder
+from pliant.ps.log import Place, PushLog
+from pliant.ps.pieces import Contribution, Piece, Push
+from pliant.ps.restoring import Beginning, ownership
+from pliant.ps.specs import spec_from_json
+from pliant.ps.store import ParameterStore
+from pliant.ps.wire import decode_push, encode_push
+
+log = logging.getLogger(__name__)
+
+PAUSE = 0.02  # seconds between two looks for a file that another server writes
+RETRY = 1.0  # seconds before a file is tried again that did not fit
+
+
+class Stopped(Exception):
+    """The server was told to end while it waited for another one."""
+
+
+class Executor:
+    def __init__(
+        self,
+        store: ParameterStore,
+        begin: Beginning,
+        folder: Path,
+        *,
+        say: Callable[[str], None],
+        dumped: Callable[[int, str], None],
+        stopping: threading.Event,
+    ) -> None:
+        """``dumped`` is told of each dump (its order, and what failed) by a thread of its own."""
+        self._store = store
+        self._seat = begin.seat
+        self._map: PsMap = begin.map
+        self._folder = folder
+        self._say = say
+        self._dumped = dumped
+        self._stopping = stopping
+        self._logged: dict[tuple[str, int], list[Place]] = push_log.index(self._home, begin.base)
+        self._log = PushLog(self._home, begin.tenure, begin.base)
+        self._staging = threading.Lock()  # a push is in the store and in the log, or in neither
+        self._writers: list[threading.Thread] = []
+        self.done = begin.base
+
+    @property
+    def _home(self) -> Path:
+        return self._folder / f"seat-{self._seat}"
+
+    @property
+    def log_bytes(self) -> int:
+        return self._log.bytes
+
+    def stage(self, push: Push, meta: bytes, payload: memoryview) -> None:
+        """Of a worker: kept in memory and on disk before it is answered."""
+        with self._staging:
+            if not self._store.stage(push):
+                return
+            try:
+                self._log.append(meta, [payload])
+            except OSError as error:
+                self._store.unstage(push)
+                raise RetryableError(
+                    f"the parameter server of seat {self._seat} cannot keep a push in {self._home}: {error.strerror}",
+                    hint="make room on its disk",
+                ) from error
+
+    def caught_up(self) -> None:
+        """All orders of before were executed: what is left in the log waits for orders to come."""
+        for identity in list(self._logged):
+            self._stage_logged(identity)
+        self._logged.clear()
+
+    def execute(self, order: Order) -> None:
+        assert order.number == self.done + 1, f"order {order.number} after {self.done}"
+        match order.kind:
+            case Kind.DEFINE:
+                self._define(order)
+            case Kind.APPLY | Kind.ASSIGN:
+                self._apply(order)
+            case Kind.DISCARD:
+                for identity in [key for key in self._logged if key[0] == order.session]:
+                    del self._logged[identity]
+                self._store.discard(order.session)
+            case Kind.MOVE:
+                self._move(order)
+            case Kind.DUMP:
+                if self._seat in order.seats:
+                    self._dump(order)
+            case Kind.NOTHING:
+                log.debug("order %d was called off", order.number)
+        self.done = order.number
+
+    def cut(self, base: int) -> None:
+        """A dump of this order is complete."""
+        self._log.cut(base)
+
+    def close(self) -> None:
+        for writer in self._writers:
+            writer.join(timeout=60)
+        self._log.close()
+
+    # --- kinds of orders
+
+    def _define(self, order: Order) -> None:
+        for spec in (*order.tables, *order.variables):
+            self._store.define(spec_from_json(dict(spec)))
+        blocks = {**self._map.blocks, **order.placed}
+        self._map = PsMap(order.map_version, self._map.partitions, blocks)
+        self._store.own(ownership(self._map, self._seat))
+
+    def _apply(self, order: Order) -> None:
+        mine = [part for part in order.parts if self._seat in part.seats]
+        for part in mine:
+            self._stage_logged((part.session, part.sequence))
+        wanted = [Contribution(part.session, part.sequence, part.weight) for part in mine]
+        if order.kind is Kind.ASSIGN:
+            applied = self._store.assign(wanted)
+        else:
+            applied = self._store.apply(wanted, order.scale, order.iteration)
+        for missing in applied.missing:
+            self._say(
+                f"seat {self._seat} does not have contribution {missing.sequence} of {missing.session} any more: "
+                f"its share of iteration {order.iteration:,} is lost"
+            )
+
+    def _stage_logged(self, identity: tuple[str, int]) -> None:
+        for place in self._logged.pop(identity, ()):
+            meta, payload = push_log.read(place)
+            try:
+                self._store.stage(decode_push(meta, memoryview(payload), self._store.names))
+            except PliantError as error:  # never answered with "staged" by the map of its time, so in no order
+                log.warning("what %s staged as %d is not used: %s", *identity, error)
+
+    def _move(self, order: Order) -> None:
+        move = Move(order.giver, order.taker, order.partitions, order.blocks)
+        after = self._map.moved(move)
+        stem = move_folder(self._folder, order.number) / f"from-{move.giver}-to-{move.taker}"
+        if self._seat == move.giver:
+            self._store.own(ownership(after, self._seat))  # from here on nobody changes it
+            if not is_whole(stem):
+                self._write(stem, list(self._store.export(move.partitions, move.blocks)), order)
+            self._store.drop(move.partitions, move.blocks)
+        elif self._seat == move.taker:
+            while not is_whole(stem):
+                if self._stopping.wait(PAUSE):
+                    raise Stopped
+            self._store.import_(read_pieces(stem))
+            self._store.own(ownership(after, self._seat))
+        else:
+            self._store.own(ownership(after, self._seat))
+        self._map = after
+
+    def _write(self, stem: Path, pieces: list[Piece], order: Order) -> None:
+        """What is moved has to arrive: a full disk is waited for."""
+        told = False
+        while True:
+            try:
+                write_pieces(stem, pieces, facts={"order": order.number})
+                return
+            except OSError as error:
+                if not told:
+                    self._say(
+                        f"what seat {self._seat} gives away cannot be written to {stem.parent}: {error}; make room there"
+                    )
+                told = True
+            if self._stopping.wait(RETRY):
+                raise Stopped
+
+    def _dump(self, order: Order) -> None:
+        stem = dump_folder(self._folder, order.number) / f"seat-{self._seat}"
+        since = None if order.since < 0 else order.since
+        try:
+            with self._staging:
+                self._log.rotate(order.number, [_encoded(push) for push in self._store.waiting()])
+            begun = time.perf_counter()
+            pieces = [] if is_whole(stem) else self._store.snapshot(since)
+            log.info("dump %d: copied in %.3f s", order.number, time.perf_counter() - begun)
+        except OSError as error:
+            self._dumped(order.number, f"{self._home} cannot be written: {error.strerror}")
+            return
+
+        def write() -> None:
+            try:
+                if not is_whole(stem):
+                    write_pieces(stem, pieces, facts={"order": order.number, "iteration": order.iteration})
+                failure = ""
+            except OSError as error:
+                failure = f"{stem.parent} cannot be written: {error}"
+            self._dumped(order.number, failure)
+
+        self._writers = [*(w for w in self._writers if w.is_alive()), threading.Thread(target=write, name="ps-dump")]
+        self._writers[-1].start()
+
+
+def _encoded(push: Push) -> tuple[bytes, bytes]:
+    meta, payload = encode_push(push)
+    return meta, b"".join(payload)

@@ -1,0 +1,186 @@
+"""Where a client sends what: the master's map, and one connection to each seat's server.
+
+A request goes to all seats concerned before the first answer is read, so that they work at the same time. If one of them does
+not answer, has moved something, or is not there yet, all connections with an open answer are given up, the map is asked
+for again, and the caller does the whole thing anew: everything that is sent here may be sent twice.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pliant.core.errors import Moved, RetryableError, ServerUnavailable
+from pliant.core.ps_map import PsMap
+from pliant.ps.connection import PsConnection
+from pliant.ps.specs import DenseSpec, TableSpec
+from pliant.rpc import pliant_pb2 as pb
+from pliant.rpc.channel import MasterClient
+from pliant.rpc.orders import map_from
+from pliant.rpc.tls import TlsFiles
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+LONGEST_PAUSE = 0.5  # seconds between two tries
+POLL = 2.0  # seconds that a question for a newer map waits at the master
+
+
+class Conversation(Protocol):
+    """How a program talks to its master; ``pliant.client.session.Session`` is one."""
+
+    master: MasterClient
+    name: str
+    generation: int
+
+    def insist(self, method: Callable[..., Any], request: Any, timeout: float = 10.0) -> Any: ...
+
+    def renew(self, name: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Route:
+    """The map as a client uses it."""
+
+    map: PsMap
+    roster: int
+    owner: npt.NDArray[np.int32]  # partition -> place in ``seats``
+    seats: tuple[int, ...]
+    addresses: tuple[str, ...]
+    tenures: tuple[int, ...]
+    tables: dict[str, TableSpec]
+    variables: dict[str, DenseSpec]
+    initialized: frozenset[str]
+    iteration: int
+    sync: bool
+    batch: int
+
+    @classmethod
+    def from_message(cls, message: pb.ParameterMap) -> Route:
+        seats = tuple(seat.seat for seat in message.seats)
+        places = {seat: place for place, seat in enumerate(seats)}
+        tables = [TableSpec.from_json(json.loads(text)) for text in message.tables]
+        variables = [DenseSpec.from_json(json.loads(text)) for text in message.variables]
+        return cls(
+            map_from(message),
+            message.roster,
+            np.array([places[seat] for seat in message.partitions], np.int32),
+            seats,
+            tuple(seat.address for seat in message.seats),
+            tuple(seat.tenure for seat in message.seats),
+            {spec.name: spec for spec in tables},
+            {spec.name: spec for spec in variables},
+            frozenset(message.initialized),
+            message.iteration,
+            message.sync,
+            message.batch,
+        )
+
+    def block_place(self, variable: str, block: int) -> int:
+        return self.seats.index(self.map.blocks[variable][block])
+
+
+class Router:
+    def __init__(self, conversation: Conversation, *, patience: float, timeout: float = 60.0) -> None:
+        """``patience``: seconds without any success before a call gives up; ``timeout``: of one answer."""
+        self._conversation = conversation
+        self._patience = patience
+        self._timeout = timeout
+        self._connections: dict[tuple[str, int], PsConnection] = {}  # by address and tenure
+        self._route: Route | None = None
+
+    @property
+    def route(self) -> Route:
+        if self._route is None:
+            self.refresh()
+        assert self._route is not None
+        return self._route
+
+    def take(self, message: pb.ParameterMap) -> Route:
+        self._route = route = Route.from_message(message)
+        there = set(zip(route.addresses, route.tenures, strict=True))
+        for key in [key for key in self._connections if key not in there]:
+            self._connections.pop(key).close()
+        return route
+
+    def refresh(self, *, newer: bool = False) -> Route:
+        """Ask the master for the map; ``newer``: wait a moment for one that is not the same."""
+        known = self._route if newer else None
+        request = pb.GetMapRequest(version=known.map.version if known else 0, roster=known.roster if known else 0)
+        method = self._conversation.master.stubs.parameters.GetMap
+        return self.take(self._conversation.insist(method, request, timeout=POLL if newer else 10.0))
+
+    def connection(self, place: int) -> PsConnection:
+        route = self.route
+        address, tenure = route.addresses[place], route.tenures[place]
+        if not address:
+            raise ServerUnavailable(f"nobody serves seat {route.seats[place]} now")
+        found = self._connections.get((address, tenure))
+        if found is None:
+            host, _, port = address.rpartition(":")
+            master = self._conversation.master.address
+            tls = master.tls if isinstance(master.tls, TlsFiles) else None  # programs have files
+            found = PsConnection(host, int(port), master.token, tls=tls, timeout=self._timeout)
+            self._connections[address, tenure] = found
+        return found
+
+    def ask(
+        self, send: dict[int, Callable[[PsConnection], None]], receive: Callable[[int, PsConnection], T]
+    ) -> list[T]:
+        """Send to these places, then read their answers; after any failure no answer is left half read."""
+        open_ones: dict[int, PsConnection] = {}
+        try:
+            for place, ask in send.items():
+                connection = self.connection(place)
+                open_ones[place] = connection
+                ask(connection)
+            answers = []
+            for place in send:
+                answers.append(receive(place, open_ones[place]))
+                del open_ones[place]
+            return answers
+        except BaseException:
+            self.give_up(open_ones.values())
+            raise
+
+    def give_up(self, connections: Iterable[PsConnection]) -> None:
+        gone = list(connections)
+        for key, connection in list(self._connections.items()):
+            if connection in gone:
+                del self._connections[key]
+        for connection in gone:
+            connection.close()
+
+    def insist(self, attempt: Callable[[Route], T], what: str) -> T:
+        """Until it succeeds: servers may die, be replaced, and move what they have."""
+        deadline, pause = time.monotonic() + self._patience, 0.01
+        while True:
+            try:
+                return attempt(self.route)
+            except (Moved, ServerUnavailable) as error:
+                problem: RetryableError = error
+                self._refresh_after(error)
+            except RetryableError as error:
+                problem = error
+            if time.monotonic() > deadline:
+                raise ServerUnavailable(
+                    f"{what} did not succeed within {self._patience:.0f} s: {problem.message}",
+                    hint=problem.hint or "see `pliant status` and the logs of the role ps",
+                ) from problem
+            time.sleep(pause)
+            pause = min(LONGEST_PAUSE, pause * 2)
+
+    def _refresh_after(self, error: RetryableError) -> None:
+        log.debug("asking for the map again: %s", error)
+        behind = isinstance(error, Moved) and error.map_version < self.route.map.version
+        self.refresh(newer=not behind)  # a server that is behind needs a moment, not another map
+
+    def close(self) -> None:
+        self.give_up(list(self._connections.values()))

@@ -1,0 +1,103 @@
+"""A worker program for tests of parameter servers, and the job around it.
+
+Each record's own row of the table ``seen`` gets a gradient of -1 / (examples of the iteration) when the record is trained,
+and learns with rate 1. So at the end every row tells how often its record counted: exactly once is one value for all.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pliant.testing.jobs import LocalJob
+
+BATCH = 8  # examples of one push
+
+PROGRAM = """
+import os, sys, time
+import numpy as np
+import pliant
+from pliant.ps.specs import DenseSpec, OptimizerSpec, TableSpec
+
+records, epochs, pause, folder = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
+job = pliant.connect()
+parameters = job.parameters()
+one = OptimizerSpec("sgd", learning_rate=1.0)
+parameters.define([
+    TableSpec("seen", 1, optimizer=one),
+    TableSpec("users", 4, optimizer=OptimizerSpec("adagrad", learning_rate=0.1)),
+    DenseSpec("w", (3, 4), optimizer=OptimizerSpec("adam", learning_rate=0.01)),
+    DenseSpec("count", (1,), optimizer=one),
+])
+parameters.initialize({"w": np.full((3, 4), 0.5), "count": [0.0]})
+shards = job.shards("train", size=records, shard_size=40, epochs=epochs, shuffle=True, acknowledge=False)
+for shard in shards:
+    indices, done = np.array(shard.indices()), 0
+    while done < len(indices):
+        batch = indices[done:done + 8]
+        users = batch % 17
+        while True:
+            model = parameters.pull({"users": users})
+            time.sleep(pause)
+            told = parameters.push(
+                model.iteration,
+                examples=len(batch),
+                dense={"w": 0.01 * model.dense["w"], "count": [-1.0]},
+                rows={"seen": (batch, np.full((len(batch), 1), -1 / len(batch))), "users": (users, 0.1 * model.rows["users"])},
+                shards=[(shard, done + len(batch))],
+            )
+            if not told.stale:
+                break
+        if not told.accepted:
+            print("lost", shard, told, flush=True)
+            break
+        done += len(batch)
+found = parameters.pull({"seen": np.arange(records)}, at_least=parameters.latest())
+name = os.path.join(folder, f"seen-{job.node}-{job.incarnation}.npz")
+np.savez(name, seen=found.rows["seen"], iteration=found.iteration, count=found.dense["count"], w=found.dense["w"])
+"""
+
+
+def ps_job(
+    folder: Path,
+    *,
+    strategy: str = "ps-sync",
+    workers: int | str = 2,
+    servers: int | str = 2,
+    records: int = 800,
+    epochs: int = 1,
+    pause: float = 0.0,
+    parameters: Mapping[str, Any] | None = None,
+    spec: Mapping[str, Any] | None = None,
+    name: str = "job",
+) -> LocalJob:
+    program = folder / "worker.py"
+    program.write_text(textwrap.dedent(PROGRAM))
+    command = ["python", str(program), str(records), str(epochs), str(pause), str(folder)]
+    roles = {"worker": {"replicas": workers, "command": command}, "ps": {"replicas": servers}}
+    told = {"batch_size": 2 * BATCH, **(parameters or {})} if strategy == "ps-sync" else dict(parameters or {})
+    whole = {"strategy": strategy, "roles": roles, "parameters": told, **(spec or {})}
+    return LocalJob(folder, command, spec=whole, name=name)
+
+
+def check_each_record_counted_once(
+    job: LocalJob, folder: Path, *, records: int, epochs: int, per_iteration: int
+) -> None:
+    """By what the servers hold at the end, and by the master's audit."""
+    results = sorted(folder.glob("seen-*.npz"))
+    assert results, f"no worker finished\n{job.report()}"
+    for path in results:
+        with np.load(path) as found:
+            seen = np.round(found["seen"] * per_iteration * 1e4) / 1e4
+            wrong = np.flatnonzero(seen[:, 0] != epochs)
+            assert not wrong.size, (
+                f"{path.name}: records {wrong[:10]} counted {seen[wrong[:10], 0]} times\n{job.report()}"
+            )
+    done = sum(row.end - row.begin for row in job.audit())
+    assert done == records * epochs
+    summary = job.summary()
+    assert summary["parameters"]["examples"] == records * epochs, summary["parameters"]
