@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from pliant.cli.kubernetes.pod_output import Resumed
 from pliant.cli.kubernetes.running import with_scripts
 from pliant.cli.kubernetes.told import left_behind, status_of_resource, summary_of
 from pliant.core.errors import InvalidRequest, NotFound, SpecError
+from pliant.platforms.kubernetes.desk import _fitting
 from pliant.spec import JobSpec
 
 from .conftest import Cli
@@ -172,3 +174,14 @@ def test_an_elastic_job_without_a_master_tells_what_its_status_knows() -> None:
     assert (summary["exit_code"], summary["seconds"], summary["records_done"]) == (1, 90.0, 5)
     left = {"data": {"summary.json": '{"phase": "Succeeded", "exit_code": 0, "events": [], "audit": {}}'}}
     assert summary_of(job, left_behind(left)) == {"phase": "Succeeded", "exit_code": 0}
+
+
+def test_a_summary_that_is_too_large_for_a_config_map_loses_its_lists_and_stays_json() -> None:
+    nodes = [{"name": f"worker-{number}", "message": "x" * 1000} for number in range(2000)]
+    event = {"number": 1, "message": "x" * 1000}
+    few = json.loads(_fitting({"phase": "Succeeded", "nodes": nodes[:3], "events": [event]}))
+    assert (len(few["nodes"]), len(few["events"])) == (3, 1)
+    chatty = json.loads(_fitting({"phase": "Succeeded", "nodes": nodes[:3], "events": [event] * 2000}))
+    assert (len(chatty["nodes"]), chatty["events"], chatty["left_out"]) == (3, [], ["events"])
+    large = json.loads(_fitting({"phase": "Succeeded", "nodes": nodes, "events": [event]}))
+    assert (large["phase"], large["nodes"]) == ("Succeeded", [])

@@ -13,6 +13,7 @@ import os
 import signal
 import threading
 import time
+from collections import deque
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -63,6 +64,7 @@ log = logging.getLogger(__name__)
 
 TICK = 0.1  # seconds between two looks at what is due
 LONGEST_TICK = 2.0  # seconds; a longer pause means that this process did not run
+EVENTS_LEFT, EVENTS_READ = 500, 1 << 31  # of an ended job: those that are left with its summary, of at most so many
 DEAF_SECONDS = 30.0  # before another try to hear people's wishes
 BIND_TRIES = 50  # at the predecessor's port, TICK apart
 DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})
@@ -266,6 +268,10 @@ class Master:
                 await asyncio.sleep(TICK)
         raise PermanentError(f"{wanted} is taken by another program; agents look for the master there")
 
+    def _last_events(self) -> list[dict[str, Any]]:
+        found = deque(read_events(self.job_dir.journal, limit=EVENTS_READ), maxlen=EVENTS_LEFT)
+        return [asdict(event) for event in found]
+
     def _read_audit(self) -> dict[str, Any]:
         from pliant.master.offline import audit_of
 
@@ -397,7 +403,8 @@ class Master:
             write_json(self.job_dir.summary_file, summary)
             if desk is not None and reporter is not None:
                 audit = {"audit": await asyncio.to_thread(self._read_audit)} if self.spec.audit else {}
-                await desk.finish(reporter.report(), {**summary, **audit})
+                events = await asyncio.to_thread(self._last_events)  # the journal may be gone with the Pod
+                await desk.finish(reporter.report(), {**summary, **audit, "events": events})
         finally:
             if follow is not None:
                 follow.cancel()

@@ -194,13 +194,17 @@ def _last(plan: Object) -> LastPlan:
 
 
 def _fitting(summary: Mapping[str, Any]) -> str:
-    """A summary that a ConfigMap can hold: of very many nodes the list is left out."""
-    text = json.dumps(summary, indent=1)
-    if len(text.encode()) <= LARGEST_SUMMARY:
-        return text
-    return json.dumps({**summary, "nodes": [], "nodes_left_out": len(summary.get("nodes", ()))}, indent=1)[
-        :LARGEST_SUMMARY
-    ]
+    """A summary that a ConfigMap can hold: of a very large job lists are left out, the longest words first."""
+    for left_out in ((), ("events",), ("events", "nodes"), ("events", "nodes", "audit", "first_failure")):
+        kept = {key: value for key, value in summary.items() if key not in left_out}
+        if left_out:
+            kept |= {"events": [], "left_out": list(left_out)}
+        if "nodes" in left_out:
+            kept["nodes"] = []
+        text = json.dumps(kept, indent=1)
+        if len(text.encode()) <= LARGEST_SUMMARY:
+            break
+    return text
 
 
 def _time(seconds: float) -> str | None:
