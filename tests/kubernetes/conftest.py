@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.kubernetes import harness
+from tests.kubernetes.fake_kubelet import FakeKubelet
 from tests.kubernetes.harness import PROJECT, Space, Testbed
 from tools.kubernetes.testbed import Cluster, missing
 
@@ -87,6 +88,14 @@ def start_cluster(owner: int) -> Cluster:
 def field(cluster: Testbed, request: pytest.FixtureRequest) -> Iterator[Space]:
     with cluster.space(name_for(request)) as space:
         yield space
+
+
+@pytest.fixture
+def kubelet(control_plane: Testbed, space: Space) -> Iterator[FakeKubelet]:
+    """Two machines that pretend to run what is bound to them; Pods of the test's namespace that are asked to go, go."""
+    with FakeKubelet(control_plane.kube, nodes=2, prefix=f"m-{space.name[-6:]}") as kubelet:
+        kubelet.obey_deletions(space.name)
+        yield kubelet
 
 
 def name_for(request: pytest.FixtureRequest) -> str:

@@ -78,7 +78,8 @@ def test_no_rule_gives_more_than_single_verbs_of_single_resources(helm: str) -> 
 
 
 def test_the_operator_holds_every_right_that_it_gives_to_masters(helm: str) -> None:
-    [role] = [role for role in of_kind(rendered(helm), "ClusterRole") if role["metadata"]["name"] == "pliant"]
+    wanted = "pliant-pliant-system"
+    [role] = [role for role in of_kind(rendered(helm), "ClusterRole") if role["metadata"]["name"] == wanted]
     assert rights(master_rules("some-job")) <= rights(role["rules"])
 
 

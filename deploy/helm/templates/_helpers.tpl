@@ -2,6 +2,11 @@
 {{- if contains "pliant" .Release.Name }}{{ .Release.Name }}{{ else }}{{ printf "%s-pliant" .Release.Name }}{{ end -}}
 {{- end }}
 
+{{- /* For what belongs to no namespace: releases of one name in two namespaces must not collide. */ -}}
+{{- define "pliant.clusterName" -}}
+{{ include "pliant.name" . }}-{{ .Release.Namespace }}
+{{- end }}
+
 {{- define "pliant.account" -}}
 {{ .Values.serviceAccount.name | default (include "pliant.name" .) }}
 {{- end }}
