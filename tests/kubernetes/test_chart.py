@@ -96,9 +96,9 @@ def test_the_operators_account_has_no_rights_that_it_does_not_need(installed: Sp
     who = f"--as=system:serviceaccount:{installed.name}:pliant"
     for verb, resource in FORBIDDEN:
         answer = installed.kubectl("auth", "can-i", verb, resource, who, check=False).stdout.strip()
-        assert answer == "no", f"{verb} {resource}"
+        assert answer.startswith("no"), f"{verb} {resource}: {answer}"
     elsewhere = control_plane.kubectl("auth", "can-i", "create", "pods", who, "-n", "default", check=False)
-    assert elsewhere.stdout.strip() == "no"
+    assert elsewhere.stdout.startswith("no")
     assert installed.kubectl("auth", "can-i", "create", "pods", who, check=False).stdout.strip() == "yes"
 
 
