@@ -8,8 +8,23 @@ for step in trainer.steps(dataset, micro_batch=32, epochs=3):
         step.backward(F.cross_entropy(model(x), y))
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from pliant.torch.plan import StepPlan
 from pliant.torch.step import Step
 from pliant.torch.trainer import Trainer
 
-__all__ = ["Step", "StepPlan", "Trainer"]
+if TYPE_CHECKING:
+    from pliant.torch.embedding import Embedding, EmbeddingBag
+
+__all__ = ["Embedding", "EmbeddingBag", "Step", "StepPlan", "Trainer"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Embedding", "EmbeddingBag"):  # they need numba, which takes its time to load
+        from pliant.torch import embedding
+
+        return getattr(embedding, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
