@@ -69,6 +69,12 @@ class View:
             return []
         return [NodeEvent(node, True, no_room=refused[node]) for node in wanted if node in refused]
 
+    def unseen(self, plan: Object) -> list[str]:
+        """Nodes that an executed plan made, and of whose Pods nothing was seen so far."""
+        if not is_ours(plan) or status_of(plan).get("phase") != "Succeeded":
+            return []
+        return [entry["node"] for entry in plan["spec"].get("create") or [] if entry["node"] not in self.seen]
+
     # --- what is asked
 
     def is_there(self, node: str) -> bool:

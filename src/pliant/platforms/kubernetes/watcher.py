@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+from pliant.core.relaunch import ExitReason
 from pliant.platforms.base import NodeEvent, NodeWatcher
 from pliant.platforms.kubernetes import names
 from pliant.platforms.kubernetes.api import Follower, KubeApi
@@ -19,10 +20,13 @@ from pliant.platforms.kubernetes.view import View
 
 log = logging.getLogger(__name__)
 
+LATE = 5.0  # seconds that a watch may lag behind another
+
 
 class PodWatcher(NodeWatcher):
     def __init__(self, api: KubeApi, job: str, namespace: str, view: View, now: Callable[[], float]) -> None:
         self._api = api
+        self._job = job
         self._namespace = namespace
         self._pods_of_nodes = f"{names.job_selector(job)},{names.NODE_LABEL}"
         self._plans_of_master = f"{names.job_selector(job)},{names.MADE_BY_LABEL}={names.MADE_BY_MASTER}"
@@ -92,6 +96,20 @@ class PodWatcher(NodeWatcher):
         async for change in changes:
             for event in self._view.plan_seen(change.object, gone=change.gone):
                 self.tell(event)
+            for node in self._view.unseen(change.object):
+                task = self._run(self._find(node))
+                task.add_done_callback(self._tasks.discard)
+
+    async def _find(self, node: str) -> None:
+        """A Pod that was made, and that the watch has not told of: late, or gone again before it was looked at."""
+        await asyncio.sleep(LATE)
+        if node in self._view.seen:
+            return
+        pod = await self._api.find(PODS, names.pod_name(self._job, node), self._namespace)
+        if pod is None and node not in self._view.seen:
+            self._view.seen.add(node)
+            self.on_gone(node)
+            self.tell(NodeEvent(node, False, ExitReason.PREEMPTED, "its Pod was deleted as soon as it was made"))
 
     def _pod_changed(self, pod: Object, gone: bool) -> None:
         state = self._view.pod_seen(pod, now=self._now(), gone=gone)
