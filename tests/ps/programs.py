@@ -74,11 +74,15 @@ def ps_job(
     parameters: Mapping[str, Any] | None = None,
     spec: Mapping[str, Any] | None = None,
     name: str = "job",
+    wanted: int | None = None,
 ) -> LocalJob:
     program = folder / "worker.py"
     program.write_text(textwrap.dedent(PROGRAM))
     command = ["python", str(program), str(records), str(epochs), str(pause), str(folder)]
-    roles = {"worker": {"replicas": workers, "command": command}, "ps": {"replicas": servers}}
+    roles: dict[str, Any] = {"worker": {"replicas": workers, "command": command}, "ps": {"replicas": servers}}
+    if wanted is not None:
+        least, _, most = str(servers).partition(":")
+        roles["ps"] = {"replicas": {"min": int(least), "max": int(most), "wanted": wanted}}
     told = {"batch_size": 2 * BATCH, **(parameters or {})} if strategy == "ps-sync" else dict(parameters or {})
     whole = {"strategy": strategy, "roles": roles, "parameters": told, **(spec or {})}
     return LocalJob(folder, command, spec=whole, name=name)

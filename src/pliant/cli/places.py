@@ -129,6 +129,14 @@ class Place(ABC):
         reply = self.command("scaled", lambda caller: caller.call(caller.stubs.Scale, request))
         return reply.before, reply.now
 
+    def move_off(self, node: str, share: float, reason: str) -> tuple[int, int]:
+        """Have a parameter server give this share of what it has to the others; its seat, and the partitions it has now."""
+        from pliant.rpc import pliant_pb2 as pb
+
+        request = pb.MoveOffRequest(node=node, share=share, reason=reason)
+        reply = self.command("changed", lambda caller: caller.call(caller.stubs.MoveOff, request))
+        return reply.seat, reply.partitions
+
     @abstractmethod
     def stop(self, *, now: bool, reason: str, deadline: float) -> dict[str, Any]:
         """Have it end, and wait for that until ``deadline`` (monotonic); gives its summary."""

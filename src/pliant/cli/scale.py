@@ -3,6 +3,10 @@
     pliant scale digits --workers 6
     pliant scale digits --role ps --replicas 3 --reason "more memory for embeddings"
     pliant scale digits --workers 6 -N team-a
+    pliant scale clicks --move-off ps-1 --share 0.5
+
+Parameter servers that go give what they have to the others first; training goes on meanwhile. With `--move-off` one of them
+gives a share of its parameters away (all, unless `--share` says less) and stays.
 
 The number must be within the role's limits: a job that may grow is started with `--workers MIN:MAX`.
 
@@ -28,6 +32,12 @@ def scale(
     ] = None,
     role: Annotated[str | None, typer.Option("--role", metavar="ROLE", help="Another role, with --replicas.")] = None,
     replicas: Annotated[int | None, typer.Option("--replicas", min=0, metavar="N", help="So many nodes of it.")] = None,
+    move_off: Annotated[
+        str | None, typer.Option("--move-off", metavar="NODE", help="This parameter server gives to the others.")
+    ] = None,
+    share: Annotated[
+        float, typer.Option("--share", min=0.0, max=1.0, metavar="PART", help="With --move-off: so much of it.")
+    ] = 1.0,
     reason: Annotated[
         str, typer.Option("--reason", help="Why; kept among the job's events.")
     ] = "asked for by the user",
@@ -38,6 +48,16 @@ def scale(
 ) -> None:
     if name is None and job_dir is None:
         raise InvalidRequest("which job? give its NAME or --job-dir", hint="`pliant jobs` lists them")
+    if move_off is not None:
+        if workers is not None or replicas is not None:
+            raise InvalidRequest("give either --move-off NODE or a number of nodes, not both")
+        where = find_place(name, job_dir, cluster_of(namespace, context, job_dir))
+        seat, partitions = where.move_off(move_off, share, reason)
+        if as_json:
+            print(json.dumps({"node": move_off, "seat": seat, "share": share, "partitions": partitions}))
+        else:
+            print(f"{where.name}: {share:.0%} of the {partitions} partitions of {move_off} move to other servers")
+        return
     if (workers is None) == (replicas is None) or (role is not None and replicas is None):
         raise InvalidRequest("give either --workers N, or --role ROLE --replicas N")
     wanted = workers if workers is not None else replicas

@@ -33,6 +33,8 @@ def job_view(sight: Sight) -> RenderableType:
         parts += [_parked(dataset, shard) for dataset in status.datasets for shard in dataset.parked]
     if status.nodes:
         parts += [Text(), node_table(list(status.nodes))]
+    if status.HasField("parameters"):
+        parts += [Text(), _parameters(status.parameters), parameter_table(status.parameters)]
     if status.HasField("first_failure"):
         parts += [Text(), _failure(status.first_failure)]
     return Group(*parts)
@@ -76,6 +78,45 @@ def usage_table(status: pb.JobStatus) -> Table:
             str(node.restarts),
         )
     return table
+
+
+def usage_view(status: pb.JobStatus) -> RenderableType:
+    """Of nodes, and of parameter servers where there are some."""
+    if not status.HasField("parameters"):
+        return usage_table(status)
+    return Group(usage_table(status), Text(), _parameters(status.parameters), parameter_table(status.parameters))
+
+
+def parameter_table(parameters: pb.ParametersStatus) -> Table:
+    """Of the servers, by seat."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("SEAT")
+    table.add_column("SERVER")
+    for name in ("PARTITIONS", "ROWS", "MEMORY", "IN", "OUT", "REQUESTS", "QUEUE", "APPLY S", "CPU S"):
+        table.add_column(name, justify="right")
+    for seat in parameters.seats:
+        stats = seat.stats
+        serving = seat.node if seat.address else f"{seat.node or 'nobody'}, not ready"
+        table.add_row(
+            str(seat.seat),
+            Text(serving + (", leaving" if seat.leaving else ""), style="default" if seat.address else "yellow"),
+            str(seat.partitions),
+            f"{stats.rows:,}",
+            *(f"{amount / 1e6:,.1f} MB" for amount in (stats.bytes, stats.bytes_in, stats.bytes_out)),
+            f"{stats.requests:,}",
+            str(stats.queue),
+            f"{stats.apply_seconds:.1f}",
+            f"{stats.cpu_seconds:.1f}",
+        )
+    return table
+
+
+def _parameters(parameters: pb.ParametersStatus) -> Text:
+    text = Text(f"parameters: iteration {parameters.iteration:,}, {parameters.examples:,} examples", style="bold")
+    text.append(f"; dump of iteration {parameters.dump_iteration:,}" if parameters.dump_order else "; no dump yet")
+    if parameters.stale:
+        text.append(f"; {parameters.stale:,} gradients were too old")
+    return text
 
 
 def living(status: pb.JobStatus) -> list[pb.NodeStatus]:

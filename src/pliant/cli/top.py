@@ -30,7 +30,7 @@ def top(
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
-    from pliant.cli.tables import living, table_console, usage_table
+    from pliant.cli.tables import living, table_console, usage_view
 
     place = find_place(name, job_dir, cluster_of(namespace, context, job_dir))
     sight = place.look()
@@ -42,16 +42,19 @@ def top(
         from pliant.master.summary import status_dict
 
         rows = [status_dict(node) for node in living(sight.status)]
-        print(json.dumps({"records_per_second": sight.status.records_per_second, "nodes": rows}, indent=1))
+        told = {"records_per_second": sight.status.records_per_second, "nodes": rows}
+        if sight.status.HasField("parameters"):
+            told["parameters"] = status_dict(sight.status.parameters)
+        print(json.dumps(told, indent=1))
         return
     console = table_console()
     if once or not console.is_terminal:
-        console.print(usage_table(sight.status))
+        console.print(usage_view(sight.status))
         return
     from rich.live import Live
 
-    with Live(usage_table(sight.status), console=console, auto_refresh=False) as live:
+    with Live(usage_view(sight.status), console=console, auto_refresh=False) as live:
         while not sight.over:
             time.sleep(every)
             sight = place.look()
-            live.update(usage_table(sight.status), refresh=True)
+            live.update(usage_view(sight.status), refresh=True)

@@ -272,7 +272,7 @@ class Components:
             self._end(Phase.FAILED, "no worker is left")
         elif problem := self._undone():
             self._end(Phase.FAILED, problem)
-        else:
+        elif self.parameters is None or self.parameters.saved():
             self._end(Phase.SUCCEEDED, "all workers finished" + (", all shards done" if self.shards else ""))
 
     def _is_done(self, nodes: NodeManager, role: str) -> bool:

@@ -57,12 +57,43 @@ class JobCollector(Collector):
             for dataset in status.datasets:
                 family.add_metric([job, dataset.name], getattr(dataset, field))
             yield family
+        if status.HasField("parameters"):
+            yield from _parameters(job, status.parameters)
         for field, text in (("cpu", "Cores in use."), ("memory_mb", "Memory in use."), ("restarts", "Restarts.")):
             family = GaugeMetricFamily(f"pliant_node_{field}", text, labels=["job", "node"])
             for node in status.nodes:
                 if node.state == "Running":
                     family.add_metric([job, node.name], getattr(node, field))
             yield family
+
+
+def _parameters(job: str, parameters: pb.ParametersStatus) -> Iterable[Metric]:
+    for name, text in (
+        ("iteration", "The newest iteration of the parameters."),
+        ("examples", "Examples whose gradients were applied."),
+        ("contributions", "Gradients that were accepted."),
+        ("stale", "Gradients that were too old, since this master started."),
+        ("dump_iteration", "The iteration of the newest complete dump."),
+        ("moves", "Moves of parameters between servers, since this master started."),
+    ):
+        family = GaugeMetricFamily(f"pliant_parameters_{name}", text, labels=["job"])
+        family.add_metric([job], getattr(parameters, name))
+        yield family
+    for name, text in (
+        ("rows", "Rows of tables."),
+        ("bytes", "Memory of parameters."),
+        ("bytes_in", "Bytes received."),
+        ("bytes_out", "Bytes sent."),
+        ("requests", "Requests served."),
+        ("queue", "Requests in work and pushes that wait for their order."),
+        ("apply_seconds", "Time in which gradients were applied."),
+        ("cpu_seconds", "CPU time of the server."),
+        ("log_bytes", "Staged pushes on disk."),
+    ):
+        family = GaugeMetricFamily(f"pliant_ps_{name}", text, labels=["job", "seat", "node"])
+        for seat in parameters.seats:
+            family.add_metric([job, str(seat.seat), seat.node], getattr(seat.stats, name))
+        yield family
 
 
 class MetricsServer:

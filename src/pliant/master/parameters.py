@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 MOST_ORDERS = 500  # in one answer
 MOST_SAID = 20  # events of a server in one call
+LONGEST_LOG = 1 << 30  # bytes of staged pushes on a server; then a dump is due, which shortens it
+LAST_DUMP = 60.0  # seconds that a job which is done waits for its last dump
 DUMP_PAUSE = 10.0  # seconds before a dump that failed is tried again
 
 
@@ -48,6 +50,7 @@ class ParameterCoordinator:
         self._done: dict[int, int] = {}  # seat -> the last order that it executed
         self._stats: dict[int, pb.SeatStats] = {}
         self._dumped_at = clock.now()
+        self._asked = 0.0  # when the last dump was first asked for
         self._sweeping: asyncio.Task[None] | None = None
         self._dropped = {Fate.STALE: 0, Fate.MOVED: 0}
         self.lost_contributions = 0
@@ -232,16 +235,28 @@ class ParameterCoordinator:
     def tick(self) -> None:
         now, book = self._clock.now(), self.book
         self._flush()
-        if why := book.dump_due(now, begun=self._dumped_at):
+        if why := book.dump_due(now, begun=self._dumped_at) or self._long_log():
             self._begin_dump(why)
         if self._caught_up():
             self._move()
         if self._sweeping is None or self._sweeping.done():
             self._sweeping = None
 
-    @property
-    def writing(self) -> bool:
-        return self.book.open_dump is not None
+    def saved(self) -> bool:
+        """Whether the model is in a dump as it is now; if not, one is begun. A job that is done waits for this, for a while."""
+        book = self.book
+        options = book.options
+        if not (options.dump_iterations or options.dump_seconds) or book.iteration <= book.base.iteration:
+            return True
+        self._asked = self._asked or self._clock.now()
+        if self._clock.now() - self._asked > LAST_DUMP:
+            self._journal.event(
+                "dump", f"the last dump is not complete after {LAST_DUMP:.0f} s; the job ends without it"
+            )
+            return True
+        if book.open_dump is None:
+            self._begin_dump("all records are done")
+        return False
 
     def status(self) -> pb.ParametersStatus:
         book = self.book
@@ -298,6 +313,13 @@ class ParameterCoordinator:
         ]
 
     # --- inside
+
+    def _long_log(self) -> str:
+        """Why a dump is due by what the servers keep on disk until there is one; empty: none is."""
+        longest = max((stats.log_bytes for stats in self._stats.values()), default=0)
+        fresh = self.book.iteration > self.book.base.iteration and self.book.open_dump is None
+        paused = self._clock.now() - self._dumped_at >= DUMP_PAUSE
+        return f"a server keeps {longest >> 20:,} MiB of pushes" if fresh and paused and longest > LONGEST_LOG else ""
 
     def _heard(self, session: str) -> None:
         if not self._shards.book.has_session(session):

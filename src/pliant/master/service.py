@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import grpc.aio
 
-from pliant.core.errors import InvalidRequest, NotAvailable
+from pliant.core.errors import Conflict, InvalidRequest, NotAvailable
 from pliant.core.leases import Lease
 from pliant.core.rendezvous import Expelled, Waiting, World
 from pliant.core.shard_queue import Piece
@@ -91,6 +91,15 @@ class JobServicer(services.JobServicer):
         self._m.stop(request.reason[:LONGEST_REASON] or "stopped by the user", at_once=request.at_once)
         await self._m.journal.durable()
         return pb.Empty()
+
+    async def MoveOff(self, request: pb.MoveOffRequest, context: Context) -> pb.MoveOffReply:
+        parameters = _need(self._m.parameters, "coordinator of parameter servers", "strategy ps-sync or ps-async")
+        if self._m.job.over:
+            raise Conflict("the job is over; nothing is moved any more")
+        seat = parameters.move_off(request.node, request.share, request.reason[:LONGEST_REASON])
+        await self._m.journal.durable()
+        count = len(parameters.book.map.partitions_of(seat.number))
+        return pb.MoveOffReply(seat=seat.number, partitions=count, weight=seat.weight)
 
 
 class NodesServicer(services.NodesServicer):
@@ -442,13 +451,6 @@ class ParametersServicer(services.ParametersServicer):
         reply = self._parameters.contribute(request)
         await self._m.journal.durable()
         return reply
-
-    async def MoveOff(self, request: pb.MoveOffRequest, context: Context) -> pb.MoveOffReply:
-        parameters = self._parameters
-        seat = parameters.move_off(request.node, request.share, request.reason[:LONGEST_REASON])
-        await self._m.journal.durable()
-        count = len(parameters.book.map.partitions_of(seat.number))
-        return pb.MoveOffReply(seat=seat.number, partitions=count, weight=seat.weight)
 
     async def Dump(self, request: pb.DumpRequest, context: Context) -> pb.DumpReply:
         parameters = self._parameters

@@ -56,6 +56,11 @@ class JobStub:
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.ScaleRequest.SerializeToString,
                 response_deserializer=pliant_dot_rpc_dot_pliant__pb2.ScaleReply.FromString,
                 _registered_method=True)
+        self.MoveOff = channel.unary_unary(
+                '/pliant.v1.Job/MoveOff',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.MoveOffRequest.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.MoveOffReply.FromString,
+                _registered_method=True)
         self.Stop = channel.unary_unary(
                 '/pliant.v1.Job/Stop',
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.StopRequest.SerializeToString,
@@ -98,6 +103,13 @@ class JobServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def MoveOff(self, request, context):
+        """Parameters of one server go to the others.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Stop(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -133,6 +145,11 @@ def add_JobServicer_to_server(servicer, server):
                     servicer.Scale,
                     request_deserializer=pliant_dot_rpc_dot_pliant__pb2.ScaleRequest.FromString,
                     response_serializer=pliant_dot_rpc_dot_pliant__pb2.ScaleReply.SerializeToString,
+            ),
+            'MoveOff': grpc.unary_unary_rpc_method_handler(
+                    servicer.MoveOff,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.MoveOffRequest.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.MoveOffReply.SerializeToString,
             ),
             'Stop': grpc.unary_unary_rpc_method_handler(
                     servicer.Stop,
@@ -255,6 +272,33 @@ class Job:
             '/pliant.v1.Job/Scale',
             pliant_dot_rpc_dot_pliant__pb2.ScaleRequest.SerializeToString,
             pliant_dot_rpc_dot_pliant__pb2.ScaleReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MoveOff(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Job/MoveOff',
+            pliant_dot_rpc_dot_pliant__pb2.MoveOffRequest.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.MoveOffReply.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1934,11 +1978,6 @@ class ParametersStub:
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.ContributeRequest.SerializeToString,
                 response_deserializer=pliant_dot_rpc_dot_pliant__pb2.ContributeReply.FromString,
                 _registered_method=True)
-        self.MoveOff = channel.unary_unary(
-                '/pliant.v1.Parameters/MoveOff',
-                request_serializer=pliant_dot_rpc_dot_pliant__pb2.MoveOffRequest.SerializeToString,
-                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.MoveOffReply.FromString,
-                _registered_method=True)
         self.Dump = channel.unary_unary(
                 '/pliant.v1.Parameters/Dump',
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.DumpRequest.SerializeToString,
@@ -2002,12 +2041,6 @@ class ParametersServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def MoveOff(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
     def Dump(self, request, context):
         """Orders a dump now, and waits until it is complete or the deadline passes.
         """
@@ -2057,11 +2090,6 @@ def add_ParametersServicer_to_server(servicer, server):
                     servicer.Contribute,
                     request_deserializer=pliant_dot_rpc_dot_pliant__pb2.ContributeRequest.FromString,
                     response_serializer=pliant_dot_rpc_dot_pliant__pb2.ContributeReply.SerializeToString,
-            ),
-            'MoveOff': grpc.unary_unary_rpc_method_handler(
-                    servicer.MoveOff,
-                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.MoveOffRequest.FromString,
-                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.MoveOffReply.SerializeToString,
             ),
             'Dump': grpc.unary_unary_rpc_method_handler(
                     servicer.Dump,
@@ -2287,33 +2315,6 @@ class Parameters:
             '/pliant.v1.Parameters/Contribute',
             pliant_dot_rpc_dot_pliant__pb2.ContributeRequest.SerializeToString,
             pliant_dot_rpc_dot_pliant__pb2.ContributeReply.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def MoveOff(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/pliant.v1.Parameters/MoveOff',
-            pliant_dot_rpc_dot_pliant__pb2.MoveOffRequest.SerializeToString,
-            pliant_dot_rpc_dot_pliant__pb2.MoveOffReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,216 @@
+"""Random histories of parameter servers and workers, with a model of what each server would hold."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from pliant.core.errors import PliantError
+from pliant.core.ps_map import Move, PsMap, shares
+from pliant.core.ps_orders import ParameterBook
+from pliant.core.ps_states import Fate, Kind, Order, PsOptions
+
+
+class Server:
+    """A seat's holder: executes orders, has what was staged on its seat, loses its memory when it dies."""
+
+    def __init__(self, base: PsMap, at: int) -> None:
+        self.map = base
+        self.at = at
+
+    def execute(self, order: Order) -> None:
+        assert order.number == self.at + 1
+        if order.kind is Kind.MOVE:
+            self.map = self.map.moved(Move(order.giver, order.taker, order.partitions, order.blocks))
+        elif order.kind is Kind.DEFINE:
+            self.map = PsMap(order.map_version, self.map.partitions, {**self.map.blocks, **order.placed})
+        assert self.map.version == order.map_version
+        self.at = order.number
+
+
+class PsMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.book = ParameterBook(PsOptions(sync=self.sync, batch=20, partitions=16, max_staleness=3, alpha=0.5), 2)
+        self.nodes = 0
+        self.servers: dict[int, Server] = {}  # by seat
+        self.staged: dict[tuple[str, int], int] = {}  # accepted contributions: examples
+        self.sequences: Counter[str] = Counter()
+        self.all_orders: list[Order] = []
+        self.defined = 0
+
+    sync = True
+
+    def do(self, name: str, **arguments: Any) -> Any:
+        """Through JSON, as the journal has it; and a book restored from a snapshot must answer the same."""
+        self.now += 1
+        arguments = json.loads(json.dumps(arguments))
+        twin = ParameterBook(self.book.options, 1)
+        twin.restore(json.loads(json.dumps(self.book.snapshot())))
+        try:
+            answer = getattr(self.book, name)(self.now, **arguments)
+        except PliantError:
+            assert twin.snapshot() == self.book.snapshot(), "a refused call changed something"
+            raise
+        assert getattr(twin, name)(self.now, **arguments) == answer
+        assert twin.snapshot() == self.book.snapshot()
+        known = self.all_orders[-1].number if self.all_orders else 0
+        self.all_orders += [order for order in self.book._orders if order.number > known]
+        return answer
+
+    @rule()
+    def a_server_joins(self) -> None:
+        node = f"ps-{self.nodes}"
+        self.nodes += 1
+        seat = self.do("join", node=node, incarnation=0)
+        if seat is None:
+            assert all(s.node for s in self.book.seats())
+            return
+        server = Server(PsMap.from_json(self.book.base.parameter_map), self.book.base.order)
+        for order in self.book.orders(self.book.base.order, 1 << 30):
+            server.execute(order)
+        self.servers[seat.number] = server
+        self.do("ready", seat=seat.number, tenure=seat.tenure, address="there:1")
+
+    @precondition(lambda self: self.servers)
+    @rule(data=st.data(), for_good=st.booleans())
+    def a_server_dies(self, data: st.DataObject, for_good: bool) -> None:
+        seat = data.draw(st.sampled_from(sorted(self.servers)))
+        node = self.book.seat(seat).node
+        self.do("lost", node=node, for_good=for_good)
+        del self.servers[seat]
+        if not for_good:
+            found = self.do("join", node=node, incarnation=1)
+            assert found.number == seat, "it has its own seat again"
+            self.do("lost", node=node, for_good=True)
+
+    @rule(size=st.integers(1, 3 << 20))
+    def something_is_defined(self, size: int) -> None:
+        if self.defined < 5:
+            self.defined += 1
+            self.do("define", tables=[], variables=[{"name": f"v{self.defined}", "shape": [size]}])
+
+    @precondition(lambda self: self.book.seats())
+    @rule(worker=st.sampled_from("abc"), examples=st.integers(1, 15), behind=st.integers(0, 5), old_map=st.booleans())
+    def a_worker_contributes(self, worker: str, examples: int, behind: int, old_map: bool) -> None:
+        self.sequences[worker] += 1
+        given: dict[str, Any] = {
+            "session": worker,
+            "sequence": self.sequences[worker],
+            "based_on": max(0, self.book.iteration - behind),
+            "examples": examples,
+            "seats": [[s.number, s.tenure] for s in self.book.seats() if s.address],
+            "map_version": self.book.map.version - old_map,
+        }
+        stale = self.book.iteration - given["based_on"]
+        verdict = self.do("contribute", **given)
+        if stale > (0 if self.sync else 3):
+            assert verdict.fate is Fate.STALE
+        elif old_map:
+            assert verdict.fate is Fate.MOVED
+        else:
+            assert verdict.fate is Fate.ACCEPTED
+            self.staged[worker, given["sequence"]] = examples
+            again = self.do("contribute", **given)
+            assert again.fate is Fate.REPEATED
+
+    @rule(worker=st.sampled_from("abc"))
+    def a_worker_dies(self, worker: str) -> None:
+        self.do("end_session", session=worker)
+
+    @rule()
+    def no_more_records_come(self) -> None:
+        self.do("flush")
+        assert self.book.pending == 0
+
+    @rule(seats=st.integers(1, 4))
+    def the_number_of_servers_changes(self, seats: int) -> None:
+        self.do("resize", seats=seats)
+
+    @rule()
+    def all_is_moved(self) -> None:
+        moved: Counter[int] = Counter()
+        while (move := self.book.movable()) is not None:
+            moved.update(move.partitions)
+            self.do(
+                "move",
+                giver=move.giver,
+                taker=move.taker,
+                partitions=list(move.partitions),
+                blocks=[list(b) for b in move.blocks],
+                reason="",
+            )
+        assert not moved or max(moved.values()) == 1, "a partition moved twice"
+        if not self.book.pending and self.book.unbalanced:
+            self.do("settled")
+            counts = Counter(self.book.map.partitions)
+            assert {s: counts[s] for s in self.book.weights()} == shares(16, self.book.weights())
+            for seat in self.book.emptied():
+                self.do("retire", seat=seat.number)
+                self.servers.pop(seat.number, None)
+
+    @precondition(lambda self: self.book.open_dump is None and self.book.last)
+    @rule(full=st.sampled_from([None, True]))
+    def a_dump_is_ordered(self, full: bool | None) -> None:
+        self.do("dump", full=full)
+
+    @precondition(lambda self: self.book.open_dump is not None)
+    @rule(fails=st.booleans())
+    def a_dump_is_written(self, fails: bool) -> None:
+        dump = self.book.open_dump
+        assert dump is not None
+        if fails:
+            self.do("dump_failed", order=dump.order)
+            return
+        for seat in self.book.seats():
+            if seat.number in dump.seats and seat.address:
+                self.do("dumped", seat=seat.number, tenure=seat.tenure, order=dump.order)
+
+    @invariant()
+    def every_server_follows_the_orders(self) -> None:
+        for server in self.servers.values():
+            for order in self.all_orders[server.at :]:
+                server.execute(order)
+            assert server.map.partitions == self.book.map.partitions
+            assert dict(server.map.blocks) == dict(self.book.map.blocks)
+
+    @invariant()
+    def orders_are_numbered_and_kept_since_the_base(self) -> None:
+        numbers = [order.number for order in self.book.orders(self.book.base.order, 1 << 30)]
+        assert numbers == list(range(self.book.base.order + 1, self.book.last + 1))
+        assert [order.number for order in self.all_orders] == list(range(1, self.book.last + 1))
+
+    @invariant()
+    def each_accepted_contribution_is_applied_once_or_waits(self) -> None:
+        parts = [part for order in self.all_orders if order.kind is Kind.APPLY for part in order.parts]
+        applied = Counter((part.session, part.sequence) for part in parts)
+        waiting = Counter((part.session, part.sequence) for part in self.book._pending)
+        assert applied + waiting == Counter(dict.fromkeys(self.staged, 1))
+        assert self.book.examples + self.book.pending == sum(self.staged.values())
+
+    @invariant()
+    def iterations_rise_by_one_with_each_step(self) -> None:
+        steps = [order for order in self.all_orders if order.kind is Kind.APPLY]
+        assert [order.iteration for order in steps] == list(range(1, self.book.iteration + 1))
+        assert all(abs(sum(part.weight for part in order.parts) - 1) < 1e-9 for order in steps)
+
+    @invariant()
+    def all_parameters_are_on_seats_that_exist(self) -> None:
+        there = {seat.number for seat in self.book.seats()}
+        assert set(self.book.map.partitions) <= there
+        assert {seat for seats in self.book.map.blocks.values() for seat in seats} <= there
+
+
+class AsyncMachine(PsMachine):
+    sync = False
+
+
+TestSync = PsMachine.TestCase
+TestAsync = AsyncMachine.TestCase
+TestSync.settings = TestAsync.settings = settings(max_examples=20, stateful_step_count=25, deadline=None)
