@@ -237,6 +237,24 @@ def test_a_scaler_skips_a_step_that_overflowed_on_every_worker_alike(tmp_path: P
         assert all(p.isfinite().all() for p in first.model.parameters())
 
 
+def test_a_worker_without_a_micro_batch_has_the_scaler_of_the_others(tmp_path: Path) -> None:
+    feature = FEATURES["a gradient scaler"]
+    alike = Feature(options=feature.options, extra={"virtual_workers": 2})
+
+    def program(worker: Worker) -> None:
+        for step in worker.trainer.steps(DATA, micro_batch=4):
+            worker.learn(step)
+
+    with Crew(tmp_path, workers=3, data=DATA, build=partial(build, alike, deterministic=True)) as crew:
+        for worker in crew.workers:
+            worker.program = program
+        crew.work()
+        assert not all(worker.computed for worker in crew.workers), "three workers share two micro-batches"
+        assert len({worker.trainer.scaler.get_scale() for worker in crew.workers}) == 1
+        first, *others = (bits(worker.trainer.model) for worker in crew.workers)
+        assert all(other == first for other in others)
+
+
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_parameters_of_half_precision_are_trained(tmp_path: Path, deterministic: bool) -> None:
     def half(job: Job) -> Trainer:

@@ -11,11 +11,13 @@ import torch
 
 from pliant.core.errors import CorruptData, InvalidRequest, NotFound, PliantError
 from pliant.data import DataReader
+from pliant.data.errors import RecordError
 from pliant.native.contract import ModelFile, load_model_file
 from pliant.native.description import Description
 from pliant.native.feed import Batch, Feed, Mode, open_data
 from pliant.native.metrics import as_metrics
 from pliant.native.models import as_arrays, load_trained, loss_of, make_model, predict, put_state
+from pliant.native.module_files import described, place_of
 
 RECORDS = 4
 MODES = {"train": Mode.TRAINING, "evaluate": Mode.EVALUATION, "predict": Mode.PREDICTION}
@@ -46,19 +48,16 @@ def _sample(file: ModelFile, description: Description, sources: list[str], mode:
     except (NotFound, CorruptData, FileNotFoundError) as error:
         message = error.message if isinstance(error, PliantError) else str(error)
         raise InvalidRequest(f"{option}: {message}", hint=getattr(error, "hint", "")) from error
-    feed = Feed(file, reader, mode)
-    return file.call(feed.batch, records) if not _is_ours(feed, records) else feed.batch(records)
-
-
-def _is_ours(feed: Feed, records: list[tuple[int, object]]) -> bool:
-    """Whether the batch works, or fails with an error that already says where."""
+    name = file.name_of("dataset_fn")
     try:
-        feed.batch(records)
+        return Feed(file, reader, mode).batch(records)
+    except RecordError as error:
+        line = place_of(error.__cause__ or error, file.path)
+        raise InvalidRequest(f"{line}: {name} failed on {error.message}") from error
     except PliantError:
-        return True
-    except Exception:  # noqa: BLE001  (the user's function; told by the caller with its line)
-        return False
-    return True
+        raise
+    except Exception as error:  # the user's function
+        raise InvalidRequest(f"{place_of(error, file.path)}: {name} failed: {described(error)}") from error
 
 
 def _try(file: ModelFile, description: Description, sample: Batch | None) -> None:

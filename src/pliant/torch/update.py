@@ -48,6 +48,10 @@ class Update:
         return made
 
     def apply(self, *, ends_epoch: bool) -> None:
+        if self.scaler is not None:
+            # A scaler makes its state when it first scales a loss; this worker may have had no micro-batch so far.
+            device = next((param.device for param in self.params()), None)
+            self.scaler.scale(torch.zeros((), device=device))
         for optimizer in self.optimizers:
             if self.scaler is not None:
                 self.scaler.unscale_(optimizer)

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.native.running import make_points
+
+from pliant.core.errors import InvalidRequest, NotFound
+from pliant.native.contract import load_model_file
+from pliant.native.description import Description
+from pliant.native.module_files import copy_files
+from pliant.native.trial import check
+
+GOOD = """
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self, width=3):
+        super().__init__()
+        self.layer = nn.Linear(1, 2)
+    def forward(self, x):
+        return self.layer(x)
+def loss(labels, predictions):
+    return nn.functional.cross_entropy(predictions, labels)
+def optimizer(model):
+    return torch.optim.SGD(model.parameters(), lr=0.1)
+def dataset_fn(dataset, mode, metadata):
+    return dataset.map(lambda row: (torch.tensor([float(row["x"])]), int(row["label"])))
+def eval_metrics_fn():
+    return {"accuracy": "accuracy"}
+"""
+
+MISTAKES = {  # what is replaced by what, and what is then said (a line number where it has one)
+    "no loss": (r"def loss\(.*\n.*\n", "", r":1: loss\(labels, predictions\) is missing"),
+    "no optimizer": (r"def optimizer\(.*\n.*\n", "", r":1: optimizer\(model\) is missing"),
+    "no dataset_fn": (
+        r"def dataset_fn\(.*\n.*\n",
+        "",
+        r":1: dataset_fn\(dataset, mode, metadata\) \(or feed\) is missing",
+    ),
+    "no such class": (r"class Net", "class Other", r":1: there is no class Net; classes in it: Other"),
+    "loss with one argument": (
+        r"def loss\(labels, predictions\)",
+        "def loss(predictions)",
+        r":10: it is called as loss",
+    ),
+    "loss the wrong way": (
+        r"def loss\(labels, predictions\)",
+        "def loss(predictions, labels)",
+        r":10: loss takes labels first",
+    ),
+    "optimizer without a model": (
+        r"def optimizer\(model\)",
+        "def optimizer()",
+        r":12: it is called as optimizer\(model\)",
+    ),
+    "dataset_fn of two": (r"\(dataset, mode, metadata\)", "(dataset, mode)", r":14: it is called as dataset_fn"),
+    "a loss that is a number": (r"def loss.*\n.*\n", "loss = 3\n", r":10: loss is an int; it must be a function"),
+    "no optimizer of torch": (
+        r"return torch.optim.*",
+        "return 'sgd'",
+        r":12: optimizer\(model\) must give a torch.optim",
+    ),
+    "metrics as a list": (
+        r'return \{"accuracy".*',
+        "return ['accuracy']",
+        r":16: eval_metrics_fn\(\) must give a dict",
+    ),
+    "an unknown metric": (r'"accuracy": "accuracy"', '"a": "akkuracy"', r":16: metric 'a' is 'akkuracy'"),
+    "no pairs": (r"return dataset.map.*", "return dataset", r":14: it must yield \(features, label\)"),
+    "an unknown column": (r'row\["x"\]', 'row["y"]', r":15: dataset_fn failed on .*data.csv record 0: KeyError: 'y'"),
+    "a model that cannot be made": (r"nn.Linear\(1, 2\)", "nn.Linear(1, zwei)", r":7: Net failed: NameError"),
+    "a model that does not fit": (r"nn.Linear\(1, 2\)", "nn.Linear(5, 2)", r":9: predict failed: RuntimeError"),
+    "no torch module": (
+        r"class Net\(nn.Module\)",
+        "class Net(object)",
+        r":4: Net gives a .*, which is no torch module",
+    ),
+    "not Python": (r"def loss", "dev loss", r":10: no valid Python"),
+    "an import that fails": (r"import torch\n", "import torch, nowhere_to_be_found\n", r":2: ModuleNotFoundError"),
+}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return make_points(tmp_path / "data.csv", 20)
+
+
+def checked(file: Path, data: Path, model_class: str = "Net") -> None:
+    check(Description(model=file.name, model_class=model_class, data=[str(data)]), file)
+
+
+def test_a_model_file_that_keeps_the_contract_is_taken(tmp_path: Path, data: Path) -> None:
+    file = tmp_path / "net.py"
+    file.write_text(GOOD)
+    checked(file, data)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_in_the_model_file_is_named_with_its_line(tmp_path: Path, data: Path, mistake: str) -> None:
+    pattern, by, told = MISTAKES[mistake]
+    text, count = re.subn(pattern, lambda _: by, GOOD)
+    assert count == 1
+    file = tmp_path / "net.py"
+    file.write_text(text)
+    with pytest.raises(InvalidRequest) as error:
+        checked(file, data)
+    assert re.search(told, error.value.message), error.value.message
+    assert "net.py" in error.value.message or "data.csv" in error.value.message
+
+
+def test_all_that_is_missing_is_told_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "empty.py"
+    file.write_text("\n")
+    with pytest.raises(InvalidRequest) as error:
+        load_model_file(file)
+    assert all(name in error.value.message for name in ("custom_model()", "loss(", "optimizer(", "dataset_fn("))
+
+
+def test_feed_is_another_name_of_dataset_fn(tmp_path: Path, data: Path) -> None:
+    file = tmp_path / "net.py"
+    file.write_text(GOOD.replace("def dataset_fn", "def feed"))
+    checked(file, data)
+
+
+def test_a_file_that_is_not_there_and_data_that_is_not_there_are_said(tmp_path: Path, data: Path) -> None:
+    with pytest.raises(NotFound, match="there is no model file"):
+        checked(tmp_path / "nowhere.py", data)
+    file = tmp_path / "net.py"
+    file.write_text(GOOD)
+    with pytest.raises(InvalidRequest, match="--data"):
+        checked(file, tmp_path / "nowhere.csv")
+
+
+def test_modules_beside_the_file_that_it_imports_are_copied_with_it(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    (here / "layers").mkdir(parents=True)
+    (here / "net.py").write_text("import os, helpers\nfrom layers.dense import D\n")
+    (here / "helpers.py").write_text("import more\n")
+    (here / "more.py").write_text("")
+    (here / "unrelated.py").write_text("")
+    (here / "layers" / "__init__.py").write_text("")
+    (here / "layers" / "dense.py").write_text("D = 1\n")
+    copied = copy_files(here / "net.py", tmp_path / "there")
+    expected = {"net.py", "helpers.py", "more.py", "layers/__init__.py", "layers/dense.py"}
+    assert {str(name) for name in copied} == expected
+    assert {str(p.relative_to(tmp_path / "there")) for p in (tmp_path / "there").rglob("*.py")} == expected
