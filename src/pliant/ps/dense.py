@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from pliant.ps.kernels import begin_values
+from pliant.ps.kernels import begin_values, step
 from pliant.ps.merging import add_scaled
 from pliant.ps.pieces import BlockState, Floats
 from pliant.ps.placement import blocks_of
 from pliant.ps.specs import DenseSpec
 from pliant.ps.table import begin_of, table_seed
-from pliant.ps.updates import hyper_parameters, step
+from pliant.ps.updates import hyper_parameters
 
 
 class Block:

@@ -8,6 +8,9 @@ at the rows, and the record that confirms a match is one that is needed anyway.
 A random row of a large table is two cache misses, so the loops work on ``CHUNK`` ids at a time: first all slots are
 prefetched, then all records, then they are used. A loop that runs out of room returns how far it came and leaves in ``head``
 what is missing; the table provides it and calls again from there.
+
+All loops are in this one module, because numba keeps compiled code per file and does not notice that a function called from
+another file has changed.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from pliant.ps.memory import carray, compiled, hash_of, pointer, prefetch
-from pliant.ps.updates import step
+from pliant.ps.updates import ADAGRAD, ADAM, FTRL, MOMENTUM, NESTEROV, SGD
 
 CHUNK = 32
 HEADER = 4  # words (of 4 bytes) of a record before its value
@@ -229,6 +232,82 @@ def read_values(ids: Any, out: Any, slabs: Any, index: Any, layout: Any, begin: 
             else:
                 begin_values(target, np.int64(0), np.uint64(layout[SEED]), row_id, begin)
     return 0
+
+
+@compiled
+def step(value: Any, gradient: Any, state: Any, count: Any, weight: Any, hyper: Any) -> None:
+    """One step on ``count`` floats at the address ``value``, with ``weight`` times the gradient at ``gradient``."""
+    kind = int(hyper[0])
+    rate = np.float32(hyper[1])
+    decay = np.float32(hyper[2])
+    w = np.float32(weight)
+    p = carray(pointer(value), (count,), np.float32)
+    g = carray(pointer(gradient), (count,), np.float32)
+    if kind == SGD:
+        for i in range(count):
+            p[i] -= rate * (w * g[i] + decay * p[i])
+        return
+    a = carray(pointer(state), (count,), np.float32)
+    if kind == MOMENTUM:
+        momentum = np.float32(hyper[3])
+        for i in range(count):
+            a[i] = momentum * a[i] + (w * g[i] + decay * p[i])
+            p[i] -= rate * a[i]
+    elif kind == NESTEROV:
+        momentum = np.float32(hyper[3])
+        for i in range(count):
+            d = w * g[i] + decay * p[i]
+            a[i] = momentum * a[i] + d
+            p[i] -= rate * (d + momentum * a[i])
+    elif kind == ADAGRAD:
+        epsilon = np.float32(hyper[3])
+        for i in range(count):
+            d = w * g[i] + decay * p[i]
+            a[i] += d * d
+            p[i] -= rate * d / (np.sqrt(a[i]) + epsilon)
+    elif kind == FTRL:
+        _ftrl(p, g, a, carray(pointer(state + 4 * count), (count,), np.float32), w, hyper)
+    else:
+        b = carray(pointer(state + 4 * count), (count,), np.float32)
+        new1, beta2, new2 = np.float32(hyper[3]), np.float32(hyper[4]), np.float32(hyper[5])
+        epsilon, correction, shrink = np.float32(hyper[6]), np.float32(hyper[7]), np.float32(hyper[8])
+        if kind == ADAM:
+            for i in range(count):
+                q = p[i] * shrink
+                d = w * g[i] + decay * q
+                a[i] += new1 * (d - a[i])
+                b[i] = beta2 * b[i] + new2 * d * d
+                p[i] = q - rate * a[i] / (np.sqrt(b[i]) * correction + epsilon)
+        else:
+            c = carray(pointer(state + 8 * count), (count,), np.float32)
+            for i in range(count):
+                q = p[i] * shrink
+                d = w * g[i] + decay * q
+                a[i] += new1 * (d - a[i])
+                b[i] = beta2 * b[i] + new2 * d * d
+                c[i] = max(c[i], b[i])
+                p[i] = q - rate * a[i] / (np.sqrt(c[i]) * correction + epsilon)
+
+
+@compiled
+def _ftrl(p: Any, g: Any, accumulator: Any, linear: Any, w: Any, hyper: Any) -> None:
+    """In double precision: the new value is a quotient of sums that grow with the number of steps."""
+    rate, decay, l1, ridge, power = hyper[1], hyper[2], hyper[3], hyper[4], hyper[5]
+    for i in range(p.size):
+        d = float(w) * g[i] + decay * p[i]
+        old = float(accumulator[i])
+        new = old + d * d
+        if power == 0.5:
+            old, power_of_new = np.sqrt(old), np.sqrt(new)
+        else:
+            old, power_of_new = old**power, new**power
+        z = linear[i] + d - (power_of_new - old) / rate * p[i]
+        accumulator[i] = new
+        linear[i] = z
+        if abs(z) > l1:
+            p[i] = ((l1 if z > 0 else -l1) - z) / (power_of_new / rate + ridge)
+        else:
+            p[i] = 0.0
 
 
 @compiled
