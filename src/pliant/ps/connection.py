@@ -18,7 +18,7 @@ from pliant.core.errors import InvalidRequest, PliantError, ServerUnavailable
 from pliant.ps import wire
 from pliant.ps.pieces import Floats, Ids, Piece, Push
 from pliant.ps.placement import key_of
-from pliant.ps.sockets import BadFrame, Closed, FrameSocket, tls_context
+from pliant.ps.sockets import SERVER_NAME, BadFrame, Closed, FrameSocket, tls_context
 from pliant.ps.specs import Spec
 from pliant.ps.wire import Header, Holds, Kind, Limits, Section
 from pliant.rpc.tls import TlsFiles
@@ -44,7 +44,7 @@ class PsConnection:
             sock = socket.create_connection((host, port), timeout)
             try:
                 if tls is not None:
-                    sock = tls_context(tls, server=False).wrap_socket(sock)
+                    sock = tls_context(tls, server=False).wrap_socket(sock, server_hostname=SERVER_NAME)
                 self._socket = FrameSocket(sock, self._limits, timeout)
                 self._socket.introduce(token)
             except BaseException:

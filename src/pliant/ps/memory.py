@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def compiled(function: F) -> F:
     """Compile on first call, run without the GIL, keep the code on disk for the next process."""
-    return cast(F, njit(nogil=True, cache=True, fastmath={"contract"})(function))
+    return cast(F, njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")(function))
 
 
 def _inline(generator: Callable[..., Any]) -> Any:

@@ -23,6 +23,7 @@ from pliant.ps.wire import HEADER, BadFrame, Header, Limits, unpack_header
 from pliant.rpc.tls import TlsFiles
 
 HELLO = b"PLIANT-PS/1\n"
+SERVER_NAME = "pliant-node"  # what clients check in a certificate
 _NONCE = 32
 _PIECES = 512  # buffers in one sendmsg; the system's limit is 1024
 
@@ -162,10 +163,10 @@ def _proof(token: str, side: bytes, challenge: bytes | bytearray, nonce: bytes |
 
 
 def tls_context(files: TlsFiles, *, server: bool) -> ssl.SSLContext:
-    """Both sides show a certificate of the job's own authority, whatever host they are on."""
+    """Both sides show a node's certificate of the job's own authority, whatever host they are on."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.check_hostname = False
+    context.check_hostname = not server
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=files.read("ca.crt").decode())
     context.load_cert_chain(files.folder / "node.crt", files.folder / "node.key")

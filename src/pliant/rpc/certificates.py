@@ -24,11 +24,12 @@ def write_certificates(folder: Path, hosts: tuple[str, ...]) -> None:
     ca = ca.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     ca_cert = ca.sign(ca_key, hashes.SHA256())
     _write(folder / "ca.crt", ca_cert.public_bytes(serialization.Encoding.PEM))
-    for name, usage in (("master", ExtendedKeyUsageOID.SERVER_AUTH), ("node", ExtendedKeyUsageOID.CLIENT_AUTH)):
+    server, client = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
+    for name, usages in (("master", [server]), ("node", [server, client])):  # parameter servers are nodes that serve
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"pliant-{name}")])
         builder = _builder(subject, ca_name, key.public_key())
-        builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         builder = builder.add_extension(_names((f"pliant-{name}", "localhost", "127.0.0.1", *hosts)), critical=False)
         cert = builder.sign(ca_key, hashes.SHA256())
         pem = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
