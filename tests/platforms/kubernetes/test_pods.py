@@ -1,0 +1,94 @@
+"""A node as a Pod: what it runs, what it may do, and what a team's template can change."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pliant.platforms.kubernetes.plans import PodToCreate
+from pliant.platforms.kubernetes.pods import node_pod
+from pliant.spec import JobSpec
+
+JOB = {"apiVersion": "pliant.dev/v1alpha1", "kind": "ElasticJob", "metadata": {"name": "digits", "uid": "u-1"}}
+
+
+def pod(*, role: dict[str, Any] | None = None, options: dict[str, Any] | None = None, **entry: Any) -> Any:
+    worker = {"command": ["python", "train.py"], "env": {"A": "1"}, **(role or {})}
+    platform = {"kind": "kubernetes", "kubernetes": options or {}}
+    spec = JobSpec.from_dict({"name": "digits", "platform": platform, "roles": {"worker": worker}})
+    wanted = PodToCreate.model_validate({"node": "worker-3", "role": "worker", **entry})
+    return node_pod(JOB, spec, wanted, master_address="10.0.0.1:7777", image="pliant:1")
+
+
+def test_a_pod_runs_the_agent_with_the_program_of_the_role() -> None:
+    made = pod()
+    main = made["spec"]["containers"][0]
+    env = {item["name"]: item.get("value", "") for item in main["env"]}
+    assert main["command"] == ["python", "-m", "pliant.agent", "--", "python", "train.py"]
+    assert (env["A"], env["PLIANT_NODE"], env["PLIANT_MASTER_ADDR"]) == ("1", "worker-3", "10.0.0.1:7777")
+    assert env["PLIANT_TLS_DIR"], "TLS is on by default on Kubernetes"
+    assert made["metadata"]["name"] == "digits-worker-3"
+    assert made["metadata"]["ownerReferences"][0]["uid"] == "u-1"
+
+
+def test_a_pod_has_no_rights_that_it_does_not_need_and_holds_no_secret_itself() -> None:
+    inside = pod()["spec"]
+    security = inside["containers"][0]["securityContext"]
+    assert (inside["automountServiceAccountToken"], inside["securityContext"]["runAsNonRoot"]) == (False, True)
+    assert (security["readOnlyRootFilesystem"], security["allowPrivilegeEscalation"]) == (True, False)
+    assert security["capabilities"] == {"drop": ["ALL"]}
+    (secret,) = [volume for volume in inside["volumes"] if volume["name"] == "secret"]
+    assert secret["secret"]["secretName"] == "digits-node", "the master's key is not among it"
+
+
+def test_resources_are_asked_for_and_set_as_limits() -> None:
+    amounts = {"cpu": "500m", "memory": "1024Mi", "nvidia.com/gpu": "2"}
+    made = pod(resources={"cpu": "500m", "memory": "1Gi", "gpu": 2})
+    assert made["spec"]["containers"][0]["resources"] == {"requests": amounts, "limits": amounts}
+    assert pod()["spec"]["containers"][0]["resources"] == {}
+
+
+def test_an_affinity_of_the_template_holds_together_with_the_machines_to_avoid() -> None:
+    zone = {"key": "zone", "operator": "In", "values": ["a"]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}}
+    for template, keys in (({}, []), ({"spec": {"affinity": {"nodeAffinity": required}}}, ["zone"])):
+        made = pod(role={"template": template}, avoid_hosts=["m2", "m1"])
+        affinity = made["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        (term,) = affinity["nodeSelectorTerms"]
+        avoided, *others = term["matchExpressions"]
+        assert (avoided["operator"], avoided["values"]) == ("NotIn", ["m1", "m2"])
+        assert [other["key"] for other in others] == keys
+
+
+@pytest.mark.parametrize(("given", "expected"), [({}, "low"), ({"priority_class": "high"}, "high")])
+def test_the_priority_of_the_plan_wins_over_the_jobs(given: dict[str, str], expected: str) -> None:
+    assert pod(options={"priority_class": "low"}, **given)["spec"]["priorityClassName"] == expected
+
+
+def test_a_template_adds_volumes_sidecars_labels_and_changes_the_main_container() -> None:
+    template = {
+        "metadata": {"labels": {"team": "a", "pliant.dev/node": "worker-9"}, "name": "other"},
+        "spec": {
+            "restartPolicy": "Always",
+            "containers": [
+                {"name": "main", "image": "mine:2", "volumeMounts": [{"name": "data", "mountPath": "/data"}]},
+                {"name": "proxy", "image": "proxy:1"},
+            ],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "d"}}, {"name": "tmp", "hostPath": {}}],
+            "tolerations": [{"key": "spot", "operator": "Exists"}],
+        },
+    }
+    before = json.dumps(template)
+    made = pod(role={"template": template}, options={"tolerations": [{"key": "gpu", "operator": "Exists"}]})
+    main, proxy = made["spec"]["containers"]
+    assert (main["image"], proxy["image"], main["command"][-1]) == ("mine:2", "proxy:1", "train.py")
+    assert {mount["mountPath"] for mount in main["volumeMounts"]} >= {"/data", "/tmp"}
+    volumes = {volume["name"]: volume for volume in made["spec"]["volumes"]}
+    assert volumes["tmp"] == {"name": "tmp", "hostPath": {}}, "a volume is of one sort"
+    assert [toleration["key"] for toleration in made["spec"]["tolerations"]] == ["gpu", "spot"]
+    assert made["metadata"]["labels"]["team"] == "a"
+    assert made["metadata"]["labels"]["pliant.dev/node"] == "worker-3", "by this the master finds it"
+    assert (made["metadata"]["name"], made["spec"]["restartPolicy"]) == ("digits-worker-3", "Never")
+    assert json.dumps(template) == before
