@@ -1,0 +1,81 @@
+"""What is made around a master, and its Pod."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from cryptography import x509
+from tests.operator.builders import claimed, job
+
+from pliant.operator import job_objects
+from pliant.operator.job_spec import spec_of
+from pliant.operator.master_pod import master_pod
+from pliant.platforms.kubernetes.kinds import CLAIMS, CONFIG_MAPS, Object
+from pliant.spec import JobSpec
+
+
+def pod_of(owner: Object) -> dict[str, Any]:
+    return master_pod(owner, spec_of(owner), "10.0.0.7", "pliant:1")
+
+
+def test_everything_belongs_to_the_job() -> None:
+    owner = claimed()
+    made = [job_objects.service(owner), pod_of(owner), *(body for _, body in job_objects.others(owner, spec_of(owner)))]
+    for body in made:
+        assert body["metadata"]["ownerReferences"][0]["uid"] == "job-1"
+        assert body["metadata"]["labels"]["pliant.dev/job"] == "digits"
+
+
+def test_the_certificate_is_for_the_services_address_and_names() -> None:
+    owner = job()
+    data = job_objects.master_secret(owner, spec_of(owner), "10.0.0.7")["data"]
+    names = x509.load_pem_x509_certificate(base64.b64decode(data["master.crt"])).extensions.get_extension_for_class(
+        x509.SubjectAlternativeName
+    )
+    assert "10.0.0.7" in [str(address) for address in names.value.get_values_for_type(x509.IPAddress)]
+    assert "digits-master.team.svc" in names.value.get_values_for_type(x509.DNSName)
+
+
+def test_without_tls_there_is_a_token_alone() -> None:
+    owner = job(security={"tls": False})
+    data = job_objects.master_secret(owner, spec_of(owner), "10.0.0.7")["data"]
+    assert set(data) == {"token"}
+    assert "--tls-dir" not in pod_of(owner)["spec"]["containers"][0]["command"]
+
+
+def test_the_masters_spec_is_the_jobs_and_never_suspended() -> None:
+    owner = claimed(suspend=True)
+    made = dict(job_objects.others(owner, spec_of(owner)))
+    read = JobSpec.from_yaml(made[CONFIG_MAPS]["data"]["job.yaml"])
+    assert read == spec_of(owner).replaced(suspend=False)
+    assert made[CLAIMS]["spec"]["resources"]["requests"]["storage"] == "1Gi"
+
+
+def test_the_masters_pod_runs_without_root_and_has_no_secret_in_its_command() -> None:
+    pod = pod_of(job())["spec"]
+    container = pod["containers"][0]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert pod["restartPolicy"] == "OnFailure"
+    assert "/etc/pliant/secret/token" in container["command"]
+
+
+def test_the_masters_template_is_merged_and_cannot_hide_the_pod() -> None:
+    template = {
+        "metadata": {"labels": {"pliant.dev/job": "other", "team": "a"}, "name": "x"},
+        "spec": {"volumes": [{"name": "usr", "hostPath": {"path": "/usr"}}], "restartPolicy": "Never"},
+    }
+    pod = pod_of(job(platform={"kubernetes": {"master": {"template": template}}}))
+    assert pod["metadata"]["name"] == "digits-master"
+    assert pod["metadata"]["labels"]["pliant.dev/job"] == "digits"
+    assert pod["metadata"]["labels"]["team"] == "a"
+    assert {"usr", "spec", "secret"} <= {volume["name"] for volume in pod["spec"]["volumes"]}
+    assert pod["spec"]["restartPolicy"] == "OnFailure"
+
+
+def test_only_the_jobs_own_pods_reach_the_master() -> None:
+    owner = job(metrics_port=9090)
+    policy = job_objects.network_policy(owner, spec_of(owner))["spec"]
+    assert policy["ingress"][0]["from"] == [{"podSelector": {"matchLabels": {"pliant.dev/job": "digits"}}}]
+    assert [rule["ports"][0]["port"] for rule in policy["ingress"]] == [7777, 9090]

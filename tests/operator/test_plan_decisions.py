@@ -1,0 +1,117 @@
+"""Which plan is next, what of it is left, and what is told of it."""
+
+from __future__ import annotations
+
+from tests.operator.builders import NOW, deleted, job, plan, pod, seen
+
+from pliant.operator.actions import DeletePlan
+from pliant.operator.plan_decisions import (
+    PATIENCE,
+    Problem,
+    Progress,
+    Work,
+    after_round,
+    for_people,
+    later_plan,
+    next_work,
+    old_plans,
+)
+from pliant.platforms.kubernetes.kinds import Object
+
+OWNER = job(status={"phase": "Running"})
+TWO: list[Object] = [{"node": "worker-0", "role": "worker"}, {"node": "worker-1", "role": "worker"}]
+
+
+def work(*plans: Object, pods: tuple[Object, ...] = (), progress: Progress | None = None, now: float = NOW) -> Work:
+    found = next_work(seen(OWNER, plans=plans, pods=pods), progress, {}, now)
+    assert found is not None
+    return found
+
+
+def test_the_lowest_number_that_is_not_finished_is_next() -> None:
+    plans = (plan(OWNER, 3), plan(OWNER, 2), plan(OWNER, 1, "Succeeded"))
+    assert work(*plans).plan["spec"]["sequence"] == 2
+
+
+def test_nothing_is_next_when_all_are_finished_or_none_is_this_jobs() -> None:
+    stranger = plan(job(uid="job-0"), 1, create=TWO)
+    view = seen(OWNER, plans=(stranger, plan(OWNER, 1, "Failed"), deleted(plan(OWNER, 2), 0)))
+    assert next_work(view, None, {}, NOW) is None
+
+
+def test_a_plan_whose_forerunner_is_not_known_waits_a_moment_for_it() -> None:
+    first_seen: dict[str, float] = {}
+    view = seen(OWNER, plans=(plan(OWNER, 7, create=TWO),))
+    waiting = next_work(view, None, first_seen, NOW)
+    assert waiting is not None
+    assert waiting.wait > 0
+    going = next_work(view, None, first_seen, NOW + 2)
+    assert going is not None
+    assert going.wait == 0
+    assert len(going.create) == 2
+
+
+def test_a_pod_that_is_there_is_not_created_again() -> None:
+    left = work(plan(OWNER, 1, create=TWO), pods=(pod(OWNER, "worker-0"),))
+    assert [entry.node for entry in left.create] == ["worker-1"]
+
+
+def test_what_was_created_is_not_created_again_although_its_pod_is_gone() -> None:
+    progress = Progress("plan-1", NOW, created={"worker-0"})
+    assert [entry.node for entry in work(plan(OWNER, 1, create=TWO), progress=progress).create] == ["worker-1"]
+
+
+def test_a_plan_without_trouble_succeeds() -> None:
+    progress = Progress("plan-1", NOW, created={"worker-0", "worker-1"})
+    status = after_round(work(plan(OWNER, 1, create=TWO)), progress, later=False, now=NOW + 1)
+    assert (status["phase"], status["created"]) == ("Succeeded", 2)
+
+
+def test_what_may_pass_is_tried_again_with_growing_pauses_and_told() -> None:
+    progress = Progress("plan-1", NOW, problems={"worker-0": Problem("worker-0", "exceeded quota", passing=True)})
+    first = work(plan(OWNER, 1, create=TWO))
+    status = after_round(first, progress, later=False, now=NOW)
+    assert status["phase"] == "Executing"
+    assert "exceeded quota" in status["message"]
+    pause = progress.not_before - NOW
+    after_round(first, progress, later=False, now=progress.not_before)
+    assert progress.not_before - NOW > 2 * pause
+    assert work(plan(OWNER, 1, create=TWO), progress=progress).wait > 0
+
+
+def test_the_waiting_ends_with_patience_or_with_a_later_plan() -> None:
+    for later, now in ((True, NOW), (False, NOW + PATIENCE)):
+        progress = Progress("plan-1", NOW, problems={"worker-0": Problem("worker-0", "exceeded quota", passing=True)})
+        status = after_round(work(plan(OWNER, 1, create=TWO)), progress, later=later, now=now)
+        assert status["phase"] == "Failed"
+        assert status["refused"] == [{"node": "worker-0", "message": "exceeded quota", "passing": True}]
+    view = seen(OWNER, plans=(plan(OWNER, 1), plan(OWNER, 2)))
+    assert later_plan(view, view.plans[0])
+    assert not later_plan(view, view.plans[1])
+
+
+def test_a_plan_that_cannot_be_read_fails_and_does_not_block_the_next() -> None:
+    broken = work(plan(OWNER, 1, create=[{"role": "worker"}]))
+    assert broken.broken
+    assert after_round(broken, Progress("plan-1", NOW), later=False, now=NOW)["phase"] == "Failed"
+
+
+def test_the_newest_twenty_finished_plans_are_kept() -> None:
+    plans = tuple(plan(OWNER, number, "Succeeded") for number in range(1, 24))
+    assert old_plans(seen(OWNER, plans=plans)) == [
+        DeletePlan(f"digits-plan-{number}", f"plan-{number}") for number in (1, 2, 3)
+    ]
+
+
+def test_a_persons_plan_is_refused_where_no_master_can_answer() -> None:
+    mine = plan(OWNER, 0)
+    mine["metadata"]["labels"] = {}
+    over = job(status={"phase": "Succeeded"})
+    [answer], _ = for_people(seen(over, plans=(mine,)), NOW)
+    assert "has ended" in str(answer)
+    waiting, again = for_people(seen(None, plans=(mine,)), NOW)
+    assert waiting == []
+    assert again is not None
+    [answer], _ = for_people(seen(None, plans=(mine,)), NOW + 60)
+    assert "no ElasticJob" in str(answer)
+    assert for_people(seen(OWNER, plans=(mine,)), NOW) == ([], None)
