@@ -47,7 +47,8 @@ class Memory:
     master_failures: int = 0  # in a row
     master_not_before: float = 0.0
     last_spec: JobSpec | None = None  # that could be read
-    default_image: str = ""
+    spec_problem: str = ""  # of the newest one
+    spec_generation: object = None  # which one that is: reading it costs milliseconds, and changes are few
     ended_seen: dict[str, float] = field(default_factory=dict)  # uid of a Pod -> when its end was first seen
 
 
@@ -60,11 +61,8 @@ def decide(seen: Seen, memory: Memory, now: float) -> Decision:
     actions: list[Action] = []
     if patch := missing_replicas(job):
         actions.append(PatchJob(patch))
-    problem = ""
-    try:
-        memory.last_spec = spec_of(job)
-    except SpecError as error:
-        problem = str(error)
+    problem = _read_spec(job, memory)
+    if problem:
         actions.append(Tell("InvalidSpec", problem, warning=True))
     again = LOOK_AGAIN if any(is_deleting(pod) for pod in seen.own_pods) else None
     actions += _force_overdue(seen, now)
@@ -82,6 +80,18 @@ def decide(seen: Seen, memory: Memory, now: float) -> Decision:
         actions.append(PatchStatus(status))
     waits = [delay for delay in (again, wait) if delay is not None]
     return Decision(tuple(actions), again=min(waits) if waits else None)
+
+
+def _read_spec(job: Object, memory: Memory) -> str:
+    """Keep the job's spec in mind; gives what is wrong with it."""
+    generation = job["metadata"].get("generation")
+    if generation is None or memory.spec_generation != generation:
+        memory.spec_generation, memory.spec_problem = generation, ""
+        try:
+            memory.last_spec = spec_of(job)
+        except SpecError as error:
+            memory.spec_problem = str(error)
+    return memory.spec_problem
 
 
 def nodes_left(seen: Seen) -> bool:

@@ -24,6 +24,8 @@ from pliant.operator.store import Store
 
 log = logging.getLogger(__name__)
 
+# Seconds before a round, so that changes which come in crowds cost one look: a look at many Pods costs more.
+GATHER, GATHER_PER_POD = 0.02, 0.0005
 AFTER_TROUBLE = Backoff(1.0, 2.0, 60.0)
 STEADY = 60.0  # seconds of serving after which a master's earlier failures are forgotten
 
@@ -32,7 +34,7 @@ class Keeper:
     def __init__(self, key: Key, store: Store, lease: Lease, executor: Executor) -> None:
         self.key = key
         self._store, self._lease, self._executor = store, lease, executor
-        self._memory = Memory(default_image=executor.image)
+        self._memory = Memory()
         self._plans = PlanRunner(executor)
         self._changed = asyncio.Event()
         self._changed.set()
@@ -51,6 +53,7 @@ class Keeper:
                     await self._changed.wait()
             except TimeoutError:
                 pass
+            await asyncio.sleep(GATHER + GATHER_PER_POD * len(self._store.view(self.key).pods))
             self._changed.clear()
             if not self._lease.held:
                 again = None  # woken when we act
