@@ -53,7 +53,11 @@ def test_resources_are_asked_for_and_set_as_limits() -> None:
 def test_an_affinity_of_the_template_holds_together_with_the_machines_to_avoid() -> None:
     zone = {"key": "zone", "operator": "In", "values": ["a"]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}}
-    for template, keys in (({}, []), ({"spec": {"affinity": {"nodeAffinity": required}}}, ["zone"])):
+    cases: list[tuple[dict[str, Any], list[str]]] = [
+        ({}, []),
+        ({"spec": {"affinity": {"nodeAffinity": required}}}, ["zone"]),
+    ]
+    for template, keys in cases:
         made = pod(role={"template": template}, avoid_hosts=["m2", "m1"])
         affinity = made["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
         (term,) = affinity["nodeSelectorTerms"]
