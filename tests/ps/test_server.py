@@ -326,3 +326,24 @@ def test_statistics_count_what_went_through(connection: PsConnection) -> None:
     assert stats["in_work"] == 1
     assert stats["store"]["queue"] == 1
     assert stats["store"]["apply_seconds"] > 0
+
+
+def test_a_push_that_could_not_be_kept_is_kept_when_it_comes_again(store: ParameterStore) -> None:
+    kept: list[int] = []
+    full = [True]
+
+    def keep(push: Push, meta: bytes, payload: memoryview) -> None:
+        if full.pop() if full else False:
+            raise NotAvailable("the disk is full")
+        kept.append(push.sequence)
+
+    server = PsServer(store, TOKEN, staged=keep)
+    server.start()
+    push = push_of("s", 1, ids_of(1), np.ones((1, DIM), np.float32))
+    with PsConnection("127.0.0.1", server.port, TOKEN) as connection:
+        with pytest.raises(NotAvailable):
+            connection.push(push)
+        assert store.staged() == []
+        connection.push(push)
+    server.stop()
+    assert (kept, store.staged()) == ([1], [("s", 1, 0)])

@@ -224,8 +224,11 @@ class _Connection:
         else:
             if self._all._stage is not None:
                 self._all._stage(push, bytes(meta), buffer)
-            elif self._store.stage(push) and self._all._staged is not None:
-                self._all._staged(push, bytes(meta), buffer)
+            else:
+                if self._all._staged is not None and not self._store.knows(push):
+                    self._store.check(push)
+                    self._all._staged(push, bytes(meta), buffer)  # first: no answer is about a push that is not kept
+                self._store.stage(push)
             iteration = self._store.iteration
         self._reply(header, Kind.DONE, iteration, b"", [])
 

@@ -259,7 +259,12 @@ class ParameterStore:
         with self._staging_lock:
             return list(self._staging)
 
+    def check(self, push: Push) -> None:
+        """Raise what ``stage`` would."""
+        checks.push_is_good(push, self, self._owned)
+
     def knows(self, push: Push) -> bool:
+        """It is staged, or its sequence number was already applied or discarded."""
         with self._staging_lock:
             return self._staging.knows(push)
 
