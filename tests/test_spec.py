@@ -527,7 +527,8 @@ KNOWN_TO_KUBERNETES = {
 def test_the_structural_schema_has_one_type_for_each_value_and_nothing_kubernetes_does_not_know() -> None:
     for node in nodes_of(structural_schema()):
         assert set(node) <= KNOWN_TO_KUBERNETES
-        assert ("type" in node) != node.get("x-kubernetes-int-or-string", False)
+        any_number_or_string = "type" not in node and node.get("x-kubernetes-preserve-unknown-fields", False)
+        assert ("type" in node) != (node.get("x-kubernetes-int-or-string", False) or any_number_or_string)
         assert not {"properties", "additionalProperties"} <= set(node)
         assert node.get("default", "") is not None
         assert set(node.get("required", [])) <= set(node.get("properties", {}))
@@ -539,7 +540,7 @@ def mismatches(schema: dict[str, Any], value: Any, path: str = "") -> list[str]:
     """Where a value does not match a structural schema."""
     types: dict[str, Any] = {"string": str, "integer": int, "number": (int, float), "boolean": bool}
     expected = types.get(
-        schema.get("type", ""), {"object": dict, "array": list}.get(schema.get("type", ""), (int, str))
+        schema.get("type", ""), {"object": dict, "array": list}.get(schema.get("type", ""), (int, float, str))
     )
     if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
         return [f"{path}: {value!r} is no {schema.get('type', 'integer or string')}"]

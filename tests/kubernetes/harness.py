@@ -202,8 +202,11 @@ def install_chart(cluster: Cluster, *settings: str, operators: int = 2) -> None:
 def share(folder: Path, name: str, start: Callable[[int], Cluster]) -> Cluster:
     """The run's cluster of this name: started by the first who asks, found by the others.
 
-    ``start`` gets the process that must outlive no cluster: that of the run, not that of one of its workers.
+    ``start`` gets the process that must outlive no cluster: that of the run, not that of one of its workers. While a
+    person works on tests, ``PLIANT_CLUSTER=NAME`` names one that ``cluster.py up`` started; it stays.
     """
+    if standing := os.environ.get("PLIANT_CLUSTER"):
+        return Cluster.attach(standing)
     lock = FileLock(folder / f"{name}.lock")
     lock.wait()
     try:

@@ -119,8 +119,8 @@ class ClusterJob:
         return "\n".join(f"{event['reason']}: {event.get('message', '')}" for event in self.space.list(EVENTS))
 
     def summary(self) -> dict[str, Any]:
-        found = self.space.find(CONFIG_MAPS, summary_name(self.name))
-        assert found is not None, self.report()
+        """The master's last word; it writes it after it has told the phase."""
+        found = self.wait_for(lambda: self.space.find(CONFIG_MAPS, summary_name(self.name)), "the summary")
         summary: dict[str, Any] = json.loads(found["data"]["summary.json"])
         return summary
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
+import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -79,7 +81,12 @@ class Watches:
 
 
 def _login(**kwargs: Any) -> kopf.ConnectionInfo | None:
-    return kopf.login_with_kubeconfig(**kwargs) or kopf.login_with_service_account(**kwargs)
+    found = kopf.login_with_kubeconfig(**kwargs)
+    if found is None and (found := kopf.login_with_service_account(**kwargs)) is not None:
+        # kopf goes by the name of the API server's Service. Its address is known to every Pod and needs no cluster DNS.
+        host, port = (os.environ[f"KUBERNETES_SERVICE_{what}"] for what in ("HOST", "PORT"))
+        found = dataclasses.replace(found, server=f"https://{f'[{host}]' if ':' in host else host}:{port}")
+    return found
 
 
 def _settings() -> kopf.OperatorSettings:

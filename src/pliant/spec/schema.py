@@ -39,7 +39,9 @@ def _structural(node: Schema, definitions: Schema, default: Any) -> Schema:
     result = {key: node[key] for key in KEPT if key in node}
     if "exclusiveMinimum" in node:
         result |= {"minimum": node["exclusiveMinimum"], "exclusiveMinimum": True}
-    if node.get(INT_OR_STRING):
+    if node.get(INT_OR_STRING) and "number" in node["type"]:
+        result[PRESERVE] = True  # there is no int-float-or-string; the pattern holds for strings, the operator sees to the rest
+    elif node.get(INT_OR_STRING):
         result[INT_OR_STRING] = True
     else:
         result["type"] = node["type"]
