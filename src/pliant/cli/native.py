@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from pliant.cli.run import check_launchable, environment, launch, make_spec, prepare
+from pliant.cli.run import check_launchable, environment, launch, leave, make_spec, prepare, refuse_folders
 from pliant.core.errors import InvalidRequest
 from pliant.master.job_dir import JobDir
+from pliant.platforms.kubernetes.names import FILES_FOLDER
 
 if TYPE_CHECKING:
     from pliant.native.description import Description
@@ -35,6 +35,9 @@ class RunOptions:
     overwrite: bool = False
     resume: bool = False
     log_dir: Path | None = None
+    namespace: str | None = None
+    context: str | None = None
+    image: str | None = None
     changes: dict[str, Any] = field(default_factory=dict)  # as of ``make_spec``
 
     @classmethod
@@ -50,7 +53,8 @@ class RunOptions:
             "max_restarts": given["max_restarts"],
         }
         kept = {key: value for key, value in changes.items() if value is not None}
-        own = ("name", "job_dir", "summary", "as_json", "quiet", "overwrite", "resume", "log_dir")
+        own: tuple[str, ...] = ("name", "job_dir", "summary", "as_json", "quiet", "overwrite", "resume", "log_dir")
+        own += ("namespace", "context", "image")
         return cls(**{key: given[key] for key in own}, changes=kept)
 
 
@@ -96,28 +100,59 @@ def run_native(
     """Check, launch, follow to the end, and exit as the job did."""
     from pliant.native.trial import check
 
-    check(description, model)
-    spec = _spec(options, workers, strategy, spec_changes or {})
+    there = options.changes.get("platform") == "kubernetes"
+    check(description, model, data_is_here=not there)
+    spec = _spec(options, workers, strategy, spec_changes or {}, FILES_FOLDER if there else "")
     check_launchable(spec)
+    if there:
+        refuse_folders(job_dir=options.job_dir, log_dir=options.log_dir, resume=options.resume)
+        leave(_run_there(spec, description, model, options), options.summary, options.as_json)
+    if options.image:
+        raise InvalidRequest("--image is for --platform kubernetes")
     home = prepare(spec, options.job_dir, overwrite=options.overwrite, resume=options.resume, log_dir=options.log_dir)
     if not options.resume:
         _put_files(home, description, model)
     result = launch(home, show_output=not options.quiet, progress=not options.quiet, to_stderr=options.as_json)
-    if options.summary is not None:
-        options.summary.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(home.summary_file, options.summary)
-    if options.as_json:
-        print(json.dumps(result, indent=1))
-    sys.exit(int(result["exit_code"]))
+    leave(result, options.summary, options.as_json)
 
 
-def _spec(options: RunOptions, workers: tuple[int, int], strategy: str, changes: dict[str, Any]) -> JobSpec:
+def _run_there(spec: JobSpec, description: Description, model: Path, options: RunOptions) -> dict[str, Any]:
+    """On Kubernetes: the description, the model file and the modules beside it travel as files of the job."""
+    from pliant.cli.kubernetes.running import run_there
+    from pliant.cli.places import Cluster
+    from pliant.native.module_files import files_of
+
+    names = files_of(model.resolve())
+    if packages := [str(name) for name in names if len(name.parts) > 1]:
+        raise InvalidRequest(
+            f"{model} imports the package that {packages[0]} is of; files are sent to a cluster without folders",
+            hint="put it into modules beside the model file, or into the image",
+        )
+    with TemporaryDirectory() as folder:
+        saved = description.save(Path(folder))
+        files = [saved, *(model.resolve().parent / name for name in names)]
+        return run_there(
+            spec,
+            Cluster(options.namespace or "", options.context),
+            files,
+            options.image,
+            overwrite=options.overwrite,
+            show_output=not options.quiet,
+            progress=not options.quiet,
+            to_stderr=options.as_json,
+        )
+
+
+def _spec(
+    options: RunOptions, workers: tuple[int, int], strategy: str, changes: dict[str, Any], folder: str
+) -> JobSpec:
+    """``folder``: where the description lies on a node; empty: in the job's directory."""
     given = {**options.changes, "workers": f"{workers[0]}:{workers[1]}"}
     spec = make_spec(["python", "-m", "pliant.native"], options.name, given)
     value = spec.entries()
     home = JobDir((options.job_dir or _home_of(spec.name)).absolute())
     roles = {name: role.entries() for name, role in value["roles"].items()}
-    roles["worker"]["command"] = ["python", "-m", "pliant.native", str(home.path / "native.json")]
+    roles["worker"]["command"] = ["python", "-m", "pliant.native", f"{folder or home.path}/native.json"]
     roles["worker"]["env"] = {"KERAS_BACKEND": "torch", **roles["worker"]["env"]}
     value["roles"] = {**roles, **changes.pop("roles", {})}
     value["strategy"] = strategy
@@ -125,7 +160,8 @@ def _spec(options: RunOptions, workers: tuple[int, int], strategy: str, changes:
     value["components"] = {"need_training_service": service, "need_rendezvous": strategy in ("local", "allreduce")}
     value.pop("component_flags", None)
     value |= changes
-    value["working_dir"] = os.getcwd()
+    if not folder:
+        value["working_dir"] = os.getcwd()
     return type(spec).from_dict(value, source="the command line")
 
 

@@ -54,3 +54,4 @@ MaxRestarts = Annotated[
     int | None, typer.Option("--max-restarts", help="Errors of a worker that are forgiven. [default: 3]")
 ]
 LogDir = Annotated[Path | None, typer.Option("--log-dir", help="Keep the logs in this folder.")]
+Image = Annotated[str | None, typer.Option("--image", help="On Kubernetes: of master and nodes.")]

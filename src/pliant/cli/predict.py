@@ -17,6 +17,7 @@ from typing import Annotated
 import typer
 
 from pliant.cli import native_options as o
+from pliant.cli.options import Context, Namespace
 from pliant.cli.train import absolute
 from pliant.core.errors import InvalidRequest
 
@@ -50,6 +51,9 @@ def predict(
     metrics_port: o.MetricsPort = None,
     max_restarts: o.MaxRestarts = None,
     log_dir: o.LogDir = None,
+    namespace: Namespace = None,
+    context: Context = None,
+    image: o.Image = None,
 ) -> None:
     from pliant.cli.native import RunOptions, pairs, run_native, world_size
 

@@ -105,7 +105,7 @@ def run(
     check_launchable(spec)
     show_output = not quiet and tee != 0
     if spec.platform.kind == "kubernetes":
-        _refuse_folders(job_dir=job_dir, log_dir=log_dir, resume=resume)
+        refuse_folders(job_dir=job_dir, log_dir=log_dir, resume=resume)
         from pliant.cli.kubernetes.running import run_there
 
         cluster = Cluster(namespace or "", context)
@@ -119,15 +119,15 @@ def run(
             progress=not quiet,
             to_stderr=as_json,
         )
-        _leave(result, summary, as_json)
+        leave(result, summary, as_json)
     if image or files:
         raise InvalidRequest("--image and --file are for --platform kubernetes")
     home = prepare(spec, job_dir, overwrite=overwrite, resume=resume, log_dir=log_dir)
     result = launch(home, show_output=show_output, progress=not quiet, to_stderr=as_json)
-    _leave(result, summary, as_json)
+    leave(result, summary, as_json)
 
 
-def _leave(result: dict[str, Any], summary: Path | None, as_json: bool) -> NoReturn:
+def leave(result: dict[str, Any], summary: Path | None, as_json: bool) -> NoReturn:
     if summary is not None:
         summary.parent.mkdir(parents=True, exist_ok=True)
         write_json(summary, result)
@@ -136,7 +136,7 @@ def _leave(result: dict[str, Any], summary: Path | None, as_json: bool) -> NoRet
     sys.exit(int(result["exit_code"]))
 
 
-def _refuse_folders(*, job_dir: Path | None, log_dir: Path | None, resume: bool) -> None:
+def refuse_folders(*, job_dir: Path | None, log_dir: Path | None, resume: bool) -> None:
     given = [flag for flag, value in (("--job-dir", job_dir), ("--log-dir", log_dir), ("--resume", resume)) if value]
     if given:
         hint = "the cluster keeps the job going by itself; see `pliant status NAME -N NAMESPACE`"

@@ -21,6 +21,7 @@ from typing import Annotated, Any
 import typer
 
 from pliant.cli import native_options as o
+from pliant.cli.options import Context, Namespace
 from pliant.core.errors import InvalidRequest
 
 STRATEGIES = ("local", "allreduce", "ps-sync", "ps-async")
@@ -100,6 +101,9 @@ def train(
     metrics_port: o.MetricsPort = None,
     max_restarts: o.MaxRestarts = None,
     log_dir: o.LogDir = None,
+    namespace: Namespace = None,
+    context: Context = None,
+    image: o.Image = None,
 ) -> None:
     from pliant.cli.native import RunOptions, pairs, run_native, world_size
 

@@ -41,8 +41,11 @@ def main(arguments: list[str]) -> int:
         return 2
     path = Path(arguments[0])
     description = Description.load(path)
+    beside = path.parent / FOLDER / description.model
     file = load_model_file(
-        path.parent / FOLDER / description.model,
+        beside
+        if beside.exists()
+        else path.parent / description.model,  # sent to a cluster, all files lie in one folder
         description.model_class,
         task=description.task,
         model_params=description.model_params,

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from tests.native.running import MODEL, NativeJob, make_points
+
+from pliant.native.zoo import models
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+LONG = 240.0  # seconds that a failure takes
+RECORDS = 200
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    make_points(tmp_path / "train.csv", 64)
+    make_points(tmp_path / "new.csv", RECORDS)
+    return tmp_path
+
+
+def train(folder: Path, *options: str) -> None:
+    short = ["--data=train.csv", "--batch_size=16", "--num_epoch=1", "--max_workers=1", "--output=out"]
+    with NativeJob(folder, "train", [*short, *options], name="training") as job:
+        assert job.wait(LONG) == 0
+
+
+def test_a_prediction_has_each_record_once_and_in_order_although_a_worker_is_killed(folder: Path) -> None:
+    train(folder)
+    options = ["--data", "new.csv", "--trained", "out", "--output", "said.csv", "--max-workers", "2"]
+    options += ["--batch-size", "4", "--shard-size", "4"]
+    with NativeJob(folder, "predict", options, env={"PLIANT_TEST_PAUSE": "0.1"}) as job:
+        job.wait_for_progress(20, LONG)
+        job.kill_program("worker-0")
+        job.wait_for_progress(60, LONG)
+        job.kill_master()
+        assert job.wait(LONG) == 0
+    with (folder / "said.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["id"]) for row in rows] == list(range(RECORDS))
+    assert list(rows[0]) == ["id", "prediction_0", "prediction_1"]
+    assert [p.name for p in folder.iterdir() if "said" in p.name] == ["said.csv"], "no part is left"
+
+
+def test_evaluate_gives_the_metrics_of_all_records_by_name(folder: Path) -> None:
+    train(folder, "--max-steps", "3", "--summary", "trained.json")
+    trained = json.loads((folder / "trained.json").read_text())
+    assert trained["global_step"] == 3
+    assert next(d["records_done"] for d in trained["datasets"] if d["name"] == "train") == 48
+    options = ["--data", "new.csv", "--trained", "out", "--summary", "summary.json", "--batch-size", "16"]
+    with NativeJob(folder, "evaluate", options) as job:
+        assert job.wait(LONG) == 0
+    summary = json.loads((folder / "summary.json").read_text())
+    assert set(summary["evaluation"]) == {"accuracy", "auc", "count", "loss"}
+    assert summary["evaluation"]["count"] == RECORDS
+    assert summary["evaluations"][0]["version"] == 3
+
+
+def test_a_callback_ends_training_early_and_the_job_succeeds(folder: Path) -> None:
+    text = MODEL.read_text().replace("def callbacks", "def other_callbacks")
+    text += """
+
+def callbacks():
+    from pliant.native import EarlyStopping
+    return [EarlyStopping("count", patience=1)]
+"""
+    (folder / "stopping.py").write_text(text)
+    options = ["--data", "train.csv", "--eval-data", "train.csv", "--batch-size", "16", "--num-epochs", "500"]
+    with NativeJob(folder, "train", options, model=folder / "stopping.py") as job:
+        assert job.wait(LONG) == 0
+        summary = job.summary()
+    assert len(summary["evaluations"]) >= 2
+    assert summary["global_step"] < 2000
+    assert any("training ends early: count was not better" in event.message for event in job.events("training"))
+
+
+@pytest.mark.parametrize("name", ["blank", "digits_cnn", "keras_mlp", "small_transformer"])
+def test_a_model_of_the_zoo_trains(tmp_path: Path, name: str) -> None:
+    import runpy
+
+    path = models()[name]
+    runpy.run_path(str(path))["make_data"](tmp_path / "data")
+    ending = {"blank": "csv", "digits_cnn": "parquet", "keras_mlp": "npz", "small_transformer": "jsonl"}[name]
+    kind = {"blank": "Net", "digits_cnn": "DigitsCNN", "small_transformer": "SmallTransformer"}.get(name, "")
+    options = ["--data", f"data/train.{ending}", "--eval-data", f"data/test.{ending}", "--batch-size", "64"]
+    options += ["--max-steps", "10", "--output", "out"]
+    with NativeJob(tmp_path, "train", options, model=path, model_class=kind) as job:
+        assert job.wait(LONG) == 0
+        summary = job.summary()
+    assert 0 <= summary["evaluation"]["accuracy"] <= 1
+    assert (tmp_path / "out" / "model.safetensors").exists()
