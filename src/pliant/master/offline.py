@@ -57,6 +57,7 @@ class JobOnDisk(Master):
             nodes=self._shell("nodes", "book"),
             shards=self._shell("shards", "book"),
             rendezvous=self._shell("rendezvous", "machine"),
+            parameters=None,  # only a living master is in touch with its parameter servers
             training=self._shell("training", "book"),
         )
         return job_status(cast(Components, parts))
