@@ -1,11 +1,12 @@
 """Parameter servers: dense and embedding pulls and pushes over loopback, beside a bare socket, torch.distributed.rpc and gRPC.
 
-    python bench/ps.py [--dense] [--embedding] [--quick] [--repeats N] [--json]
+    python bench/ps.py [--dense] [--embedding] [--quick] [--rows N] [--repeats N] [--json]
 
 Every server and every worker is a process. Dense: 100 MB in one pull or push. Embedding: 4096 random ids of a table of 5 million
 rows of 64 floats. Pliant's figures include the hash table, the optimizer (SGD; the peers subtract, too) and the client's
 merging and grouping of ids; torch.rpc and gRPC index a plain array. All systems take turns; shown are medians, and medians
-of the ratios within a turn. Arrow Flight and pyzmq are shown where they are installed; they settled the choice of the wire.
+of the ratios within a turn, and the CPU time of servers and workers together, which a busy machine disturbs less. Arrow Flight
+and pyzmq are shown where they are installed; they settled the choice of the wire.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 from harness import Client, finish, machine, median, paired, say, table, together
 
 PEER = Path(__file__).parent / "clients" / "ps_peer.py"
@@ -54,7 +56,14 @@ class System:
 
     def rate(self, op: str, seconds: float) -> float:
         """Calls per second of all workers together."""
-        return sum(a["count"] / a["elapsed"] for a in together(self.workers, op=op, seconds=seconds))
+        before = self._cpu()
+        answers = together(self.workers, op=op, seconds=seconds)
+        self.cpu_ms = 1000 * (self._cpu() - before) / sum(a["count"] for a in answers)
+        return sum(a["count"] / a["elapsed"] for a in answers)
+
+    def _cpu(self) -> float:
+        """CPU seconds of all its processes so far."""
+        return sum(sum(psutil.Process(p.pid).cpu_times()[:2]) for p in (*self.workers, *self._servers))
 
     def close(self) -> None:
         for process in (*self.workers, *self._servers):
@@ -78,7 +87,7 @@ def measure(
 ) -> dict[str, dict[str, list[float]]]:
     """Rates by operation and system, one per turn; the systems are alive together and work in turn."""
     systems = []
-    rates: dict[str, dict[str, list[float]]] = {op: {} for op in ops}
+    rates: dict[str, dict[str, list[float]]] = {name: {} for op in ops for name in (op, f"{op} cpu")}
     try:
         for name in names:
             systems.append(System(name, servers, workers, rows, floats))
@@ -88,6 +97,7 @@ def measure(
             for op in ops:
                 for system in systems:
                     rates[op].setdefault(system.name, []).append(system.rate(op, seconds))
+                    rates[f"{op} cpu"].setdefault(system.name, []).append(system.cpu_ms)
         for system in systems:
             if "rss" in system.memory:
                 rates["memory"] = {"allocated": [system.memory["memory_ratio"]], "resident": [system.memory["rss"]]}
@@ -114,19 +124,21 @@ def dense(turns: int, seconds: float) -> dict[str, Any]:
     rates = measure(names, ("dense_pull", "dense_push"), 1, 1, 0, FLOATS, turns, seconds)
     result: dict[str, Any] = {}
     rows = []
-    for op, by_name in rates.items():
-        if op == "memory":
-            continue
+    for op in ("dense_pull", "dense_push"):
+        by_name = rates[op]
         ours = by_name["pliant"]
         result[op] = {
             "gb_per_second": {name: median(found) * FLOATS * 4 / 1e9 for name, found in by_name.items()},
             "of_raw": paired(ours, by_name["raw"]),
             "times": {n: paired(ours, found) for n, found in by_name.items() if n not in ("pliant", "raw")},
+            "cpu_ms": {name: median(found) for name, found in rates[f"{op} cpu"].items()},
         }
         for name in names:
             ratio = "" if name == "pliant" else f"{paired(ours, by_name[name]):.2f} x"
-            rows.append((op, name, f"{result[op]['gb_per_second'][name]:.2f}", ratio))
-    table("Dense, 100 MB in one call (GB/s); Pliant against each", ("", "system", "GB/s", "Pliant is"), rows)
+            rows.append(
+                (op, name, f"{result[op]['gb_per_second'][name]:.2f}", ratio, f"{result[op]['cpu_ms'][name]:.0f}")
+            )
+    table("Dense, 100 MB in one call", ("", "system", "GB/s", "Pliant is", "CPU ms a call"), rows)
     return result
 
 
@@ -146,11 +158,13 @@ def embedding(turns: int, seconds: float, rows: int, quick: bool) -> dict[str, A
             result[key] = {
                 "calls_per_second": {name: median(found) for name, found in rates[op].items()},
                 "times": {name: paired(ours, found) for name, found in rates[op].items() if name != "pliant"},
+                "cpu_ms": {name: median(found) for name, found in rates[f"{op} cpu"].items()},
             }
             for name, found in rates[op].items():
                 ratio = "" if name == "pliant" else f"{paired(ours, found):.2f} x"
-                shown.append((key, name, f"{median(found):,.0f}", f"{median(found) * BATCH / 1e6:.2f}", ratio))
-    columns = ("", "system", "calls/s", "M rows/s", "Pliant is")
+                cpu = f"{result[key]['cpu_ms'][name]:.2f}"
+                shown.append((key, name, f"{median(found):,.0f}", f"{median(found) * BATCH / 1e6:.2f}", ratio, cpu))
+    columns = ("", "system", "calls/s", "M rows/s", "Pliant is", "CPU ms a call")
     table(f"Embedding, {BATCH} ids x {DIM} floats, table of {rows:,} rows", columns, shown)
     memory = result["memory"]
     say(f"memory per row, times its floats: allocated {memory['allocated']:.3f}, resident {memory['resident']:.3f}")
@@ -178,6 +192,7 @@ def main() -> None:
     parser.add_argument("--embedding", action="store_true", help="only the embedding part")
     parser.add_argument("--quick", action="store_true", help="a small table, one server and worker, one turn")
     parser.add_argument("--repeats", type=int, default=0, help="turns of each system (5; quick: 1)")
+    parser.add_argument("--rows", type=int, default=0, help="rows of the table (5 million; quick: 200 thousand)")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     turns = options.repeats or (1 if options.quick else 5)
@@ -186,7 +201,8 @@ def main() -> None:
     if options.dense or not options.embedding:
         result["dense"] = dense(turns, seconds)
     if options.embedding or not options.dense:
-        result["embedding"] = embedding(turns, seconds, 200_000 if options.quick else 5_000_000, options.quick)
+        rows = options.rows or (200_000 if options.quick else 5_000_000)
+        result["embedding"] = embedding(turns, seconds, rows, options.quick)
     for text in (missed := judge(result)):
         say(f"misses its aim: {text}")
     if not missed:
