@@ -175,3 +175,33 @@ def test_a_stubborn_node_is_forced_when_its_grace_is_over(tmp_path: Path) -> Non
         master.client.call(master.client.stubs.job.Stop, pb.StopRequest(reason="now", at_once=True))
         wait_until(lambda: master.platform.running() == [])
         master.join()
+
+
+def test_a_node_that_the_platform_keeps_waiting_is_told_and_later_asks_for_less(tmp_path: Path) -> None:
+    clock, platform = ManualClock(), FakePlatform()
+    worker = {"replicas": 1, "resources": {"cpu": 4, "memory": 1000}, "min_resources": {"cpu": 2}}
+    spec = job(worker=worker, fault={"start_timeout": 60, "unschedulable": {"shrink_after": 100}})
+    with RunningMaster(tmp_path, spec, clock=clock, platform=platform) as master:
+        launched(master, "worker-0")
+        wait_until(lambda: states(master)["worker-0"] == "Creating")
+        platform.leave_no_room_for("worker-0", "0/2 nodes are available")
+        wait_until(lambda: events(master, "no room") == ["0/2 nodes are available"])
+        passes(master, clock, 101.0)
+        launched(master, "worker-1")
+        assert platform.nodes["worker-1"].launch.resources.cpu == 3
+        assert not events(master, "hang"), "nobody can register while there is no room"
+        platform.leave_no_room_for("worker-1", "still none")
+        wait_until(lambda: len(events(master, "no room")) == 2)
+        platform.leave_no_room_for("worker-1", "")
+        wait_until(lambda: events(master, "room") == ["there is room for it"])
+
+
+def test_a_role_may_forgive_less_than_the_job(tmp_path: Path) -> None:
+    platform = FakePlatform()
+    with RunningMaster(
+        tmp_path, job(worker={"replicas": "1:2", "restarts": {"preempted": 0}}), platform=platform
+    ) as master:
+        launched(master, "worker-0", "worker-1")
+        platform.preempt_node("worker-0")
+        wait_until(lambda: states(master)["worker-0"] == "Failed")
+        assert master.run_inside(lambda parts: parts.nodes.book.role("worker").spec.replicas) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import entry_points
 
-from pliant.core.errors import NotFound
+from pliant.core.errors import NotAvailable, NotFound
 from pliant.platforms.base import Platform
 
 GROUP = "pliant.platforms"
@@ -21,7 +21,12 @@ def make_platform(name: str) -> Platform:
         return LocalPlatform()
     for entry in entry_points(group=GROUP):
         if entry.name == name:
-            kind = entry.load()
+            try:
+                kind = entry.load()
+            except ImportError as error:
+                raise NotAvailable(
+                    f"the platform {name!r} needs more than is installed: {error}", hint=f"pip install 'pliant[{name}]'"
+                ) from error
             made = kind()
             assert isinstance(made, Platform), f"entry point {entry.value} is no Platform"
             return made

@@ -102,6 +102,11 @@ class FakePlatform(Platform):
         with self._lock:
             del self.nodes[node]
 
+    def leave_no_room_for(self, node: str, message: str = "no room") -> None:
+        """The node was taken, and waits for room, as a cluster's scheduler has it. Empty ``message``: there is room now."""
+        with self._lock:
+            self._tell(NodeEvent(node, True, no_room=message))
+
     def make_stubborn(self, node: str) -> None:
         """The node ignores requests to end, until it is forced."""
         self.nodes[node].stubborn = True

@@ -67,7 +67,7 @@ def test_an_affinity_of_the_template_holds_together_with_the_machines_to_avoid()
 
 
 @pytest.mark.parametrize(("given", "expected"), [({}, "low"), ({"priority_class": "high"}, "high")])
-def test_the_priority_of_the_plan_wins_over_the_jobs(given: dict[str, str], expected: str) -> None:
+def test_the_priority_of_the_plan_wins_over_the_jobs(given: dict[str, Any], expected: str) -> None:
     assert pod(options={"priority_class": "low"}, **given)["spec"]["priorityClassName"] == expected
 
 

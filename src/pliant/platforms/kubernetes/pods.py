@@ -185,6 +185,8 @@ def _environment(job: str, spec: JobSpec, entry: PodToCreate, master_address: st
         "PLIANT_CPU": f"{asked.cpu:g}",
         "PLIANT_LIMITS": "container",
     }
+    if spec.components().parameters:
+        values.setdefault("PLIANT_PS_DIR", f"{names.JOB_FOLDER}/parameters")
     if spec.tls:
         values["PLIANT_TLS_DIR"] = names.SECRET_FOLDER
     from_pod = {"PLIANT_HOST": "spec.nodeName", "PLIANT_ADDRESS": "status.podIP"}
