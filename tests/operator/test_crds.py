@@ -15,6 +15,7 @@ from pliant.spec import JobSpec
 
 FOLDER = Path(__file__).parents[2] / "deploy/helm/crds"
 NOT_STRUCTURAL = {"$ref", "$defs", "anyOf", "oneOf", "allOf", "not", "const", "nullable", "x-kubernetes-validations"}
+WITHOUT_TYPE = {"x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields"}  # need none
 
 
 def schema_of(definition: dict[str, Any]) -> dict[str, Any]:
@@ -45,7 +46,7 @@ def test_no_other_files_lie_beside_them() -> None:
 def test_the_schema_is_structural(definition: dict[str, Any]) -> None:
     for node in nodes(schema_of(definition)):
         assert not NOT_STRUCTURAL & node.keys(), node
-        assert isinstance(node.get("type"), str) or node.get("x-kubernetes-int-or-string"), node
+        assert isinstance(node.get("type"), str) or WITHOUT_TYPE & node.keys(), node
 
 
 def test_each_field_of_the_spec_and_the_status_is_there() -> None:

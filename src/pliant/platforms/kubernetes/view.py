@@ -64,7 +64,9 @@ class View:
         wanted = [entry["node"] for entry in plan["spec"].get("create") or [] if entry["node"] not in self.seen]
         if status.get("phase") == "Failed" or (gone and is_open(plan)):
             why = status.get("message") or NEVER_MADE
-            return [NodeEvent(node, False, ExitReason.UNKNOWN, refused.get(node, why)) for node in wanted]
+            # Of a plan that failed in part, the others were made: their Pods will be seen.
+            lost = [node for node in wanted if not refused or node in refused]
+            return [NodeEvent(node, False, ExitReason.UNKNOWN, refused.get(node, why)) for node in lost]
         if not is_open(plan):
             return []
         return [NodeEvent(node, True, no_room=refused[node]) for node in wanted if node in refused]
