@@ -126,6 +126,7 @@ class StepStrategy(Strategy):
             elif leads:
                 self.work.versions.save(version, self._due.pop(version), self._about())
                 hooks.report(version, evaluate=True)
+                self.keep_only(hooks.watch.state.needed, upto=version)
 
     def _finish(self, version: int) -> None:
         """All have the last version. It is saved before anybody says that training is over."""
