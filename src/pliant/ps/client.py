@@ -169,7 +169,7 @@ class PsClient:
             found.setdefault(table, np.empty((ids.size, route.tables[table].dim), np.float32))
         return min(lows), max(lows), found
 
-    def _pull_dense(self, route: Route, names: list[str], at_least: int) -> list[int]:
+    def _pull_dense(self, route: Route, names: list[str], at_least: int, wait: float = 0.0) -> list[int]:
         arrays: dict[int, dict[Block, Floats]] = {}
         for name in names:
             for block, (first, length) in enumerate(blocks_of(route.variables[name].size)):
@@ -178,7 +178,7 @@ class PsClient:
         send = {}
         for place, blocks in arrays.items():
             asked = [(name, block, self._have.get((name, block), -1)) for name, block in blocks]
-            send[place] = _ask_blocks(asked, at_least)
+            send[place] = _ask_blocks(asked, at_least, wait)
 
         def receive(place: int, connection: PsConnection) -> int:
             for block in arrays[place]:
@@ -188,6 +188,21 @@ class PsClient:
             return iteration
 
         return self._router.ask(send, receive)
+
+    def follow(self, wait: float = 10.0) -> Model:
+        """The dense variables of the next iteration: servers answer as soon as they have applied it, with the blocks that
+        changed, or after ``wait`` seconds with what there is."""
+        names = list(self._router.route.variables)
+        for name in names:
+            self._room(self._variable(name))
+        wanted = self._version + 1
+        versions = self._router.insist(
+            lambda route: self._pull_dense(route, names, wanted, wait), "following the model"
+        )
+        if not versions or (min(versions) != max(versions) and self.sync):
+            return self.pull(at_least=max(versions, default=self._version))
+        self._version = max(self._version, *versions)
+        return Model(min(versions), {name: self._shaped(name) for name in names}, {})
 
     def latest(self) -> int:
         """The newest iteration that the master has ordered."""
@@ -362,8 +377,8 @@ def _ask_rows(asked: list[tuple[str, Ids]], iteration: int) -> Any:
     return lambda connection: connection.send_pull_rows(asked, iteration=iteration)
 
 
-def _ask_blocks(asked: list[tuple[str, int, int]], iteration: int) -> Any:
-    return lambda connection: connection.send_pull_blocks(asked, iteration=iteration)
+def _ask_blocks(asked: list[tuple[str, int, int]], iteration: int, wait: float) -> Any:
+    return lambda connection: connection.send_pull_blocks(asked, iteration=iteration, wait=wait)
 
 
 def _send_push(push: Push) -> Any:

@@ -1,0 +1,126 @@
+"""Dumps of parameter servers: whole or refused by name, in chains, for any number of servers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pliant.core.errors import CorruptData, NotFound
+from pliant.core.ps_map import PsMap
+from pliant.core.ps_states import Dump
+from pliant.ps.dumps import is_whole, load, read_pieces, write_pieces
+from pliant.ps.files import dump_folder, find_dump, write_manifest
+from pliant.ps.pieces import Contribution, Push, RowGradients
+from pliant.ps.restoring import Beginning, restored
+from pliant.ps.specs import OptimizerSpec, TableSpec
+from pliant.ps.store import ParameterStore
+
+TABLE = TableSpec("t", 3, optimizer=OptimizerSpec("adagrad", learning_rate=0.5))
+
+
+def store(seat: int, seats: int) -> ParameterStore:
+    begin = beginning(seat, seats)
+    return restored(begin, Path("nowhere"), lambda text: None)
+
+
+def beginning(seat: int, seats: int, *, base: int = 0, restore_from: str = "", iteration: int = 0) -> Beginning:
+    parameter_map = PsMap.first(list(range(seats)))
+    return Beginning(seat, 1, base, base, restore_from, parameter_map, (TABLE.to_json(),), iteration, 256)
+
+
+def train(stores: list[ParameterStore], iteration: int, ids: np.ndarray) -> None:
+    for seat, one in enumerate(stores):
+        mine = np.array([i for i in ids if one.ownership.partitions[partition(one, i)]], np.int64)
+        gradients = np.repeat(mine[:, None].astype(np.float32) + iteration, 3, axis=1)
+        one.stage(Push("s", iteration, rows=(RowGradients("t", mine, np.ascontiguousarray(gradients), True),)))
+        one.apply([Contribution("s", iteration, 1.0)], 1.0, iteration)
+        assert seat < len(stores)
+
+
+def partition(one: ParameterStore, row: int) -> int:
+    from pliant.ps.placement import partition_of
+
+    return partition_of("t", int(row), one.partitions)
+
+
+def dump(
+    folder: Path, stores: list[ParameterStore], order: int, iteration: int, since: int | None, chain: list[Dump]
+) -> Dump:
+    for seat, one in enumerate(stores):
+        write_pieces(dump_folder(folder, order) / f"seat-{seat}", one.snapshot(since), facts={})
+    seats = tuple(range(len(stores)))
+    told = Dump(order, iteration, since is None, seats, {}, (TABLE.to_json(),), (), ())
+    write_manifest(folder, told, chain)
+    return told
+
+
+def rows(stores: list[ParameterStore], ids: np.ndarray) -> np.ndarray:
+    out = np.empty((ids.size, 3), np.float32)
+    for place, row in enumerate(ids):
+        owner = next(one for one in stores if one.ownership.partitions[partition(one, row)])
+        owner.pull_rows("t", ids[place : place + 1], out[place : place + 1])
+    return out
+
+
+IDS = np.arange(60, dtype=np.int64)
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> list[ParameterStore]:
+    """Two servers, a full dump at iteration 1 and an increment at 2."""
+    stores = [store(0, 2), store(1, 2)]
+    train(stores, 1, IDS)
+    first = dump(tmp_path, stores, 5, 1, None, [])
+    train(stores, 2, IDS[::2])
+    dump(tmp_path, stores, 9, 2, 1, [first])
+    return stores
+
+
+@pytest.mark.parametrize("seats", [1, 2, 3, 5])
+def test_a_chain_is_restored_on_any_number_of_servers(
+    tmp_path: Path, trained: list[ParameterStore], seats: int
+) -> None:
+    path, manifest = find_dump(tmp_path)
+    assert manifest["chain"] == [5, 9]
+    begins = [beginning(s, seats, restore_from=str(path), iteration=2) for s in range(seats)]
+    again = [restored(begin, tmp_path, lambda text: None) for begin in begins]
+    assert np.array_equal(rows(again, IDS), rows(trained, IDS))
+    assert sum(one.stats()["rows"] for one in again) == 60
+    for stores in (again, trained):  # the state of the optimizer came too
+        train(stores, 3, IDS)
+    assert np.array_equal(rows(again, IDS), rows(trained, IDS))
+
+
+@pytest.mark.parametrize("harm", ["cut", "flipped", "missing"])
+def test_a_damaged_file_is_named_and_an_older_dump_used(
+    tmp_path: Path, trained: list[ParameterStore], harm: str
+) -> None:
+    path = dump_folder(tmp_path, 9) / "seat-1.safetensors"
+    data = path.read_bytes()
+    if harm == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(data[:-9] if harm == "cut" else data[:-1] + bytes([data[-1] ^ 255]))
+    with pytest.raises(CorruptData, match="seat-1"):
+        list(load(dump_folder(tmp_path, 9), 1, lambda piece: piece))
+    said: list[str] = []
+    again = restored(beginning(1, 2, base=9, iteration=2), tmp_path, said.append)
+    assert "seat-1.safetensors" in said[0]
+    assert "iteration 1" in said[1]
+    assert "lost" in said[1]
+    assert again.stats()["rows"] == trained[1].stats()["rows"]
+    found = find_dump(tmp_path)[0]
+    assert found.name == (f"{5:012d}" if harm == "missing" else f"{9:012d}")
+
+
+def test_a_file_that_is_not_whole_is_not_there(tmp_path: Path) -> None:
+    stem = tmp_path / "seat-0"
+    write_pieces(stem, store(0, 1).snapshot(), facts={})
+    assert is_whole(stem)
+    assert list(read_pieces(stem)) == []
+    stem.with_suffix(".json").unlink()
+    assert not is_whole(stem)
+    with pytest.raises(NotFound, match="no complete dump"):
+        find_dump(tmp_path)
