@@ -48,6 +48,12 @@ def train(
     num_ps: Annotated[
         int, typer.Option("--num-ps", "--num-ps-pods", min=0, help="Parameter servers. [default: 1 with ps-*]")
     ] = 0,
+    ps_options: Annotated[
+        str,
+        typer.Option(
+            "--ps-options", metavar="NAME=VALUE,…", help="The job's section `parameters`, such as max_staleness=8."
+        ),
+    ] = "",
     batch_size: o.BatchSize = 32,
     virtual_workers: Annotated[
         int | None, typer.Option(min=1, help="Parts of a batch with allreduce. [default: as many as workers]")
@@ -112,7 +118,7 @@ def train(
 
     workers = world_size(min_workers, max_workers)
     chosen = choose_strategy(strategy, workers[1], num_ps)
-    seats = virtual_workers or (fitting_seats(batch_size, workers[1]) if chosen == "allreduce" else 1)
+    seats = virtual_workers or (fitting_seats(batch_size, workers[1]) if chosen in ("allreduce", "ps-sync") else 1)
     check_batch(batch_size, workers[1], seats, chosen, given=virtual_workers is not None)
     by_epoch = eval_every_epochs if eval_every_epochs is not None else int(not (eval_every_steps or eval_every_seconds))
     if best_mode not in ("", "max", "min"):
@@ -155,6 +161,7 @@ def train(
     }
     changes: dict[str, Any] = {"checkpoint": saving}
     if chosen.startswith("ps"):
+        changes["parameters"] = {"batch_size": batch_size, **pairs(ps_options, "--ps-options")}
         changes["roles"] = {"ps": {"replicas": num_ps or 1, "command": ["python", "-m", "pliant.ps"]}}
     run_native(description, model, options, workers=workers, strategy=chosen, spec_changes=changes)
 

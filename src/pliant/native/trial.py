@@ -67,6 +67,10 @@ def _try(file: ModelFile, description: Description, sample: Batch | None) -> Non
         put_state(net, load_trained(description.trained)[0], description.trained)
     if description.task == "train":
         file.make_optimizer(net)
+        if description.strategy.startswith("ps"):
+            from pliant.native.server_specs import server_specs
+
+            server_specs(file, net)
     if sample is None:
         return
     net.eval()

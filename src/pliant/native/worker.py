@@ -86,7 +86,9 @@ class Training:
         if evaluation is not None:
             hooks.rounds = self._make_rounds(evaluation, strategy)
         try:
-            if not self._watch.refresh().trained:
+            if self._watch.refresh().trained:
+                strategy.finish()
+            else:
                 strategy.train()
             self._help(hooks, strategy)
             self._export(hooks, strategy)

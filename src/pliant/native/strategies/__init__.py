@@ -10,6 +10,8 @@ from pliant.native.strategies.base import Strategy
 STRATEGIES = {  # name: module and class
     "local": "steps:StepStrategy",
     "allreduce": "steps:StepStrategy",
+    "ps-sync": "servers:ServerStrategy",
+    "ps-async": "servers:ServerStrategy",
 }
 
 

@@ -69,6 +69,9 @@ class Strategy(ABC):
     @abstractmethod
     def export(self, version: int, directory: Path) -> None: ...
 
+    def finish(self) -> None:  # noqa: B027  (where the last version is saved before training is over)
+        """For a worker that starts when all records are done: make sure that the last version is there."""
+
     def keep_only(self, versions: Iterable[int], upto: int) -> None:
         self.work.versions.keep_only(versions, upto)
 

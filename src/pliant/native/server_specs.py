@@ -1,0 +1,54 @@
+"""What parameter servers keep of a model: its trained parameters and its tables, each with the optimizer that the user gave it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import nn
+
+from pliant.core.errors import InvalidRequest
+from pliant.native.contract import ModelFile
+from pliant.ps.specs import DenseSpec, OptimizerSpec, TableSpec
+from pliant.torch.embedding import tables_of
+from pliant.torch.server_optimizers import server_optimizer
+
+
+@dataclass(frozen=True)
+class ServerSpecs:
+    tables: dict[str, TableSpec]
+    variables: dict[str, DenseSpec]
+
+
+def server_specs(file: ModelFile, model: nn.Module) -> ServerSpecs:
+    """Refuses what the servers cannot do."""
+    if file.get("learning_rate_schedule") is not None:
+        raise InvalidRequest(
+            f"{file.where('learning_rate_schedule')}: parameter servers keep the learning rate of the optimizer",
+            hint="leave the schedule out, or train with --strategy allreduce",
+        )
+    made = file.make_optimizer(model)
+    learns: dict[int, OptimizerSpec] = {}
+    for optimizer in made if isinstance(made, list | tuple) else [made]:
+        for group in optimizer.param_groups:
+            try:
+                how = server_optimizer(optimizer, group)
+            except InvalidRequest as error:
+                raise InvalidRequest(f"{file.where('optimizer')}: {error.message}", hint=error.hint) from None
+            learns |= {id(parameter): how for parameter in group["params"]}
+    tables = {}
+    for name, module in tables_of(model).items():
+        own = module.own_optimizer or learns.get(id(module.anchor))
+        module.anchor.requires_grad_(own is not None and module.anchor.requires_grad)
+        tables[name] = replace(module.spec, optimizer=own or OptimizerSpec())
+    variables = {
+        name: DenseSpec(name, tuple(parameter.shape), optimizer=learns[id(parameter)])
+        for name, parameter in model.named_parameters()
+        if id(parameter) in learns and parameter.requires_grad and parameter.numel()
+    }
+    for name, parameter in model.named_parameters():
+        if name in variables and parameter.dtype is not torch.float32:
+            raise InvalidRequest(f"parameter {name!r} is {parameter.dtype}; parameter servers keep torch.float32")
+    for spec in (*tables.values(), *variables.values()):
+        spec.check()
+    return ServerSpecs(tables, variables)

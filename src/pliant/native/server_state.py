@@ -1,0 +1,71 @@
+"""A model as its parameter servers dumped it, in the form in which torch modules load it.
+
+A dump is one version on all servers. Its pieces come in the order in which they were written, so a later one replaces what an
+earlier one had of the same row or block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from pliant.core.errors import CorruptData
+from pliant.ps.dumps import load
+from pliant.ps.files import read_manifest
+from pliant.ps.pieces import BlockState, Floats, Ids, RowBatch
+from pliant.ps.placement import blocks_of
+from pliant.torch.embedding import Embedding, EmbeddingBag
+
+
+def state_of_dump(model: nn.Module, dump: Path) -> tuple[int, dict[str, torch.Tensor]]:
+    """The iteration of the dump, and the state of a model without servers that has these parameters.
+
+    What the servers do not have (buffers, parameters that are not trained) is as in ``model``.
+    """
+    manifest = read_manifest(dump)
+    dims = {str(table["name"]): int(table["dim"]) for table in manifest["tables"]}
+    dense: dict[str, dict[int, Floats]] = {}
+    rows: dict[str, tuple[Ids, Floats]] = {}
+    for piece in load(dump, None, lambda piece: piece):
+        if isinstance(piece, BlockState):
+            dense.setdefault(piece.variable, {})[piece.block] = piece.data[0]
+        elif isinstance(piece, RowBatch):
+            rows[piece.table] = _put(rows.get(piece.table), piece.ids, piece.data[:, : dims[piece.table]])
+        elif piece.table in rows:
+            ids, values = rows[piece.table]
+            stay = ~np.isin(ids, piece.ids)
+            rows[piece.table] = ids[stay], values[stay]
+    state = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+    for name, blocks in dense.items():
+        state[name] = _whole(name, blocks, state[name].shape)
+    for prefix, module in model.named_modules():
+        if isinstance(module, Embedding | EmbeddingBag):
+            none = np.empty(0, np.int64), np.empty((0, module.spec.dim), np.float32)
+            ids, values = rows.get(module.spec.name, none)
+            state |= table_state(prefix, ids, values)
+    return int(manifest["iteration"]), state
+
+
+def table_state(prefix: str, ids: Ids, values: Floats) -> Mapping[str, torch.Tensor]:
+    order = np.argsort(ids)
+    before = f"{prefix}." if prefix else ""
+    return {before + "ids": torch.from_numpy(ids[order]), before + "rows": torch.from_numpy(values[order])}
+
+
+def _put(had: tuple[Ids, Floats] | None, ids: Ids, values: Floats) -> tuple[Ids, Floats]:
+    if had is None:
+        return ids, values
+    all_ids, all_values = np.concatenate([ids, had[0]]), np.concatenate([values, had[1]])
+    _, first = np.unique(all_ids, return_index=True)  # the new ones are in front
+    return all_ids[first], all_values[first]
+
+
+def _whole(name: str, blocks: dict[int, Floats], shape: torch.Size) -> torch.Tensor:
+    cuts = blocks_of(shape.numel())
+    if missing := [block for block in range(len(cuts)) if block not in blocks]:
+        raise CorruptData(f"the dump has no block {missing[0]} of {name!r}")
+    return torch.from_numpy(np.concatenate([blocks[block] for block in range(len(cuts))])).reshape(shape)
