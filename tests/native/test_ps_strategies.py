@@ -1,0 +1,69 @@
+"""Native training with parameter servers: real masters, servers and workers, one of each killed on the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.native.running import NativeJob, make_points
+
+from pliant.native.models import load_state
+from pliant.testing.jobs import LocalJob
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+MODEL = Path(__file__).parent / "ps_model_file.py"
+TRAINED, EVALUATED, BATCH, EPOCHS = 480, 96, 16, 2
+STEPS = EPOCHS * TRAINED // BATCH
+LONG = 300.0  # seconds that a failure takes
+OPTIONS = ["--data", "train.csv", "--eval-data", "test.csv", "--output", "out", "--num-epochs", str(EPOCHS)]
+OPTIONS += ["--batch-size", str(BATCH), "--num-ps", "2", "--max-workers", "2", "--eval-shard-size", "32"]
+
+
+def train(folder: Path, strategy: str, *, pause: float = 0.0) -> NativeJob:
+    make_points(folder / "train.csv", TRAINED)
+    make_points(folder / "test.csv", EVALUATED, first=1000)
+    env = {"PLIANT_TEST_PAUSE": str(pause)}
+    return NativeJob(folder, "train", [*OPTIONS, "--strategy", strategy], model=MODEL, env=env)
+
+
+def check(job: LocalJob) -> dict[str, Any]:
+    """By the audit, by the iterations, and by what the servers hold: every record counted once per epoch."""
+    summary = job.summary()
+    assert summary["phase"] == "Succeeded", job.report()
+    accepted: dict[tuple[str, int], set[int]] = {}
+    for row in job.audit():
+        records = set(range(row.start + row.begin, row.start + row.end))
+        seen = accepted.setdefault((row.dataset, row.epoch), set())
+        assert not seen & records, f"{row} was accepted before"
+        seen |= records
+    versions = [result["version"] for result in summary["evaluations"]]
+    assert versions == [STEPS // EPOCHS, STEPS]
+    assert {key: len(records) for key, records in accepted.items() if key[0] != "train-end"} == {
+        **{("train", epoch): TRAINED for epoch in range(EPOCHS)},
+        **{(f"eval@{version}", 0): EVALUATED for version in versions},
+    }
+    assert [result["records"] for result in summary["evaluations"]] == [EVALUATED] * 2
+    parameters = summary["parameters"]
+    assert (parameters["iteration"], parameters["examples"]) == (STEPS, EPOCHS * TRAINED)
+    state, about = load_state(job.folder / "out")
+    assert about["version"] == STEPS
+    assert sorted(state["seen.ids"].tolist()) == list(range(TRAINED))
+    counted = state["seen.rows"] * BATCH
+    assert counted.sub(EPOCHS).abs().max() < 1e-3, f"counted {counted.min()} to {counted.max()} times"
+    assert state["groups.ids"].numel() == TRAINED
+    return summary
+
+
+@pytest.mark.parametrize("strategy", ["ps-sync", "ps-async"])
+def test_each_record_counts_once_although_worker_server_and_master_are_killed(tmp_path: Path, strategy: str) -> None:
+    with train(tmp_path, strategy, pause=0.05) as job:
+        job.wait_for_progress(64, LONG)
+        job.kill_program("worker-0")
+        job.wait_for_progress(200, LONG)
+        job.kill_program("ps-1")
+        job.wait_for_progress(400, LONG)
+        job.kill_master()
+        assert job.wait(LONG) == 0, job.report()
+    check(job)
