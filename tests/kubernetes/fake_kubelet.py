@@ -54,11 +54,12 @@ class FakeKubelet:
             self._kube.create(LEASES, {"metadata": {"name": name}, "spec": lease}, LEASE_PLACE)
             self._kube.patch(NODES, name, self._node_status(), subresource="status")
         self._thread.start()
-        for name in self.nodes:  # a new Node is tainted until a controller has seen that it is ready
-            wait_until(
-                lambda name=name: not self._kube.get(NODES, name)["spec"].get("taints"), PATIENCE, every=LOOK_EVERY
-            )
+        wait_until(lambda: not any(map(self._is_tainted, self.nodes)), PATIENCE, every=LOOK_EVERY)
         return self
+
+    def _is_tainted(self, name: str) -> bool:
+        """A new Node is, until a controller has seen that it is ready."""
+        return bool(self._kube.get(NODES, name)["spec"].get("taints"))
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._stop.set()

@@ -40,7 +40,9 @@ def _structural(node: Schema, definitions: Schema, default: Any) -> Schema:
     if "exclusiveMinimum" in node:
         result |= {"minimum": node["exclusiveMinimum"], "exclusiveMinimum": True}
     if node.get(INT_OR_STRING) and "number" in node["type"]:
-        result[PRESERVE] = True  # there is no int-float-or-string; the pattern holds for strings, the operator sees to the rest
+        result[PRESERVE] = (
+            True  # there is no int-float-or-string; the pattern holds for strings, the operator sees to the rest
+        )
     elif node.get(INT_OR_STRING):
         result[INT_OR_STRING] = True
     else:
