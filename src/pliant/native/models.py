@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import sys
 from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
@@ -29,6 +30,8 @@ TENSORS, ABOUT = "model.safetensors", "model.json"
 def make_model(file: ModelFile, *, seed: int, sample: Batch | None) -> nn.Module:
     """The user's model, with the same first weights on every worker. ``sample``: for models that are built by their input."""
     torch.manual_seed(seed)
+    if (keras := sys.modules.get("keras")) is not None:
+        keras.utils.clear_session()  # it numbers layers per process, and a state is known by their names
     model = file.make_model()
     name = file.model_class or "custom_model"
     where = f"{file.path}:{file.lines.get(name, 1)}"
