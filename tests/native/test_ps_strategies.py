@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from tests.native.running import NativeJob, make_points
 
+from pliant.native.click_log import write_click_log
 from pliant.native.models import load_state
+from pliant.native.zoo import models
 from pliant.testing.jobs import LocalJob
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -67,3 +69,47 @@ def test_each_record_counts_once_although_worker_server_and_master_are_killed(tm
         job.kill_master()
         assert job.wait(LONG) == 0, job.report()
     check(job)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "strategy"),
+    [
+        ("deepfm", "DeepFM", ("ps-sync", "--max-workers", "2", "--num-ps", "1")),
+        ("wide_and_deep", "WideAndDeep", ("ps-async", "--num-ps", "1")),
+        ("wide_and_deep", "WideAndDeep", ("local", "--max-steps", "8")),
+    ],
+)
+def test_a_model_of_the_zoo_trains_and_its_export_is_what_was_evaluated(
+    tmp_path: Path, name: str, kind: str, strategy: tuple[str, ...]
+) -> None:
+    write_click_log(tmp_path, 1280)
+    options = ["--data", "train.parquet", "--eval-data", "test.parquet", "--batch-size", "64", "--output", "out"]
+    path = models()[name]
+    with NativeJob(tmp_path, "train", [*options, "--strategy", *strategy], model=path, model_class=kind) as job:
+        assert job.wait(LONG) == 0, job.report()
+        trained = job.summary()
+    options = ["--data", "test.parquet", "--trained", "out"]
+    with NativeJob(tmp_path, "evaluate", options, model=path, model_class=kind, name="evaluate") as job:
+        assert job.wait(LONG) == 0, job.report()
+        again = job.summary()
+    assert again["evaluation"]["auc"] == pytest.approx(trained["evaluation"]["auc"], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "strategy", "said"),
+    [
+        ("torch.optim.RMSprop(model.parameters())", "ps-async", "RMSprop"),
+        ("torch.optim.SGD(model.parameters(), lr=0.1)", "allreduce", "the table 'seen'"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_before_anything_is_launched(
+    tmp_path: Path, optimizer: str, strategy: str, said: str
+) -> None:
+    make_points(tmp_path / "train.csv", 32)
+    text = MODEL.read_text().replace("torch.optim.Adam(model.parameters(), lr=0.05)", optimizer)
+    (tmp_path / "net.py").write_text(text)
+    options = ["--data", "train.csv", "--strategy", strategy, "--max-workers", "2"]
+    with NativeJob(tmp_path, "train", options, model=tmp_path / "net.py") as job:
+        assert job.wait(LONG) == 2
+        assert said in job.output()
+    assert not job.home.path.exists()

@@ -21,6 +21,7 @@ from pliant.checkpoint import load_latest
 from pliant.checkpoint.places import LocalPlace
 from pliant.core.errors import CorruptData, InvalidRequest, NotFound
 from pliant.native.contract import ModelFile
+from pliant.native.description import Description
 from pliant.native.feed import Batch
 from pliant.platforms.durable_files import read_json, write_json
 
@@ -43,6 +44,18 @@ def make_model(file: ModelFile, *, seed: int, sample: Batch | None) -> nn.Module
         with torch.no_grad():
             predict(model, sample.features)
     return model
+
+
+def check_tables(model: nn.Module, about: Description) -> None:
+    """Tables of ``pliant.torch`` are on parameter servers or in one process: workers that go in step do not share them."""
+    if about.strategy not in ("local", "allreduce") or (about.strategy == "local" and about.virtual_workers == 1):
+        return
+    tables: list[Any] = [m for m in model.modules() if type(m).__module__ == "pliant.torch.embedding"]
+    if tables:
+        raise InvalidRequest(
+            f"the model has the table {tables[0].spec.name!r}, and {about.strategy} would train it on each worker by itself",
+            hint="use --strategy ps-sync or ps-async, or local",
+        )
 
 
 def is_keras(model: nn.Module) -> bool:

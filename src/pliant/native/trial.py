@@ -16,7 +16,7 @@ from pliant.native.contract import ModelFile, load_model_file
 from pliant.native.description import Description
 from pliant.native.feed import Batch, Feed, Mode, open_data
 from pliant.native.metrics import as_metrics
-from pliant.native.models import as_arrays, load_trained, loss_of, make_model, predict, put_state
+from pliant.native.models import as_arrays, check_tables, load_trained, loss_of, make_model, predict, put_state
 from pliant.native.module_files import described, place_of
 
 RECORDS = 4
@@ -67,6 +67,7 @@ def _try(file: ModelFile, description: Description, sample: Batch | None) -> Non
         put_state(net, load_trained(description.trained)[0], description.trained)
     if description.task == "train":
         file.make_optimizer(net)
+        check_tables(net, description)
         if description.strategy.startswith("ps"):
             from pliant.native.server_specs import server_specs
 

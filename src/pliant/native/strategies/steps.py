@@ -22,6 +22,7 @@ from pliant.core.datasets import DatasetSpec
 from pliant.core.errors import NotFound
 from pliant.native.feed import Batch, Feed, Indexed, Mode
 from pliant.native.models import (
+    check_tables,
     copy_state,
     describe_file,
     load_trained,
@@ -45,6 +46,7 @@ class StepStrategy(Strategy):
         about = work.description
         make = partial(make_model, work.file, seed=about.seed, sample=work.sample)
         self.model: nn.Module = make()
+        check_tables(self.model, about)
         if about.trained:
             put_state(self.model, load_trained(about.trained)[0], about.trained)
         self._evaluated: nn.Module | None = make() if work.hooks.evaluates else None
