@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.kubernetes.harness import PROJECT, Space
+from tests.kubernetes.harness import Space
 from tests.kubernetes.jobs import ClusterJob, ReadingClusterJob
+from tools.kubernetes.testbed.images import INSIDE
 
 from pliant.platforms.kubernetes.kinds import CLAIMS, CONFIG_MAPS, PODS, SCALE_PLANS, SECRETS, SERVICES
 from pliant.platforms.kubernetes.names import SUMMARY_KEY
@@ -38,7 +39,7 @@ def test_workers_and_the_master_are_deleted_and_no_record_is_lost(field: Space, 
 
 
 def test_digits_are_learned_by_workers_of_which_one_is_deleted(field: Space, tmp_path: Path) -> None:
-    program = str(PROJECT / "examples" / "02_cnn_digits.py")
+    program = str(INSIDE / "examples" / "02_cnn_digits.py")
     role = {"resources": {"cpu": "500m", "memory": "1Gi"}}
     job = ClusterJob(field, tmp_path, ["python", program, "--epochs", "6"], workers=2, role=role)
     job.submit()

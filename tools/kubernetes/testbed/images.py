@@ -1,8 +1,9 @@
 """Images without a registry, as archives that containerd imports.
 
 ``localhost/pliant:dev`` is this project: an empty image, into which every container of the testbed's nodes gets the
-machine's /usr, the Python interpreter and the project mounted, read-only and at their own paths (``mounts``). So a Pod runs the
-code as it lies in the tree, without an image to build.
+machine's /usr, the Python interpreter and the project mounted, read-only (``mounts``). So a Pod runs the code as it lies in
+the tree, without an image to build. The project has a place of its own in the image: wherever a person put it, such as
+below /tmp, a Pod may mount something else there.
 """
 
 from __future__ import annotations
@@ -21,15 +22,17 @@ from tools.kubernetes.testbed.ready import BINARIES
 
 PROJECT = Path(__file__).parents[3]
 PAUSE, BUSYBOX, PLIANT = "localhost/pause:3.2", "localhost/busybox:1", "localhost/pliant:dev"
+INSIDE = Path("/opt/pliant")  # of a container: the project's place
 USER = 10001
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def mounts() -> list[Path]:
-    """The folders of this machine that containers see."""
-    prefixes = {Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}
-    own = [path for path in sorted(prefixes) if not path.is_relative_to("/usr")]
-    return [Path("/usr"), *own, PROJECT / "src", PROJECT / "examples"]
+def mounts() -> dict[Path, Path]:
+    """The folders of containers, and what they are on this machine."""
+    interpreter = Path(sys.base_prefix).resolve()  # the environment links to it by its path
+    python = {} if interpreter.is_relative_to("/usr") else {interpreter: interpreter}
+    ours = {INSIDE / name: PROJECT / name for name in ("src", "examples")}
+    return {Path("/usr"): Path("/usr"), **python, INSIDE / "venv": Path(sys.prefix).resolve(), **ours}
 
 
 def build(folder: Path) -> None:
@@ -39,8 +42,8 @@ def build(folder: Path) -> None:
     pause.file("pause", (BINARIES / "pause").read_bytes(), 0o755)
     _archive(folder / "pause.tar", PAUSE, pause, entrypoint=["/pause"])
     _archive(folder / "busybox.tar", BUSYBOX, _busybox())
-    path = f"{sys.prefix}/bin:{SYSTEM_PATH}"
-    _archive(folder / "pliant.tar", PLIANT, _pliant(), env=[f"PATH={path}", "PYTHONUNBUFFERED=1"], user=str(USER))
+    env = [f"PATH={INSIDE}/venv/bin:{SYSTEM_PATH}", f"PYTHONPATH={INSIDE}/src", "PYTHONUNBUFFERED=1"]
+    _archive(folder / "pliant.tar", PLIANT, _pliant(), env=env, user=str(USER))
 
 
 def _busybox() -> _Layer:
@@ -60,7 +63,7 @@ def _busybox() -> _Layer:
 
 def _pliant() -> _Layer:
     layer = _Layer()
-    for name in ("usr", "etc", "proc", "sys", "dev", "run", "var"):
+    for name in ("usr", "etc", "proc", "sys", "dev", "run", "var", "opt"):
         layer.folder(name)
     layer.folder("tmp", 0o1777)
     for name in ("bin", "sbin", "lib", "lib64"):

@@ -113,8 +113,9 @@ def _container_spec() -> dict[str, Any]:
     spec: dict[str, Any] = json.loads(done.stdout)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # more than this machine gives cannot be had
     spec["process"]["rlimits"] = [{"type": "RLIMIT_NOFILE", "hard": hard, "soft": soft}]
-    for path in map(str, images.mounts()):
-        spec["mounts"].append({"destination": path, "source": path, "type": "bind", "options": ["rbind", "ro"]})
+    for inside, here in images.mounts().items():
+        mount = {"destination": str(inside), "source": str(here), "type": "bind", "options": ["rbind", "ro"]}
+        spec["mounts"].append(mount)
     return spec
 
 

@@ -40,6 +40,7 @@ from pliant.platforms.kubernetes.errors import ApiUnavailable, Gone, error_of
 from pliant.platforms.kubernetes.kinds import Kind, Object
 
 log = logging.getLogger(__name__)
+logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line per request would drown what a master has to say
 
 DEADLINE = 30.0  # seconds for a call with all its tries
 TRY_SECONDS = 15.0  # for one of them
