@@ -56,7 +56,7 @@ class Reporter:
         speed = parts.stats.records_per_second()
         return JobReport(
             phase=self._phase(roles),
-            message=job.reason if job.over else self._refusal() or self._no_room(),
+            message=self._ending() if job.over else self._refusal() or self._no_room(),
             roles=roles,
             records=done,
             total=total,
@@ -101,6 +101,14 @@ class Reporter:
             return "Suspending"
         self._suspended_at = self._suspended_at or self._parts.clock.now()
         return "Suspended"
+
+    def _ending(self) -> str:
+        """Why it is over; of a failure also the last words of the node that it is for."""
+        reason, nodes = self._parts.job.reason, self._parts.nodes
+        failure = nodes.book.failure if nodes is not None else None
+        if nodes is None or failure is None:
+            return reason
+        return f"{reason}: {nodes.book.get(failure.node).message}"
 
     def _no_room(self) -> str:
         if self._parts.nodes is None:
