@@ -7,7 +7,7 @@ EXTRAS := torch,data,ps,keras,kubernetes,examples,dev
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-unit test-e2e test-chaos test-kubernetes kubernetes-testbed lint proto crds manifests bench clean
+.PHONY: help setup quickstart test test-unit test-e2e test-chaos test-kubernetes test-losses kubernetes-testbed lint proto crds manifests bench clean
 
 help:  ## show what can be made
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -35,7 +35,10 @@ test-chaos: $(STAMP)  ## real processes under random faults (PLIANT_CHAOS_SEED r
 	$(PYTEST) -m 'chaos and not kubernetes' -s
 
 test-kubernetes: $(STAMP)  ## whole jobs on a real Kubernetes of this machine's own; skipped where it is not built
-	$(PYTEST) -n 2 --dist loadgroup -m kubernetes tests
+	$(PYTEST) -n 2 --dist loadgroup -m 'kubernetes and not losses' tests
+
+test-losses: $(STAMP)  ## machines and operators of the same Kubernetes are taken away; not part of `make test`
+	$(PYTEST) -m losses tests/kubernetes
 
 kubernetes-testbed:  ## build the servers for test-kubernetes, once (Debian, root, about nine minutes)
 	tools/kubernetes/build.sh
