@@ -117,7 +117,7 @@ def test_people_scale_by_kubectl_by_edits_and_by_plans(master: MasterProcess) ->
     pod = space.get(PODS, "job-worker-4")
     assert pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "2"
     space.wait_for(lambda: master.status().get("roles", {}).get("worker", {}).get("wanted") == 2 or None, "the status")
-    assert master.status()["last_plan"]["reason"]
+    space.wait_for(lambda: (master.status().get("last_plan") or {}).get("reason"), "the newest plan with its reason")
 
 
 def test_what_cannot_be_is_refused_and_said(master: MasterProcess) -> None:

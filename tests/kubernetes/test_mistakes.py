@@ -72,15 +72,6 @@ def test_a_worker_that_runs_out_of_memory_is_replaced_by_a_larger_one(field: Spa
     assert any("memory" in event.message.lower() for event in job.events()), job.events()
 
 
-def test_a_job_that_asks_for_too_much_says_so_and_goes_on_with_less(field: Space, tmp_path: Path) -> None:
-    role = {"resources": {"cpu": "100m", "memory": "64Gi"}, "min_resources": {"memory": "256Mi"}}
-    fault = {"unschedulable": {"shrink_after": 2}}
-    job = ReadingClusterJob(field, tmp_path, workers=1, role=role, spec={"fault": fault}).submit()
-    job.wait_for(lambda: "FailedScheduling" in job.told(), "the scheduler's word")
-    job.wait_for_workers(1)
-    job.finish()
-
-
 def test_a_quota_holds_a_job_back_until_there_is_room(field: Space, tmp_path: Path) -> None:
     field.create(QUOTAS, {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "2"}}})
     job = ReadingClusterJob(field, tmp_path, workers="1:2").submit()

@@ -108,10 +108,11 @@ class NodeManager:
         if not launches and not removals:
             return
         await self._journal.durable()  # nothing is done that a successor would not know of
+        reasons = [*(launch.reason for launch in launches), *(removal.reason for removal in removals)]
         plan = ScalePlan(
             tuple(self._describe(launch) for launch in launches),
             tuple(NodeRemoval(r.node, r.grace) for r in removals),
-            "; ".join(launch.reason for launch in launches[:3]),
+            "; ".join(list(dict.fromkeys(reasons))[:3]),
         )
         refused = {refusal.node: refusal for refusal in await self._scaler.scale(plan)}
         for launch in launches:
