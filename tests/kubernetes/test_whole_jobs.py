@@ -38,6 +38,7 @@ def test_workers_and_the_master_are_deleted_and_no_record_is_lost(field: Space, 
     job.finish()
 
 
+@pytest.mark.losses  # takes minutes on two cores
 def test_digits_are_learned_by_workers_of_which_one_is_deleted(field: Space, tmp_path: Path) -> None:
     program = str(INSIDE / "examples" / "02_cnn_digits.py")
     role = {"resources": {"cpu": "500m", "memory": "1Gi"}}
