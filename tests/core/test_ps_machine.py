@@ -44,6 +44,7 @@ class PsMachine(RuleBasedStateMachine):
         self.sequences: Counter[str] = Counter()
         self.all_orders: list[Order] = []
         self.defined = 0
+        self.known = 0  # updates whose learning rate was told
 
     sync = True
 
@@ -109,9 +110,12 @@ class PsMachine(RuleBasedStateMachine):
             "map_version": self.book.map.version - old_map,
         }
         stale = self.book.iteration - given["based_on"]
+        unknown_rate = 0 < self.known <= self.book.iteration
         verdict = self.do("contribute", **given)
         if stale > (0 if self.sync else 3):
             assert verdict.fate is Fate.STALE
+        elif unknown_rate:
+            assert verdict.fate is Fate.UNSCHEDULED
         elif old_map:
             assert verdict.fate is Fate.MOVED
         else:
@@ -119,6 +123,11 @@ class PsMachine(RuleBasedStateMachine):
             self.staged[worker, given["sequence"]] = examples
             again = self.do("contribute", **given)
             assert again.fate is Fate.REPEATED
+
+    @rule(back=st.integers(0, 3), count=st.integers(1, 6))
+    def a_worker_tells_learning_rates(self, back: int, count: int) -> None:
+        first = max(0, max(self.book.scheduled, self.book.iteration) - back)
+        self.known = self.do("schedule", first=first, factors=[[k + 0.5, 2.0 * k] for k in range(first, first + count)])
 
     @rule(worker=st.sampled_from("abc"))
     def a_worker_dies(self, worker: str) -> None:
@@ -199,6 +208,13 @@ class PsMachine(RuleBasedStateMachine):
         steps = [order for order in self.all_orders if order.kind is Kind.APPLY]
         assert [order.iteration for order in steps] == list(range(1, self.book.iteration + 1))
         assert all(abs(sum(part.weight for part in order.parts) - 1) < 1e-9 for order in steps)
+
+    @invariant()
+    def each_update_has_the_learning_rate_of_its_number(self) -> None:
+        steps = [order for order in self.all_orders if order.kind is Kind.APPLY]
+        told = [order.iteration - 1 for order in steps if order.factors]
+        assert told == list(range(len(steps) - len(told), len(steps))), "an update after the first schedule has none"
+        assert all(order.factors in ((), (order.iteration - 0.5, 2.0 * (order.iteration - 1))) for order in steps)
 
     @invariant()
     def all_parameters_are_on_seats_that_exist(self) -> None:

@@ -19,7 +19,9 @@ What always holds:
    accepted contribution waits for its order. So a gradient is always where its rows are.
 5. A session that ends is discarded by an order; if something of it was accepted and waits, after the order that applies it.
 6. A dump is complete when every seat that its order names has written. A newer one is begun only when none is open.
-7. A seat has at most one holder; a vacant seat keeps its parameters, and the next one who joins fills it. Seats that
+7. Once a schedule of the learning rate was told, a contribution is accepted only if the factors of the update that it will be
+   part of are known; they are in the order.
+8. A seat has at most one holder; a vacant seat keeps its parameters, and the next one who joins fills it. Seats that
    leave go when they are empty. Seat numbers are never used twice.
 """
 
@@ -31,6 +33,7 @@ from typing import Any
 
 from pliant.core.errors import Conflict, CorruptData, InvalidRequest, NotFound, SessionExpired
 from pliant.core.ps_map import Move, PsMap
+from pliant.core.ps_schedule import RateSchedule
 from pliant.core.ps_states import LARGEST, Dump, Fate, Kind, Order, Part, PsOptions, Seat, Verdict
 
 MOST_DEFINED = 10_000  # tables and variables
@@ -61,6 +64,7 @@ class ParameterBook:
         self._since_full = 0
         self.restored_from = ""
         self._unbalanced = False
+        self._schedule: RateSchedule | None = None
         self.roster = 1  # rises when seats or their holders change
         self.contributions = 0
         self.examples = 0
@@ -205,7 +209,16 @@ class ParameterBook:
         bound = 0 if self.options.sync else self.options.max_staleness
         if staleness > bound and (self.options.sync or bound):
             return Verdict(Fate.STALE, self.iteration, staleness, f"{staleness} iterations old; allowed: {bound}")
+        if self._schedule is not None and self._schedule.at(self.iteration) is None:
+            why = f"the learning rate of update {self.iteration} is not known"
+            return Verdict(Fate.UNSCHEDULED, self.iteration, staleness, why)
         return self._placement(seats, map_version) or Verdict(Fate.ACCEPTED, self.iteration, staleness, "")
+
+    def schedule(self, now: float, *, first: int, factors: list[list[float]]) -> int:
+        """Factors of the learning rate for updates from ``first`` (counted from 0) on; gives the first one that is not known."""
+        known = self._schedule or RateSchedule(self.iteration)
+        self._schedule = known.extended(first, factors, now_at=self.iteration)
+        return self._schedule.until
 
     def contribute(
         self,
@@ -368,6 +381,11 @@ class ParameterBook:
         return self._unbalanced
 
     @property
+    def scheduled(self) -> int:
+        """The first update whose learning rate is not known; 0: there is no schedule."""
+        return self._schedule.until if self._schedule is not None else 0
+
+    @property
     def open_dump(self) -> Dump | None:
         return self._open
 
@@ -455,6 +473,7 @@ class ParameterBook:
             "since_full": self._since_full,
             "restored_from": self.restored_from,
             "unbalanced": self._unbalanced,
+            "schedule": self._schedule.to_json() if self._schedule else None,
             "roster": self.roster,
             "contributions": self.contributions,
             "examples": self.examples,
@@ -479,6 +498,8 @@ class ParameterBook:
             self._open = Dump.from_json(state["open"]) if state["open"] else None
             self._since_full, self.restored_from = state["since_full"], state["restored_from"]
             self._unbalanced, self.roster = state["unbalanced"], state["roster"]
+            told = state.get("schedule")  # a snapshot of an older release has none
+            self._schedule = RateSchedule.from_json(told) if told else None
             self.contributions, self.examples = state["contributions"], state["examples"]
             self.staleness = list(state["staleness"])
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -507,8 +528,9 @@ class ParameterBook:
         parts = tuple(replace(part, weight=part.weight / examples) for part in self._pending)
         self.examples += int(examples)
         self._pending = []
+        factors = self._schedule.at(self.iteration) if self._schedule is not None else None
         self.iteration += 1
-        order = self._order(Kind.APPLY, parts=parts, scale=scale)
+        order = self._order(Kind.APPLY, parts=parts, scale=scale, factors=factors or ())
         ended, self._ended = self._ended, []
         for session in ended:
             self._order(Kind.DISCARD, session=session)

@@ -93,6 +93,9 @@ class Order:
     iteration: int  # after it
     parts: tuple[Part, ...] = ()  # apply, assign
     scale: float = 1.0  # apply: of the learning rate
+    factors: tuple[
+        float, ...
+    ] = ()  # apply: of the learning rate too, by group, as the job's schedule has it; empty: no schedule
     tables: tuple[Mapping[str, Any], ...] = ()  # define
     variables: tuple[Mapping[str, Any], ...] = ()  # define
     placed: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # define: the seats of the variables' blocks
@@ -121,7 +124,7 @@ class Order:
         given = dict(value)
         given["kind"] = Kind(given["kind"])
         given["parts"] = tuple(Part.from_json(part) for part in given.get("parts", ()))
-        for name in ("tables", "variables", "names", "seats", "partitions"):
+        for name in ("factors", "tables", "variables", "names", "seats", "partitions"):
             given[name] = tuple(given.get(name, ()))
         given["placed"] = {name: tuple(seats) for name, seats in given.get("placed", {}).items()}
         given["blocks"] = tuple((name, at) for name, at in given.get("blocks", ()))
@@ -173,6 +176,7 @@ class Fate(StrEnum):
     ACCEPTED = "accepted"
     REPEATED = "repeated"  # accepted before; this is the same answer again
     STALE = "stale"  # computed on a model that is too old: pull, compute again
+    UNSCHEDULED = "unscheduled"  # the learning rate of the next update is not known yet: tell it, and contribute again
     MOVED = "moved"  # staged by a map that is no more, or on a server that was replaced: stage again
 
 

@@ -156,6 +156,18 @@ class ParameterCoordinator:
             self._journal.event("parameters", f"{len(tables)} tables, {len(variables)} variables: {names}")
             self._notify()
 
+    def schedule(self, request: pb.ScheduleRequest) -> pb.ScheduleReply:
+        groups = request.groups
+        if groups < 1 or len(request.factors) % groups or request.first < 0:
+            raise InvalidRequest(f"a schedule of {groups} groups with {len(request.factors)} factors")
+        rows = [list(request.factors[at : at + groups]) for at in range(0, len(request.factors), groups)]
+        if request.first + len(rows) > self.book.scheduled:
+            begins = not self.book.scheduled
+            self._journal.do(self.book.schedule, first=request.first, factors=rows)
+            if begins:
+                self._journal.event("parameters", f"learning rates follow a schedule, in {groups} group(s)")
+        return pb.ScheduleReply(iteration=self.book.iteration, scheduled=self.book.scheduled)
+
     def assign(self, request: pb.ContributeRequest) -> Verdict:
         self._heard(request.session)
         verdict = self._journal.do(
@@ -193,7 +205,9 @@ class ParameterCoordinator:
             self._notify()
         elif verdict.fate in self._dropped:
             self._dropped[verdict.fate] += 1
-        return verdict_message(verdict)
+        reply = verdict_message(verdict)
+        reply.scheduled = self.book.scheduled
+        return reply
 
     def end_session(self, session: str) -> None:
         self._journal.do(self.book.end_session, session=session)

@@ -452,6 +452,11 @@ class ParametersServicer(services.ParametersServicer):
         await self._m.journal.durable()
         return reply
 
+    async def Schedule(self, request: pb.ScheduleRequest, context: Context) -> pb.ScheduleReply:
+        reply = self._parameters.schedule(request)
+        await self._m.journal.durable()
+        return reply
+
     async def Dump(self, request: pb.DumpRequest, context: Context) -> pb.DumpReply:
         parameters = self._parameters
         found = await _at_most(parameters.dump(request.full), context, DUMP_WAIT)

@@ -9,6 +9,7 @@ from torch import nn
 
 from pliant.core.errors import InvalidRequest
 from pliant.native.contract import ModelFile
+from pliant.native.schedules import ServerRates
 from pliant.ps.specs import DenseSpec, OptimizerSpec, TableSpec
 from pliant.torch.embedding import tables_of
 from pliant.torch.server_optimizers import server_optimizer
@@ -18,31 +19,35 @@ from pliant.torch.server_optimizers import server_optimizer
 class ServerSpecs:
     tables: dict[str, TableSpec]
     variables: dict[str, DenseSpec]
+    rates: ServerRates | None  # the schedule of the learning rate
 
 
 def server_specs(file: ModelFile, model: nn.Module) -> ServerSpecs:
     """Refuses what the servers cannot do."""
-    if file.get("learning_rate_schedule") is not None:
-        raise InvalidRequest(
-            f"{file.where('learning_rate_schedule')}: parameter servers keep the learning rate of the optimizer",
-            hint="leave the schedule out, or train with --strategy allreduce",
-        )
+    scheduled = file.get("learning_rate_schedule") is not None
     made = file.make_optimizer(model)
     learns: dict[int, OptimizerSpec] = {}
+    groups: dict[int, int] = {}  # parameter -> which group it is in, over all optimizers
+    bases: list[float] = []
     for optimizer in made if isinstance(made, list | tuple) else [made]:
         for group in optimizer.param_groups:
             try:
                 how = server_optimizer(optimizer, group)
             except InvalidRequest as error:
                 raise InvalidRequest(f"{file.where('optimizer')}: {error.message}", hint=error.hint) from None
+            if scheduled and not how.learning_rate:
+                how = replace(how, learning_rate=1.0)  # something to multiply
             learns |= {id(parameter): how for parameter in group["params"]}
+            groups |= {id(parameter): len(bases) for parameter in group["params"]}
+            bases.append(how.learning_rate)
     tables = {}
     for name, module in tables_of(model).items():
         own = module.own_optimizer or learns.get(id(module.anchor))
         module.anchor.requires_grad_(own is not None and module.anchor.requires_grad)
-        tables[name] = replace(module.spec, optimizer=own or OptimizerSpec())
+        own_group = -1 if module.own_optimizer else groups.get(id(module.anchor), -1)
+        tables[name] = replace(module.spec, optimizer=own or OptimizerSpec(), rate_group=own_group)
     variables = {
-        name: DenseSpec(name, tuple(parameter.shape), optimizer=learns[id(parameter)])
+        name: DenseSpec(name, tuple(parameter.shape), optimizer=learns[id(parameter)], rate_group=groups[id(parameter)])
         for name, parameter in model.named_parameters()
         if id(parameter) in learns and parameter.requires_grad and parameter.numel()
     }
@@ -51,4 +56,4 @@ def server_specs(file: ModelFile, model: nn.Module) -> ServerSpecs:
             raise InvalidRequest(f"parameter {name!r} is {parameter.dtype}; parameter servers keep torch.float32")
     for spec in (*tables.values(), *variables.values()):
         spec.check()
-    return ServerSpecs(tables, variables)
+    return ServerSpecs(tables, variables, ServerRates(file, model, bases) if scheduled else None)

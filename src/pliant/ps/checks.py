@@ -79,8 +79,10 @@ def push_is_good(push: Push, store: ParameterStore, owned: Ownership) -> None:
             raise InvalidRequest(f"{what} has {block.gradient[bad]} at {bad}; nothing of this push was taken")
 
 
-def order_is_good(contributions: Sequence[Contribution], scale: float, iteration: int, current: int) -> None:
-    for number in (scale, *(one.weight for one in contributions)):
+def order_is_good(
+    contributions: Sequence[Contribution], scale: float, iteration: int, current: int, factors: Sequence[float] = ()
+) -> None:
+    for number in (scale, *factors, *(one.weight for one in contributions)):
         if not math.isfinite(number) or number < 0:
             raise InvalidRequest(
                 f"an order with the weight or scale {number}: it must be a finite number, not negative"

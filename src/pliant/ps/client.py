@@ -18,7 +18,7 @@ Not for several threads at once. Neighbours: ``routing`` (where everything is), 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -37,6 +37,9 @@ from pliant.ps.specs import DenseSpec, Spec, TableSpec
 from pliant.rpc import pliant_pb2 as pb
 
 Block = tuple[str, int]
+Rates = Callable[[int], float | Sequence[float]]
+
+AHEAD = 256  # updates whose learning rates are told at once; more when half of them are done
 
 
 class Shard(Protocol):
@@ -80,6 +83,7 @@ class PsClient:
         self._values: dict[str, Floats] = {}  # flat, of all variables
         self._have: dict[Block, int] = {}  # the iteration of which each block here is
         self._version = 0  # the newest iteration seen
+        self._rates: Rates | None = None
 
     # --- definitions
 
@@ -123,6 +127,25 @@ class PsClient:
             reply = self._decide(self._stubs.Assign, places, names=list(missing))
             if reply is not None and reply.fate == Fate.ACCEPTED:
                 return True
+
+    def schedule(self, rates: Rates) -> None:
+        """Learning rates over time: ``rates(update)``, counted from 0, is by how much the rates of all are multiplied, or one
+        factor for each ``rate_group``. It must be the same function on every worker, of the number alone."""
+        self._rates = rates
+        self._tell_rates(self.latest())
+
+    def _tell_rates(self, first: int) -> None:
+        """Until the master knows those of the next update: others may have told them, or updates went on meanwhile."""
+        assert self._rates is not None
+        while True:
+            told = [self._rates(update) for update in range(first, first + AHEAD)]
+            rows = [[float(row)] if isinstance(row, int | float) else [float(f) for f in row] for row in told]
+            groups = len(rows[0])
+            request = pb.ScheduleRequest(first=first, groups=groups, factors=[f for row in rows for f in row])
+            reply = self._conversation.insist(self._stubs.Schedule, request)
+            if reply.scheduled > reply.iteration:
+                return
+            first = max(reply.scheduled, reply.iteration)
 
     # --- pulls
 
@@ -242,6 +265,15 @@ class PsClient:
             )
             if reply is None:
                 continue
+            if self._rates is not None and 0 < reply.scheduled < reply.iteration + AHEAD // 2:
+                self._tell_rates(max(reply.scheduled, reply.iteration))
+            if reply.fate == Fate.UNSCHEDULED:
+                if self._rates is None:
+                    raise InvalidRequest(
+                        f"other workers follow a schedule of the learning rate: {reply.reason}",
+                        hint="call schedule() on all workers",
+                    )
+                continue  # they are known now
             if reply.fate in (Fate.ACCEPTED, Fate.REPEATED):
                 for shard, records in shards:
                     shard.contributed(records)

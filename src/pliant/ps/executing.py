@@ -134,7 +134,7 @@ class Executor:
         if order.kind is Kind.ASSIGN:
             applied = self._store.assign(wanted)
         else:
-            applied = self._store.apply(wanted, order.scale, order.iteration)
+            applied = self._store.apply(wanted, order.scale, order.iteration, order.factors)
         for missing in applied.missing:
             self._say(
                 f"seat {self._seat} does not have contribution {missing.sequence} of {missing.session} any more: "

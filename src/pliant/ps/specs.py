@@ -9,6 +9,7 @@ Bias corrections of Adam and the decay of Adagrad count the iterations of the mo
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
@@ -140,8 +141,17 @@ class EvictionSpec(_Json):
             raise InvalidRequest("eviction: without unused_for and less_than every row would go")
 
 
+class _Scheduled(_Json):
+    """Learns by the job's schedule of the learning rate, if it has one: by the factor of its group."""
+
+    rate_group: int
+
+    def scaled(self, scale: float, factors: Sequence[float]) -> float:
+        return scale * factors[self.rate_group] if 0 <= self.rate_group < len(factors) else scale
+
+
 @dataclass(frozen=True)
-class TableSpec(_Json):
+class TableSpec(_Scheduled):
     """An embedding table: rows of ``dim`` floats by id (0 to 2^63 - 1), made on first use."""
 
     name: str
@@ -150,11 +160,13 @@ class TableSpec(_Json):
     initializer: InitializerSpec = field(default_factory=InitializerSpec)
     eviction: EvictionSpec = field(default_factory=EvictionSpec)
     seed: int = 0
+    rate_group: int = 0  # of the job's schedule of the learning rate; -1: it does not follow the schedule
 
     def check(self) -> None:
         _name(self.name)
         _whole(f"table {self.name!r}", "dim", self.dim, 1, MAX_DIM)
         _whole(f"table {self.name!r}", "seed", self.seed, 0, 2**63 - 1)
+        _whole(f"table {self.name!r}", "rate_group", self.rate_group, -1, 999)
         self.optimizer.check()
         self.initializer.check()
         self.eviction.check()
@@ -165,7 +177,7 @@ class TableSpec(_Json):
 
 
 @dataclass(frozen=True)
-class DenseSpec(_Json):
+class DenseSpec(_Scheduled):
     """A dense float32 variable. Its first value comes from the initializer, or from an assigning push."""
 
     name: str
@@ -173,6 +185,7 @@ class DenseSpec(_Json):
     optimizer: OptimizerSpec = field(default_factory=OptimizerSpec)
     initializer: InitializerSpec = field(default_factory=InitializerSpec)
     seed: int = 0
+    rate_group: int = 0  # as a table's
 
     @property
     def size(self) -> int:
@@ -187,6 +200,7 @@ class DenseSpec(_Json):
         if self.size > MAX_ELEMENTS:
             raise InvalidRequest(f"variable {self.name!r}: {self.size} elements are too many")
         _whole(f"variable {self.name!r}", "seed", self.seed, 0, 2**63 - 1)
+        _whole(f"variable {self.name!r}", "rate_group", self.rate_group, -1, 999)
         self.optimizer.check()
         self.initializer.check()
 

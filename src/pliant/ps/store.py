@@ -268,17 +268,22 @@ class ParameterStore:
         with self._staging_lock:
             return self._staging.knows(push)
 
-    def apply(self, contributions: Sequence[Contribution], scale: float, iteration: int) -> Applied:
-        """One step of every optimizer concerned, with learning rates times ``scale``; then the store is at ``iteration``.
-        Staged pushes of the same sessions with lower sequence numbers are let go (they were not accepted)."""
-        checks.order_is_good(contributions, scale, iteration, self._iteration)
-        return self._execute(contributions, scale, iteration)
+    def apply(
+        self, contributions: Sequence[Contribution], scale: float, iteration: int, factors: Sequence[float] = ()
+    ) -> Applied:
+        """One step of every optimizer concerned, with learning rates times ``scale`` and times the one of ``factors`` that its
+        ``rate_group`` names; then the store is at ``iteration``. Staged pushes of the same sessions with lower sequence numbers
+        are let go (they were not accepted)."""
+        checks.order_is_good(contributions, scale, iteration, self._iteration, factors)
+        return self._execute(contributions, scale, iteration, factors)
 
     def assign(self, contributions: Sequence[Contribution]) -> Applied:
         """Take the values of staged pushes that assign; the iteration stays what it is."""
         return self._execute(contributions, 1.0, self._iteration)
 
-    def _execute(self, contributions: Sequence[Contribution], scale: float, iteration: int) -> Applied:
+    def _execute(
+        self, contributions: Sequence[Contribution], scale: float, iteration: int, factors: Sequence[float] = ()
+    ) -> Applied:
         with self._orders:
             parts: list[tuple[Push, float]] = []
             missing: list[Contribution] = []
@@ -288,7 +293,7 @@ class ParameterStore:
                     parts += [(push, one.weight) for push in pushes]
                     if not pushes:
                         missing.append(one)
-            applied = self._apply(parts, scale, iteration)
+            applied = self._apply(parts, scale, iteration, factors)
             with self._staging_lock:
                 gone = [push for one in contributions for push in self._staging.settle(one.session, one.sequence)]
             for push in gone:
@@ -303,18 +308,21 @@ class ParameterStore:
         push.release()
         return applied
 
-    def _apply(self, parts: list[tuple[Push, float]], scale: float, iteration: int) -> Applied:
+    def _apply(
+        self, parts: list[tuple[Push, float]], scale: float, iteration: int, factors: Sequence[float] = ()
+    ) -> Applied:
         begun = time.perf_counter()
         tables, gradients, assigned = self._merged(parts)
         rows = 0
         with self._state.write():
             for table, ids, merged, weight in tables:
-                table.update(ids, merged, weight, scale, iteration)
+                table.update(ids, merged, weight, table.spec.scaled(scale, factors), iteration)
                 rows += ids.size
             for name, number, gradient, weight in gradients:
-                self._block(name, number).update(gradient, weight, scale, iteration)
-            for block in assigned:
-                self._block(block.variable, block.block).assign(block.gradient, iteration)
+                block = self._block(name, number)
+                block.update(gradient, weight, block.spec.scaled(scale, factors), iteration)
+            for value in assigned:
+                self._block(value.variable, value.block).assign(value.gradient, iteration)
             if iteration > self._iteration:
                 self._evicted += sum(table.evict(iteration) for table in self._tables.values())
             with self._advanced:

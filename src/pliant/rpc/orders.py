@@ -19,6 +19,7 @@ def order_message(order: Order) -> pb.Order:
             pb.OrderPart(session=p.session, sequence=p.sequence, weight=p.weight, seats=p.seats) for p in order.parts
         ],
         scale=order.scale,
+        factors=order.factors,
         tables=[json.dumps(table) for table in order.tables],
         variables=[json.dumps(variable) for variable in order.variables],
         placed={name: pb.BlockSeats(seats=seats) for name, seats in order.placed.items()},
@@ -42,6 +43,7 @@ def order_from(message: pb.Order) -> Order:
         message.iteration,
         parts=tuple(Part(p.session, p.sequence, p.weight, tuple(p.seats)) for p in message.parts),
         scale=message.scale,
+        factors=tuple(message.factors),
         tables=tuple(json.loads(table) for table in message.tables),
         variables=tuple(json.loads(variable) for variable in message.variables),
         placed={name: tuple(found.seats) for name, found in message.placed.items()},

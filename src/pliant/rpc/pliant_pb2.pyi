@@ -948,7 +948,7 @@ class BlockSeats(_message.Message):
     def __init__(self, seats: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Order(_message.Message):
-    __slots__ = ("number", "kind", "map_version", "iteration", "parts", "scale", "tables", "variables", "placed", "names", "session", "full", "seats", "giver", "taker", "partitions", "blocks", "since")
+    __slots__ = ("number", "kind", "map_version", "iteration", "parts", "scale", "tables", "variables", "placed", "names", "session", "full", "seats", "giver", "taker", "partitions", "blocks", "since", "factors")
     class PlacedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -974,6 +974,7 @@ class Order(_message.Message):
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     BLOCKS_FIELD_NUMBER: _ClassVar[int]
     SINCE_FIELD_NUMBER: _ClassVar[int]
+    FACTORS_FIELD_NUMBER: _ClassVar[int]
     number: int
     kind: str
     map_version: int
@@ -992,7 +993,8 @@ class Order(_message.Message):
     partitions: _containers.RepeatedScalarFieldContainer[int]
     blocks: _containers.RepeatedCompositeFieldContainer[BlockName]
     since: int
-    def __init__(self, number: _Optional[int] = ..., kind: _Optional[str] = ..., map_version: _Optional[int] = ..., iteration: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[OrderPart, _Mapping]]] = ..., scale: _Optional[float] = ..., tables: _Optional[_Iterable[str]] = ..., variables: _Optional[_Iterable[str]] = ..., placed: _Optional[_Mapping[str, BlockSeats]] = ..., names: _Optional[_Iterable[str]] = ..., session: _Optional[str] = ..., full: _Optional[bool] = ..., seats: _Optional[_Iterable[int]] = ..., giver: _Optional[int] = ..., taker: _Optional[int] = ..., partitions: _Optional[_Iterable[int]] = ..., blocks: _Optional[_Iterable[_Union[BlockName, _Mapping]]] = ..., since: _Optional[int] = ...) -> None: ...
+    factors: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, number: _Optional[int] = ..., kind: _Optional[str] = ..., map_version: _Optional[int] = ..., iteration: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[OrderPart, _Mapping]]] = ..., scale: _Optional[float] = ..., tables: _Optional[_Iterable[str]] = ..., variables: _Optional[_Iterable[str]] = ..., placed: _Optional[_Mapping[str, BlockSeats]] = ..., names: _Optional[_Iterable[str]] = ..., session: _Optional[str] = ..., full: _Optional[bool] = ..., seats: _Optional[_Iterable[int]] = ..., giver: _Optional[int] = ..., taker: _Optional[int] = ..., partitions: _Optional[_Iterable[int]] = ..., blocks: _Optional[_Iterable[_Union[BlockName, _Mapping]]] = ..., since: _Optional[int] = ..., factors: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class SeatStats(_message.Message):
     __slots__ = ("rows", "bytes", "bytes_in", "bytes_out", "requests", "queue", "apply_seconds", "cpu_seconds", "log_bytes", "iteration")
@@ -1156,18 +1158,38 @@ class ContributeRequest(_message.Message):
     def __init__(self, session: _Optional[str] = ..., sequence: _Optional[int] = ..., based_on: _Optional[int] = ..., examples: _Optional[int] = ..., seats: _Optional[_Iterable[_Union[SeatTenure, _Mapping]]] = ..., map_version: _Optional[int] = ..., progress: _Optional[_Iterable[_Union[LeaseProgress, _Mapping]]] = ..., names: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ContributeReply(_message.Message):
-    __slots__ = ("fate", "iteration", "staleness", "reason", "lost")
+    __slots__ = ("fate", "iteration", "staleness", "reason", "lost", "scheduled")
     FATE_FIELD_NUMBER: _ClassVar[int]
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     STALENESS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULED_FIELD_NUMBER: _ClassVar[int]
     fate: str
     iteration: int
     staleness: int
     reason: str
     lost: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, fate: _Optional[str] = ..., iteration: _Optional[int] = ..., staleness: _Optional[int] = ..., reason: _Optional[str] = ..., lost: _Optional[_Iterable[int]] = ...) -> None: ...
+    scheduled: int
+    def __init__(self, fate: _Optional[str] = ..., iteration: _Optional[int] = ..., staleness: _Optional[int] = ..., reason: _Optional[str] = ..., lost: _Optional[_Iterable[int]] = ..., scheduled: _Optional[int] = ...) -> None: ...
+
+class ScheduleRequest(_message.Message):
+    __slots__ = ("first", "groups", "factors")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    FACTORS_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    groups: int
+    factors: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, first: _Optional[int] = ..., groups: _Optional[int] = ..., factors: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class ScheduleReply(_message.Message):
+    __slots__ = ("iteration", "scheduled")
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULED_FIELD_NUMBER: _ClassVar[int]
+    iteration: int
+    scheduled: int
+    def __init__(self, iteration: _Optional[int] = ..., scheduled: _Optional[int] = ...) -> None: ...
 
 class MoveOffRequest(_message.Message):
     __slots__ = ("node", "share", "reason")

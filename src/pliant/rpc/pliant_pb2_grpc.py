@@ -1978,6 +1978,11 @@ class ParametersStub:
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.ContributeRequest.SerializeToString,
                 response_deserializer=pliant_dot_rpc_dot_pliant__pb2.ContributeReply.FromString,
                 _registered_method=True)
+        self.Schedule = channel.unary_unary(
+                '/pliant.v1.Parameters/Schedule',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.ScheduleRequest.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.ScheduleReply.FromString,
+                _registered_method=True)
         self.Dump = channel.unary_unary(
                 '/pliant.v1.Parameters/Dump',
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.DumpRequest.SerializeToString,
@@ -2041,6 +2046,13 @@ class ParametersServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Schedule(self, request, context):
+        """Tells the learning rates of updates to come; the first to tell one counts.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Dump(self, request, context):
         """Orders a dump now, and waits until it is complete or the deadline passes.
         """
@@ -2090,6 +2102,11 @@ def add_ParametersServicer_to_server(servicer, server):
                     servicer.Contribute,
                     request_deserializer=pliant_dot_rpc_dot_pliant__pb2.ContributeRequest.FromString,
                     response_serializer=pliant_dot_rpc_dot_pliant__pb2.ContributeReply.SerializeToString,
+            ),
+            'Schedule': grpc.unary_unary_rpc_method_handler(
+                    servicer.Schedule,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.ScheduleRequest.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.ScheduleReply.SerializeToString,
             ),
             'Dump': grpc.unary_unary_rpc_method_handler(
                     servicer.Dump,
@@ -2315,6 +2332,33 @@ class Parameters:
             '/pliant.v1.Parameters/Contribute',
             pliant_dot_rpc_dot_pliant__pb2.ContributeRequest.SerializeToString,
             pliant_dot_rpc_dot_pliant__pb2.ContributeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Schedule(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Parameters/Schedule',
+            pliant_dot_rpc_dot_pliant__pb2.ScheduleRequest.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.ScheduleReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -60,6 +60,8 @@ class ServerStrategy(Strategy):
         self._client = work.job.parameters()
         self._client.define([*specs.tables.values(), *specs.variables.values()])
         self._client.initialize({name: self._first[name] for name in self._trained})
+        if specs.rates is not None:
+            self._client.schedule(specs.rates)
         self._iteration = 0  # of the model that the batch in work is computed on
         self._fetched: dict[str, tuple[Ids, Floats]] = {}  # of the batch in work: distinct ids, sorted, and their rows
         for name, module in self._tables.items():
