@@ -6,6 +6,9 @@ STAMP  := $(VENV)/.ready
 EXTRAS := torch,data,ps,keras,kubernetes,examples,dev
 PYTEST := $(BIN)/python -m pytest
 
+# Processes of tests start in half the time when Python may keep what it compiled.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup quickstart test test-unit test-e2e test-chaos test-kubernetes test-losses kubernetes-testbed lint proto crds manifests bench clean
 
@@ -16,6 +19,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "setting up $(VENV) (first time: a minute or two)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	@$(BIN)/python -m pliant.ps.compiling
 	@touch $@
 
 setup: $(STAMP)  ## create .venv with everything the project needs

@@ -113,8 +113,10 @@ def main() -> None:
     pixels, labels = images()
     train = len(labels) - HELD_OUT
     model = network()
-    home = os.environ.get("PLIANT_JOB_DIR") or tempfile.mkdtemp(prefix="digits-")
-    folder = Path(home) / "model"
+    alone = tempfile.TemporaryDirectory(
+        prefix="digits-"
+    )  # for a run without ``pliant run``; gone when the program ends
+    folder = Path(os.environ.get("PLIANT_JOB_DIR", alone.name)) / "model"
     shared = SharedParameters(folder, parameters_to_vector(model.parameters()).detach())
 
     for step, shard in enumerate(

@@ -319,5 +319,5 @@ class GroupHistories(RuleBasedStateMachine):
 
 TestGroupHistories = GroupHistories.TestCase
 TestGroupHistories.settings = settings(
-    max_examples=75, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=50, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -395,5 +395,5 @@ class NodeHistories(RuleBasedStateMachine):
 
 TestNodeHistories = NodeHistories.TestCase
 TestNodeHistories.settings = settings(
-    max_examples=100, stateful_step_count=50, deadline=None, phases=set(Phase) - {Phase.explain}
+    max_examples=60, stateful_step_count=50, deadline=None, phases=set(Phase) - {Phase.explain}
 )

@@ -324,7 +324,7 @@ class RendezvousHistories(RuleBasedStateMachine):
 
 TestRendezvousHistories = RendezvousHistories.TestCase
 TestRendezvousHistories.settings = settings(
-    max_examples=100,
+    max_examples=60,
     stateful_step_count=60,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

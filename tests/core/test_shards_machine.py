@@ -677,7 +677,7 @@ def through_json(value: T) -> T:
 
 TestShardBook = ShardBookMachine.TestCase
 TestShardBook.settings = settings(
-    max_examples=200 * MORE_HISTORIES,
+    max_examples=100 * MORE_HISTORIES,
     stateful_step_count=20,
     deadline=None,
     suppress_health_check=list(HealthCheck),
@@ -762,7 +762,7 @@ def _random_step(machine: ShardBookMachine, dice: Random) -> None:
 
 @pytest.mark.parametrize("block", range(4))
 def test_long_histories_from_plain_dice_keep_the_book_and_the_model_together(block: int) -> None:
-    histories = 400 * MORE_HISTORIES
+    histories = 150 * MORE_HISTORIES
     for seed in range(block * histories, (block + 1) * histories):
         dice = Random(seed)
         machine = ShardBookMachine()

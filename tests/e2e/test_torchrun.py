@@ -198,6 +198,7 @@ class Torchrun:
         with self._output.open("wb") as output:
             command = [sys.executable, "-m", "torch.distributed.run", *meet, *options, *script]
             env = {key: value for key, value in os.environ.items() if not key.startswith("PLIANT_")}
+            env["TMPDIR"] = str(folder)  # torchrun leaves a folder of its own there
             self.process = psutil.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=env, cwd=folder)
 
     @property

@@ -62,7 +62,7 @@ def together(parts: list[ExactSum], param: torch.nn.Parameter, shares: list[list
     return param.grad
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(gradients, st.randoms(use_true_random=False), st.integers(1, UNITS))
 def test_an_exact_sum_does_not_depend_on_order_or_grouping(values: list[list[float]], random: object, n: int) -> None:
     grads = [torch.tensor(row, dtype=torch.float32) / UNITS for row in values]
@@ -73,7 +73,7 @@ def test_an_exact_sum_does_not_depend_on_order_or_grouping(values: list[list[flo
     assert together([worker(param) for _ in range(n)], param, shares).numpy().tobytes() == alone
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(gradients)
 def test_an_exact_sum_is_the_true_sum(values: list[list[float]]) -> None:
     grads = [torch.tensor(row, dtype=torch.float32) for row in values]

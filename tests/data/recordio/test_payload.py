@@ -18,7 +18,7 @@ def payload_of(records: list[bytes], origin: int = 0) -> Payload:
     return Payload(b"?" * origin + raw, origin, len(raw), len(records))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(records=st.lists(st.binary(max_size=20), max_size=30), origin=st.integers(0, 9), data=st.data())
 def test_records_are_found_wherever_the_payload_lies(records: list[bytes], origin: int, data: st.DataObject) -> None:
     payload = payload_of(records, origin)
@@ -36,7 +36,7 @@ def test_records_of_one_length_may_end_in_zero_bytes(length: int) -> None:
     assert payload_of(records).take(0, 3) == records
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(raw=st.binary(max_size=60), count=st.integers(1, 12))
 def test_the_compiled_loop_finds_what_the_python_loop_finds(raw: bytes, count: int) -> None:
     compiled = pytest.importorskip("pliant.data.recordio.lengths_compiled").scan_compiled
