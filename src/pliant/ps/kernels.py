@@ -162,8 +162,8 @@ def _make(row_id: Any, hashed: Any, partition: Any, slabs: Any, index: Any, head
 
 @compiled
 def _prefetch_record(record: Any, size: Any) -> None:
-    for line in range(0, size + 63, 64):
-        prefetch(record + line)
+    for line in range(record & ~63, record + size, 64):
+        prefetch(line)
 
 
 @compiled

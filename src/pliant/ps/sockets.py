@@ -43,6 +43,7 @@ class FrameSocket:
         self.bytes_in = 0
         self.bytes_out = 0
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _unpaced(sock)
         self.set_timeout(timeout)
 
     def set_timeout(self, timeout: float | None) -> None:
@@ -156,6 +157,15 @@ class FrameSocket:
             ) from None
         if not hmac.compare_digest(proof, _proof(token, b"server", challenge, nonce)):
             raise Unauthenticated("what listens there does not know this job's token")
+
+
+def _unpaced(sock: socket.socket) -> None:
+    """Between processes of one machine there is no congestion to control. Where the system's default is to pace what is
+    sent (bbr), the plain algorithm, which every Linux allows, is almost twice as fast there."""
+    if hasattr(socket, "TCP_CONGESTION"):
+        with contextlib.suppress(OSError):  # an address of no internet family, or a system that forbids it
+            if sock.getsockname()[0] == sock.getpeername()[0]:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
 
 
 def _proof(token: str, side: bytes, challenge: bytes | bytearray, nonce: bytes | bytearray) -> bytes:

@@ -7,19 +7,19 @@ read or one write.
 from __future__ import annotations
 
 import math
-import mmap
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from pliant.ps import kernels
+from pliant.ps.pages import IndexMemory, aligned
 from pliant.ps.pieces import Floats, Ids, RowBatch
 from pliant.ps.placement import key_of, splitmix64
 from pliant.ps.specs import InitializerSpec, TableSpec
 from pliant.ps.updates import hyper_parameters
 
-SLAB = 8 << 20  # bytes, or one row
+SLAB = 32 << 20  # bytes (of which only what is used costs memory), or one row
 MOST_ROWS = (1 << 32) - 2  # of one table on one server; a slot has 32 bits for it
 _FIRST_BITS = 3
 _PIECE_ROWS = 65_536
@@ -52,6 +52,7 @@ class Table:
         self._head = np.zeros(8, np.int64)
         first = np.zeros((self._partitions, 1 << _FIRST_BITS), np.uint64)
         self._indexes = list(first)
+        self._memory = IndexMemory(self._partitions)
         self._index = np.zeros((self._partitions, 3), np.int64)
         self._index[:, 0] = [slots.ctypes.data for slots in self._indexes]
         self._index[:, 1] = _FIRST_BITS
@@ -194,7 +195,7 @@ class Table:
             self._add_slab()
             return
         bits = int(self._index[wanted, 1]) + 1
-        slots = np.zeros(1 << bits, np.uint64)
+        slots = self._memory.take(bits)
         kernels.grow_index(self._indexes[wanted], slots, bits)
         self._indexes[wanted] = slots
         self._index[wanted, 0] = slots.ctypes.data
@@ -204,10 +205,7 @@ class Table:
         rows = 1 << self._slab_bits
         if self._head[kernels.ROOM] + rows > MOST_ROWS:
             raise MemoryError(f"table {self.spec.name!r} has {self.rows} rows on this server: no more fit")
-        memory = mmap.mmap(-1, rows * int(self._layout[kernels.WORDS]) * 4, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        if hasattr(mmap, "MADV_HUGEPAGE"):
-            memory.madvise(mmap.MADV_HUGEPAGE)  # a random row of a large table is a TLB miss otherwise
-        slab = np.frombuffer(memory, np.uint8)
+        slab = aligned(rows * int(self._layout[kernels.WORDS]) * 4)
         if len(self._slabs) == self._addresses.size:
             self._addresses = np.concatenate([self._addresses, np.zeros_like(self._addresses)])
         self._addresses[len(self._slabs)] = slab.ctypes.data
