@@ -110,12 +110,7 @@ class LocalPlace(Place):
         if summary is not None:
             return summary
         self._ask_to_stop(now, reason)
-        while (summary := self.summary()) is None:
-            if time.monotonic() > deadline:
-                hint = "" if now else "`pliant stop --now` kills its programs"
-                raise MasterUnavailable(f"job {self.name} was asked to stop and is not over yet", hint=hint)
-            time.sleep(ASK_EVERY)
-        return summary
+        return self._wait_for_the_end(deadline, now=now, every=ASK_EVERY)
 
     def events(self, after: int, limit: int) -> list[EventRecord]:
         """From the journal, which lets readers in while the master writes."""

@@ -7,6 +7,7 @@ lines of output. A running job's master is asked over gRPC in both; what differs
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from pliant.core.errors import Conflict, NotAvailable
+from pliant.core.errors import Conflict, MasterUnavailable, NotAvailable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -104,6 +105,15 @@ class Place(ABC):
     @abstractmethod
     def summary(self) -> dict[str, Any] | None:
         """How it ended, once it has and nothing of it is left."""
+
+    def _wait_for_the_end(self, deadline: float, *, now: bool, every: float) -> dict[str, Any]:
+        """The summary, once a job that was asked to stop has one. ``now``: it was told to kill its programs."""
+        while (summary := self.summary()) is None:
+            if time.monotonic() > deadline:
+                hint = "" if now else "`pliant stop --now` kills its programs"
+                raise MasterUnavailable(f"job {self.name} was asked to stop and is not over yet", hint=hint)
+            time.sleep(every)
+        return summary
 
     @abstractmethod
     def look(self, *, patience: float = PATIENCE) -> Sight:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pliant.core.errors import MasterUnavailable, PermanentError, PliantError, SessionExpired
+from pliant.core.errors import PermanentError, PliantError, SessionExpired
 from pliant.ps.executing import Executor, Stopped
 from pliant.ps.restoring import Beginning, restored
 from pliant.ps.server import PsServer
@@ -127,16 +127,11 @@ class PsNode:
         self._said.append(text)
 
     def _insist(self, method: Callable[..., Any], request: Any, *, timeout: float = 10.0) -> Any:
-        """A call that survives restarts of the master."""
-        deadline = time.monotonic() + self._patience
-        while True:
-            try:
-                return self._master.call(method, request, timeout=timeout)
-            except MasterUnavailable:
-                if time.monotonic() > deadline:
-                    raise
-            if self.stopping.wait(PAUSE):
-                raise Stopped
+        return self._master.insist(method, request, patience=self._patience, timeout=timeout, pause=self._pause)
+
+    def _pause(self) -> None:
+        if self.stopping.wait(PAUSE):
+            raise Stopped
 
 
 def _stats(store: ParameterStore, server: PsServer | None, executor: Executor) -> pb.SeatStats:

@@ -7,6 +7,7 @@ their agent set (``Address.from_env``).
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from pliant.core.errors import PermanentError
+from pliant.core.errors import MasterUnavailable, PermanentError
 from pliant.rpc import pliant_pb2_grpc as services
 from pliant.rpc.failures import from_status
 from pliant.rpc.identity import TOKEN_HEADER, read_token_file
@@ -23,6 +24,7 @@ from pliant.rpc.server import LARGEST_MESSAGE
 from pliant.rpc.tls import SERVER_NAME, TlsFiles, TlsMaterial
 
 DEADLINE = 10.0  # seconds, for a call that does not wait for anything
+RETRY_EVERY = 0.02  # seconds between tries while the master is started again
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,25 @@ class MasterClient:
             return method(request, timeout=timeout, metadata=self._metadata)
         except grpc.RpcError as error:
             raise from_status(error, type(request).__name__) from None
+
+    def insist(
+        self,
+        method: Callable[..., Any],
+        request: Any,
+        *,
+        patience: float,
+        timeout: float = DEADLINE,
+        pause: Callable[[], object] = lambda: time.sleep(RETRY_EVERY),
+    ) -> Any:
+        """A call that survives restarts of the master: tried again for ``patience`` seconds. ``pause`` may end it by raising."""
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                return self.call(method, request, timeout=timeout)
+            except MasterUnavailable:
+                if time.monotonic() > deadline:
+                    raise
+            pause()
 
     def start(self, method: Any, request: Any, *, timeout: float) -> Any:
         """Begin a call; gives gRPC's future."""

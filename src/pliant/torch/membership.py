@@ -10,15 +10,14 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import grpc
 
 from pliant.client.job import Job
-from pliant.core.errors import Conflict, MasterUnavailable, PliantError, RetryableError, SessionExpired
+from pliant.core.errors import Conflict, PliantError, RetryableError, SessionExpired
 from pliant.rpc import pliant_pb2 as pb
 from pliant.torch.old_groups import wait_for_old_groups
 from pliant.torch.worlds import Peer, World, WorldBroken, connect, open_store
@@ -116,7 +115,7 @@ class Membership:
             member=self._job.node, incarnation=self._incarnation, attrs=attrs, step=step, after=self._round
         )
         try:
-            self._insist(self._master.stubs.rendezvous.Join, request)
+            self._master.insist(self._master.stubs.rendezvous.Join, request, patience=self._patience)
         except SessionExpired as error:
             self._incarnation = uuid.uuid4().hex
             self._round = 0
@@ -128,7 +127,9 @@ class Membership:
         """The world that this process is a member of; None: join again."""
         request = pb.GetWorldRequest(member=self._job.node, incarnation=self._incarnation)
         while True:
-            reply = self._insist(self._master.stubs.rendezvous.GetWorld, request, timeout=WORLD_SECONDS)
+            reply = self._master.insist(
+                self._master.stubs.rendezvous.GetWorld, request, patience=self._patience, timeout=WORLD_SECONDS
+            )
             match reply.state:
                 case "world":
                     world: pb.World = reply.world
@@ -151,17 +152,6 @@ class Membership:
         self._watched = world
         self._wake.set()
         return world
-
-    def _insist(self, method: Callable[..., Any], request: Any, timeout: float = 10.0) -> Any:
-        """A call that survives restarts of the master."""
-        deadline = time.monotonic() + self._patience
-        while True:
-            try:
-                return self._master.call(method, request, timeout=timeout)
-            except MasterUnavailable:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.02)
 
     # --- watching
 

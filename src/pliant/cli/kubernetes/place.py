@@ -160,12 +160,7 @@ class KubernetesPlace(Place):
         except MasterUnavailable as error:
             gone = f"`kubectl delete elasticjob {self.name} -n {self.namespace}` ends it without its master"
             raise MasterUnavailable(error.message, hint=f"try again in a moment; {gone}") from None
-        while (summary := self.summary()) is None:
-            if time.monotonic() > deadline:
-                hint = "" if now else "`pliant stop --now` kills its programs"
-                raise MasterUnavailable(f"job {self.name} was asked to stop and is not over yet", hint=hint)
-            time.sleep(LOOK_EVERY)
-        return summary
+        return self._wait_for_the_end(deadline, now=now, every=LOOK_EVERY)
 
     def events(self, after: int, limit: int) -> list[EventRecord]:
         """Asked of the master; an ended job's were left beside its summary."""
