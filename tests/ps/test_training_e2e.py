@@ -9,8 +9,6 @@ import pytest
 from tests.ps.programs import BATCH, check_each_record_counted_once, ps_job
 
 from pliant.ps.files import complete_dumps, read_manifest
-from pliant.rpc import pliant_pb2 as pb
-from pliant.testing.jobs import LocalJob
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -43,20 +41,6 @@ def test_each_record_counts_once_though_a_server_a_worker_and_the_master_are_kil
         assert not [event for event in job.events("parameters") if "lost" in event.message], job.report()
 
 
-def test_servers_come_and_go_while_training_goes_on(tmp_path: Path) -> None:
-    options = {"dump_seconds": 3.0}
-    with ps_job(tmp_path, servers="1:3", records=2400, pause=0.05, parameters=options, wanted=1) as job:
-        job.wait_for_progress(160)
-        scale(job, 3)
-        job.wait_for(lambda status: shares(status) == [86, 85, 85] or None, "three equal shares")
-        scale(job, 2)
-        job.wait_for(lambda status: shares(status) == [128, 128] or None, "two equal shares")
-        running = "the node of the third to go"
-        job.wait_for(lambda s: sum(n.role == "ps" and n.state == "Running" for n in s.nodes) == 2 or None, running)
-        assert job.wait(250) == 0, job.report()
-        check_each_record_counted_once(job, tmp_path, records=2400, epochs=1, per_iteration=2 * BATCH)
-
-
 def test_a_dump_is_restored_on_another_number_of_servers(tmp_path: Path) -> None:
     first = tmp_path / "first"
     first.mkdir()
@@ -73,11 +57,3 @@ def test_a_dump_is_restored_on_another_number_of_servers(tmp_path: Path) -> None
             # What the first job had dumped, plus one more for each record.
             total = float(found["seen"].sum()) * 2 * BATCH
             assert total == pytest.approx(800 + manifest["iteration"] * 2 * BATCH, rel=1e-5)
-
-
-def scale(job: LocalJob, servers: int) -> None:
-    job.call(lambda client: client.stubs.job.Scale, pb.ScaleRequest(role="ps", replicas=servers, reason="a test"))
-
-
-def shares(status: pb.JobStatus) -> list[int]:
-    return sorted((seat.partitions for seat in status.parameters.seats), reverse=True)

@@ -117,6 +117,7 @@ class ParameterCoordinator:
         self._stats[request.seat] = request.stats
         for text in list(request.said)[:MOST_SAID]:
             self._journal.event("parameters", text, book.seat(request.seat).node)
+        self._rebalance()
         while not (orders := book.orders(request.after, MOST_ORDERS)):
             await self._changed.wait()
             book.check_holder(request.seat, request.tenure)
@@ -202,6 +203,7 @@ class ParameterCoordinator:
             if progress:
                 self._shards.acknowledge(request.session, progress)
             self._flush()
+            self._rebalance()  # between two iterations, which may be the only time when nothing waits
             self._notify()
         elif verdict.fate in self._dropped:
             self._dropped[verdict.fate] += 1
@@ -251,8 +253,8 @@ class ParameterCoordinator:
         self._flush()
         if why := book.dump_due(now, begun=self._dumped_at) or self._long_log():
             self._begin_dump(why)
-        if self._caught_up():
-            self._move()
+        self._retire()
+        self._rebalance()
         if self._sweeping is None or self._sweeping.done():
             self._sweeping = None
 
@@ -356,15 +358,20 @@ class ParameterCoordinator:
             return True
         return all(self._done.get(s.number, 0) >= moves[-1] for s in self.book.seats() if s.active)
 
-    def _move(self) -> None:
+    def _retire(self) -> None:
         book = self.book
-        for seat in book.emptied():
+        empty = book.emptied()
+        for seat in empty if empty and self._caught_up() else ():
             self._journal.do(book.retire, seat=seat.number)
             self._journal.event("parameters", f"seat {seat.number} is empty and goes", seat.node)
             self._stats.pop(seat.number, None)
             self.on_retired(seat.node)
             self._notify()
-        if not book.unbalanced or book.pending:
+
+    def _rebalance(self) -> None:
+        """Order the next move, if one is due and the one before has arrived."""
+        book = self.book
+        if not book.unbalanced or book.pending or not self._caught_up():
             return
         move: Move | None = book.movable()
         if move is None:
