@@ -649,6 +649,14 @@ def test_a_node_without_room_is_not_expected_to_register_and_later_asks_for_less
     assert book.get("worker-1").failures == {}
 
 
+def test_that_there_is_no_room_may_be_told_before_the_launch_is_known_to_be_taken() -> None:
+    book = a_book(1, policy(unschedulable_shrink_after=100.0), min_resources=Resources(1.0, 500))
+    book.start(0.0)
+    book.no_room(1.0, node="worker-0", message="0/2 nodes are available")
+    book.accepted(2.0, node="worker-0")
+    assert book.cramped(101.0) == ["worker-0"]
+
+
 def test_a_node_that_found_room_is_expected_to_register_from_then_on() -> None:
     book = a_book(1, policy(start_timeout=30.0))
     book.start(0.0)

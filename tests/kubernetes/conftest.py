@@ -23,16 +23,21 @@ LONGEST_TEST = 300  # seconds, with the start of a cluster; only how long a hang
 _shared: list[Path] = []  # the folder that the workers of this run share, once a cluster was asked for
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What uses the real nodes runs on one worker, one test after the other; what takes nodes or operators away, last."""
     here = Path(__file__).parent
     reason = missing()
     for item in items:
         if item.path.is_relative_to(here):
             item.add_marker(pytest.mark.kubernetes)
+            if "cluster" in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.xdist_group("cluster"))
             if not item.get_closest_marker("timeout"):
                 item.add_marker(pytest.mark.timeout(LONGEST_TEST))
             if reason and not os.environ.get("CI"):
                 item.add_marker(pytest.mark.skip(reason=reason))
+    items.sort(key=lambda item: item.get_closest_marker("losses") is not None)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

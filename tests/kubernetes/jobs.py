@@ -71,7 +71,7 @@ class ClusterJob:
             "replicas": {"min": int(least), "max": int(most or least)},
             "command": list(command),
             "env": dict(env or {}),
-            "resources": {"cpu": 0.1, "memory": 256},
+            "resources": {"memory": 256},  # no limit of CPU: Python would start for ten seconds with a tenth of one
             "template": _shared_folder(self.shared),
             **(role or {}),
         }
@@ -140,6 +140,8 @@ class ClusterJob:
         space = self.space
         lines = [json.dumps(self.status(), indent=1), space.kubectl("get", "pods,scaleplans", "-o", "wide").stdout]
         lines += [self.told()[-4000:]]
+        if self.journal.exists():
+            lines += [f"{event.node}: {event.kind}: {event.message}" for event in self.events()[-60:]]
         for pod in space.list(PODS):
             name = pod["metadata"]["name"]
             lines += [f"--- {name}", space.logs(name, tail=25)]

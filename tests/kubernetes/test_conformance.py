@@ -23,8 +23,6 @@ from pliant.platforms.kubernetes.kinds import ELASTIC_JOBS, PODS, SCALE_PLANS, O
 from pliant.platforms.kubernetes.platform import KubernetesPlatform
 from pliant.spec import JobSpec
 
-pytestmark = pytest.mark.xdist_group("control-plane")
-
 
 class KubernetesSite(Site):
     def __init__(self, space: Space, kubelet: FakeKubelet, folder: Path) -> None:

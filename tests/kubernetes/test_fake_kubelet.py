@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from tests.kubernetes.fake_kubelet import FakeKubelet
 from tests.kubernetes.harness import Space, Testbed
 
 from pliant.platforms.kubernetes.kinds import PODS, Object
-
-pytestmark = pytest.mark.xdist_group("control-plane")
 
 
 def a_pod(name: str, node: str) -> Object:

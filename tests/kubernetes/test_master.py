@@ -24,8 +24,6 @@ from pliant.platforms.kubernetes.kinds import ELASTIC_JOBS, PODS, SCALE_PLANS, O
 from pliant.platforms.kubernetes.plans import status_of
 from pliant.spec import JobSpec
 
-pytestmark = pytest.mark.xdist_group("control-plane")
-
 
 class MasterProcess:
     def __init__(self, space: Space, folder: Path, kubeconfig: Path, machine: str) -> None:

@@ -11,8 +11,6 @@ from tests.kubernetes.jobs import ClusterJob, ReadingClusterJob
 from pliant.core.errors import InvalidRequest
 from pliant.platforms.kubernetes.kinds import Kind
 
-pytestmark = pytest.mark.xdist_group("cluster")
-
 QUOTAS = Kind("", "v1", "ResourceQuota", "resourcequotas")
 
 
@@ -63,13 +61,22 @@ def test_a_worker_that_runs_out_of_memory_is_replaced_by_a_larger_one(field: Spa
         "    hog = [bytearray(2**20) for _ in range(2 * limit)]\n"
         "print('enough with', limit)\n"
     )
-    role = {"resources": {"cpu": "100m", "memory": "200Mi"}}
+    role = {"resources": {"memory": "200Mi"}}
     job = ClusterJob(
         field, tmp_path, ["python", "train.py"], workers=1, files={"train.py": program}, role=role
     ).submit()
     status = job.wait_for_phase("Succeeded", "Failed")
     assert status["phase"] == "Succeeded", job.report()
     assert any("memory" in event.message.lower() for event in job.events()), job.events()
+
+
+def test_a_job_that_asks_for_too_much_says_so_and_goes_on_with_less(field: Space, tmp_path: Path) -> None:
+    role = {"resources": {"memory": "16Gi"}, "min_resources": {"memory": "256Mi"}}
+    fault = {"unschedulable": {"shrink_after": 2}}
+    job = ReadingClusterJob(field, tmp_path, workers=1, role=role, spec={"fault": fault}).submit()
+    job.wait_for(lambda: "FailedScheduling" in job.told(), "the scheduler's word")
+    job.wait_for_workers(1)
+    job.finish()
 
 
 def test_a_quota_holds_a_job_back_until_there_is_room(field: Space, tmp_path: Path) -> None:

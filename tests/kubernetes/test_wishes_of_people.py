@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from tests.kubernetes.harness import Space
 from tests.kubernetes.jobs import ReadingClusterJob
 
 from pliant.platforms.kubernetes.kinds import SCALE_PLANS
-
-pytestmark = pytest.mark.xdist_group("cluster")
 
 
 def test_a_job_grows_by_kubectl_scale_by_a_plan_and_by_an_edit_and_shrinks_again(field: Space, tmp_path: Path) -> None:

@@ -61,6 +61,11 @@ def test_the_masters_pod_runs_without_root_and_has_no_secret_in_its_command() ->
     assert "/etc/pliant/secret/token" in container["command"]
 
 
+def test_the_master_asks_for_cpu_and_may_use_more() -> None:
+    resources = pod_of(job())["spec"]["containers"][0]["resources"]
+    assert resources == {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "256Mi"}}
+
+
 def test_the_masters_template_is_merged_and_cannot_hide_the_pod() -> None:
     template = {
         "metadata": {"labels": {"pliant.dev/job": "other", "team": "a"}, "name": "x"},

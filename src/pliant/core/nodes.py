@@ -224,13 +224,13 @@ class NodeBook(Roster):
         return [self._put(waiting).launch()]
 
     def no_room(self, now: float, *, node: str, message: str) -> list[Decision]:
-        """The platform took the launch, and keeps it until there is room."""
+        """The platform took the launch, and keeps it until there is room. This may be told before ``accepted`` is."""
+        decisions = self.accepted(now, node=node)
         found = self._find(node)
-        if found is None or not found.seated or found.state is NodeState.RUNNING:
-            return []
-        since = now if found.waiting_since is None else found.waiting_since
-        self._put(changed(found, waiting_since=since, message=message))
-        return []
+        if found is not None and found.seated and found.state is NodeState.CREATING:
+            since = now if found.waiting_since is None else found.waiting_since
+            self._put(changed(found, waiting_since=since, message=message))
+        return decisions
 
     def room_found(self, now: float, *, node: str) -> list[Decision]:
         """It waits no more; from now on its agent is expected."""

@@ -209,11 +209,12 @@ class NodeManager:
             record = self.book.get(event.node)
         except PliantError:
             return
-        if event.no_room and not record.ended and record.message != event.no_room:
-            if record.waiting_since is None:
+        waits = record.waiting_since is not None
+        if event.no_room and not record.ended and not (waits and record.message == event.no_room):
+            if not waits:
                 self._journal.event("no room", event.no_room, event.node)
             self._apply(self._journal.do(self.book.no_room, node=event.node, message=event.no_room))
-        elif not event.no_room and record.waiting_since is not None and record.state is NodeState.CREATING:
+        elif not event.no_room and waits and record.state is NodeState.CREATING:
             self._journal.event("room", "there is room for it", event.node)
             self._apply(self._journal.do(self.book.room_found, node=event.node))
 

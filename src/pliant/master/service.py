@@ -283,7 +283,7 @@ class RendezvousServicer(services.RendezvousServicer):
 
     @property
     def _rendezvous(self) -> Any:
-        return _need(self._m.rendezvous, "rendezvous server", "--need-rendezvous")
+        return _need(self._m.rendezvous, "rendezvous server", "strategy allreduce, or --need-rendezvous")
 
     async def Join(self, request: pb.JoinRequest, context: Context) -> pb.Empty:
         after = request.after if request.HasField("after") else None

@@ -81,7 +81,7 @@ def _container(name: str, spec: JobSpec, cluster_ip: str, image: str) -> Object:
             {"name": "PLIANT_POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
         ],
         "ports": ports,
-        "resources": resources_of(asked),
+        "resources": _resources(asked),
         "securityContext": container_security(),
         "readinessProbe": {"tcpSocket": {"port": port}, "periodSeconds": 2, "failureThreshold": 2},
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -93,6 +93,13 @@ def _container(name: str, spec: JobSpec, cluster_ip: str, image: str) -> Object:
             {"name": "tmp", "mountPath": "/tmp"},
         ],
     }
+
+
+def _resources(asked: Resources) -> Object:
+    """Limited in memory alone: a master that is held back keeps all of its nodes waiting."""
+    resources = resources_of(asked)
+    resources.get("limits", {}).pop("cpu", None)
+    return resources
 
 
 def _volumes(name: str, spec: JobSpec) -> list[Object]:
