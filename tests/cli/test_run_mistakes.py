@@ -67,7 +67,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[JobSpec]:
     """What would have been launched."""
     seen: list[JobSpec] = []
 
-    def launch(home: JobDir, **_: Any) -> dict[str, Any]:
+    def launch(home: JobDir, *_: Any, **__: Any) -> dict[str, Any]:
         seen.append(load_spec(home.spec))
         return {"exit_code": 0}
 

@@ -71,11 +71,50 @@ MISTAKES = {  # what is replaced by what, and what is then said (a line number w
     "no pairs": (r"return dataset.map.*", "return dataset", r":14: it must yield \(features, label\)"),
     "an unknown column": (r'row\["x"\]', 'row["y"]', r":15: dataset_fn failed on .*data.csv record 0: KeyError: 'y'"),
     "a model that cannot be made": (r"nn.Linear\(1, 2\)", "nn.Linear(1, zwei)", r":7: Net failed: NameError"),
-    "a model that does not fit": (r"nn.Linear\(1, 2\)", "nn.Linear(5, 2)", r":9: predict failed: RuntimeError"),
+    "a model that does not fit": (r"nn.Linear\(1, 2\)", "nn.Linear(5, 2)", r":9: Net failed: RuntimeError"),
     "no torch module": (
         r"class Net\(nn.Module\)",
         "class Net(object)",
         r":4: Net gives a .*, which is no torch module",
+    ),
+    "a loss of constants": (r"return nn.functional.*", "return torch.tensor(1.0)", r":10: the loss does not depend on"),
+    "a model that gives nothing": (r"return self.layer\(x\)", "pass", r":4: what Net gives: tensors are expected"),
+    "a metric of one argument": (r'"accuracy": "accuracy"', '"a": lambda p: 1', r":16: metric 'a' failed: TypeError"),
+    "a metric that is a word": (
+        r'"accuracy": "accuracy"',
+        '"a": lambda y, p: "x"',
+        r":16: metric 'a': it must give a num",
+    ),
+    "a callback that is none": (r"\Z", "def callbacks():\n    return [3]\n", r":18: an int has none of on_train_begin"),
+    "a callback of one argument": (
+        r"\Z",
+        "class C:\n    def on_evaluation(self, version): ...\ndef callbacks():\n    return [C()]\n",
+        r":19: it is called as on_evaluation\(version, metrics\)",
+    ),
+    "early stopping by nothing": (
+        r"\Z",
+        "from pliant.native import EarlyStopping\ndef callbacks():\n    return [EarlyStopping('f1')]\n",
+        r":19: EarlyStopping watches 'f1'",
+    ),
+    "a rate that is a word": (
+        r"\Z",
+        "def learning_rate_schedule(step):\n    return 'x'\n",
+        r":18: it must give the rate as a number",
+    ),
+    "a reader that is none": (
+        r"\Z",
+        "def custom_data_reader(source):\n    return 3\n",
+        r":18: int is no data reader",
+    ),
+    "a reader that fails": (
+        r"\Z",
+        "def custom_data_reader(source):\n    return open('/nowhere')\n",
+        r":19: custom_data_reader failed: FileNotFoundError",
+    ),
+    "a processor of predictions alone": (
+        r"\Z",
+        "class PredictionOutputsProcessor:\n    def process(self, predictions): ...\n",
+        r":19: it is called as process\(predictions, worker_id\)",
     ),
     "not Python": (r"def loss", "dev loss", r":10: no valid Python"),
     "an import that fails": (r"import torch\n", "import torch, nowhere_to_be_found\n", r":2: ModuleNotFoundError"),
@@ -87,8 +126,9 @@ def data(tmp_path: Path) -> Path:
     return make_points(tmp_path / "data.csv", 20)
 
 
-def checked(file: Path, data: Path, model_class: str = "Net") -> None:
-    check(Description(model=file.name, model_class=model_class, data=[str(data)]), file)
+def checked(file: Path, data: Path, model_class: str = "Net", output: Path | str = "") -> None:
+    given = [str(data)]
+    check(Description(model=file.name, model_class=model_class, data=given, eval_data=given, output=str(output)), file)
 
 
 def test_a_model_file_that_keeps_the_contract_is_taken(tmp_path: Path, data: Path) -> None:
@@ -122,6 +162,31 @@ def test_feed_is_another_name_of_dataset_fn(tmp_path: Path, data: Path) -> None:
     file = tmp_path / "net.py"
     file.write_text(GOOD.replace("def dataset_fn", "def feed"))
     checked(file, data)
+
+
+def test_what_a_model_file_may_have_besides(tmp_path: Path, data: Path) -> None:
+    more = """
+class Rows:
+    def __init__(self, path): self.lines = open(path).read().splitlines()[1:]
+    def __len__(self): return len(self.lines)
+    def __getitem__(self, i): return dict(zip(("id", "x", "label"), self.lines[i].split(",")))
+def custom_data_reader(source): return Rows(source)
+def custom_model(): return Net()
+def learning_rate_schedule(optimizer): return torch.optim.lr_scheduler.StepLR(optimizer, 10)
+class PredictionOutputsProcessor:
+    def process(self, predictions, worker_id, ids): ...
+"""
+    file = tmp_path / "net.py"
+    file.write_text(GOOD + more)
+    checked(file, data, model_class="")
+
+
+def test_an_output_that_cannot_be_made_is_refused(tmp_path: Path, data: Path) -> None:
+    file = tmp_path / "net.py"
+    file.write_text(GOOD)
+    for output, told in ((data, "is no directory"), (data / "below", "cannot be made"), ("s3://b/x", "is an URL")):
+        with pytest.raises(InvalidRequest, match=told):
+            checked(file, data, output=output)
 
 
 def test_a_file_that_is_not_there_and_data_that_is_not_there_are_said(tmp_path: Path, data: Path) -> None:

@@ -17,70 +17,32 @@ from typing import Annotated
 import typer
 
 from pliant.cli import native_options as o
-from pliant.cli.options import Context, Namespace
-from pliant.cli.train import absolute
-from pliant.core.errors import InvalidRequest
+from pliant.cli.option_groups import grouped
+from pliant.cli.run_options import RunOptions
 
 
+@grouped
 def predict(
-    model: o.Model,
+    model: o.ModelOptions,
     data: o.Data,
     output: Annotated[str, typer.Option("--output", metavar="FILE", help="Where the predictions go.")],
-    trained: o.Trained = "",
+    workers: o.WorkerOptions,
     output_format: Annotated[str, typer.Option(help="recordio, parquet, csv or jsonl. [default: by the ending]")] = "",
-    model_class: o.ModelClass = "",
-    model_params: o.ModelParams = "",
-    data_options: o.DataOptions = "",
     batch_size: o.BatchSize = 64,
-    shard_size: Annotated[int, typer.Option(min=0, help="Records of a shard. [default: a few batches]")] = 0,
-    max_workers: o.Workers = None,
-    min_workers: o.MinWorkers = None,
-    name: o.Name = None,
-    job_dir: o.Folder = None,
-    summary: o.Summary = None,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
-    overwrite: o.Overwrite = False,
-    resume: o.Resume = False,
-    platform: o.Where = None,
-    cpu: o.Cpu = None,
-    memory: o.Memory = None,
-    env: o.Env = None,
-    tls: o.Tls = False,
-    audit: o.Audit = False,
-    metrics_port: o.MetricsPort = None,
-    max_restarts: o.MaxRestarts = None,
-    log_dir: o.LogDir = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    image: o.Image = None,
+    shard_size: o.ShardSize = 0,
+    *,
+    options: RunOptions,
 ) -> None:
-    from pliant.cli.native import RunOptions, pairs, run_native, world_size
-
-    options = RunOptions.gather(locals())
-    from pliant.native.description import Description
+    from pliant.cli.native import run_native
     from pliant.native.outputs import format_of
 
-    if not trained:
-        raise InvalidRequest("--trained is missing", hint="give the --output directory of a training")
-    description = Description(
-        task="predict",
-        model=model.name,
-        model_class=model_class,
-        model_params=pairs(model_params, "--model-params"),
-        data=data,
-        data_options=pairs(data_options, "--data-options"),
+    description = model.describe(
+        "predict",
+        data,
         batch_size=batch_size,
         shard_size=shard_size,
-        output=absolute(output),
+        output=o.absolute(output),
         output_format=format_of(Path(output), output_format),
-        trained=absolute(trained),
     )
-    run_native(
-        description,
-        model,
-        options,
-        workers=world_size(min_workers, max_workers),
-        strategy="none",
-        spec_changes={"training_service": False},
-    )
+    more = {"training_service": False}
+    run_native(description, model.model, options, workers=workers.range(), strategy="none", spec_changes=more)

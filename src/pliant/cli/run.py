@@ -25,8 +25,8 @@ import typer
 
 from pliant.cli.homes import fresh_name, jobs_home
 from pliant.cli.interrupts import Interrupts
-from pliant.cli.options import Context, Namespace
-from pliant.cli.places import Cluster
+from pliant.cli.option_groups import grouped
+from pliant.cli.run_options import RunOptions
 from pliant.core.errors import Conflict, InvalidRequest, NotFound, PliantError
 from pliant.master.job_dir import JobDir
 from pliant.platforms.durable_files import FileLock, write_json, write_text
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pliant.spec import JobSpec
 
 
+@grouped
 def run(
     command: Annotated[
         list[str], typer.Argument(metavar="job.yaml | -- PROGRAM [ARGS]...", help="A job's YAML file, or a program.")
@@ -43,104 +44,43 @@ def run(
     workers: Annotated[
         str | None, typer.Option("--workers", "-n", metavar="N | MIN:MAX", help="How many workers. [default: 1]")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="The job's name. [default: one is made]")] = None,
-    job_dir: Annotated[
-        Path | None, typer.Option(help="Where the job keeps its files. [default: ~/.pliant/jobs/NAME]")
-    ] = None,
-    summary: Annotated[Path | None, typer.Option(help="Write the summary of the job to this file, as JSON.")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the summary as JSON on standard output, and nothing else there.")
-    ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Show no progress and no output of the workers.")
-    ] = False,
-    overwrite: Annotated[bool, typer.Option(help="Replace an ended job of the same name.")] = False,
-    resume: Annotated[bool, typer.Option(help="Go on with a job that was interrupted (power loss, reboot).")] = False,
-    platform: Annotated[str | None, typer.Option(help="Where nodes run. [default: local]")] = None,
     strategy: Annotated[
         str | None, typer.Option(help="none, local, allreduce, ps-sync or ps-async. [default: none]")
-    ] = None,
-    cpu: Annotated[float | None, typer.Option(help="CPUs per worker; limits it where the system allows.")] = None,
-    memory: Annotated[
-        str | None, typer.Option(metavar="512Mi | 2Gi", help="Memory per worker; limits it where the system allows.")
-    ] = None,
-    env: Annotated[
-        list[str] | None, typer.Option("--env", "-e", metavar="NAME=VALUE", help="Environment of the program.")
-    ] = None,
-    tls: Annotated[bool, typer.Option(help="Encrypt the job's calls, with certificates on both sides.")] = False,
-    audit: Annotated[bool, typer.Option(help="Keep proof of every accepted record range, for `pliant audit`.")] = False,
-    metrics_port: Annotated[int | None, typer.Option(help="Serve Prometheus metrics on this port.")] = None,
-    max_restarts: Annotated[
-        int | None, typer.Option(help="Errors of the program that are forgiven per node. [default: 3]")
     ] = None,
     nnodes: Annotated[
         str | None, typer.Option(metavar="N | MIN:MAX", help="As torchrun's; workers are nodes here.")
     ] = None,
     nproc_per_node: Annotated[int | None, typer.Option(help="As torchrun's: multiplies --nnodes.")] = None,
     standalone: Annotated[bool, typer.Option(help="As torchrun's; always so here.")] = False,
-    log_dir: Annotated[Path | None, typer.Option(help="Keep the logs in this folder.")] = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    image: Annotated[str | None, typer.Option(help="On Kubernetes: of master and nodes.")] = None,
     files: Annotated[
         list[Path] | None, typer.Option("--file", metavar="PATH", help="On Kubernetes: sent along, into /pliant/files.")
     ] = None,
     tee: Annotated[
         int | None, typer.Option(help="As torchrun's: 0 hides the output of workers, 1 to 3 show it. [default: 3]")
     ] = None,
+    *,
+    options: RunOptions,
 ) -> None:
-    changes = {
-        "workers": _workers(workers, nnodes, nproc_per_node),
-        "platform": platform,
-        "strategy": strategy,
-        "cpu": cpu,
-        "memory": memory,
-        "env": environment(env or []) or None,
-        "tls": tls or None,
-        "audit": audit or None,
-        "metrics_port": metrics_port,
-        "max_restarts": max_restarts,
-    }
-    spec = make_spec(command, name, {key: value for key, value in changes.items() if value is not None})
+    changes = {"workers": _workers(workers, nnodes, nproc_per_node), "strategy": strategy}
+    changes = {key: value for key, value in changes.items() if value is not None}
+    spec = make_spec(command, options.name, {**options.changes(), **changes})
     check_launchable(spec)
-    show_output = not quiet and tee != 0
     if spec.platform.kind == "kubernetes":
-        refuse_folders(job_dir=job_dir, log_dir=log_dir, resume=resume)
         from pliant.cli.kubernetes.running import run_there
 
-        cluster = Cluster(namespace or "", context)
-        result = run_there(
-            spec,
-            cluster,
-            files or [],
-            image,
-            overwrite=overwrite,
-            show_output=show_output,
-            progress=not quiet,
-            to_stderr=as_json,
-        )
-        leave(result, summary, as_json)
-    if image or files:
+        leave(run_there(spec, options, files or [], output=tee != 0), options)
+    if options.image or files:
         raise InvalidRequest("--image and --file are for --platform kubernetes")
-    home = prepare(spec, job_dir, overwrite=overwrite, resume=resume, log_dir=log_dir)
-    result = launch(home, show_output=show_output, progress=not quiet, to_stderr=as_json)
-    leave(result, summary, as_json)
+    leave(launch(prepare(spec, options), options, output=tee != 0), options)
 
 
-def leave(result: dict[str, Any], summary: Path | None, as_json: bool) -> NoReturn:
-    if summary is not None:
-        summary.parent.mkdir(parents=True, exist_ok=True)
-        write_json(summary, result)
-    if as_json:
+def leave(result: dict[str, Any], options: RunOptions) -> NoReturn:
+    if options.summary is not None:
+        options.summary.parent.mkdir(parents=True, exist_ok=True)
+        write_json(options.summary, result)
+    if options.as_json:
         print(json.dumps(result, indent=1))
     sys.exit(int(result["exit_code"]))
-
-
-def refuse_folders(*, job_dir: Path | None, log_dir: Path | None, resume: bool) -> None:
-    given = [flag for flag, value in (("--job-dir", job_dir), ("--log-dir", log_dir), ("--resume", resume)) if value]
-    if given:
-        hint = "the cluster keeps the job going by itself; see `pliant status NAME -N NAMESPACE`"
-        raise InvalidRequest(f"{given[0]} is for jobs of this machine", hint=hint)
 
 
 def make_spec(command: list[str], name: str | None, changes: dict[str, Any]) -> JobSpec:
@@ -218,36 +158,34 @@ def _check_program(command: Sequence[str], folder: Path) -> None:
         raise NotFound(f"there is no file {command[1]} in {folder.absolute()}", hint="check the path")
 
 
-def prepare(
-    spec: JobSpec, job_dir: Path | None, *, overwrite: bool, resume: bool, log_dir: Path | None = None
-) -> JobDir:
+def prepare(spec: JobSpec, options: RunOptions) -> JobDir:
     """The job's folder, with everything in it that a master needs."""
-    home = JobDir((job_dir or jobs_home() / spec.name).absolute())
+    home = JobDir((options.job_dir or jobs_home() / spec.name).absolute())
     if home.exists():
         over = home.summary_file.exists()
         if FileLock(home.path / "launcher.lock").is_held() or FileLock(home.path / "master.lock").is_held():
             raise Conflict(
                 f"job {spec.name} is running in {home.path}", hint="choose another --name, or `pliant stop` it"
             )
-        if resume and not over:
+        if options.resume and not over:
             return home
-        if resume:
+        if options.resume:
             raise Conflict(
                 f"job {spec.name} has ended; there is nothing to resume", hint=f"see `pliant status {spec.name}`"
             )
-        if not overwrite:
+        if not options.overwrite:
             how = "ended" if over else "was interrupted"
             go_on = "--overwrite replaces it" if over else "--resume goes on with it, --overwrite replaces it"
             raise Conflict(f"there is a job in {home.path}, which {how}", hint=f"choose another --name; {go_on}")
         shutil.rmtree(home.path)
-    elif resume:
+    elif options.resume:
         raise Conflict(f"there is no job in {home.path} to resume")
     try:
         home.create()
-        if log_dir is not None:
+        if options.log_dir is not None:
             home.logs.rmdir()
-            log_dir.mkdir(parents=True, exist_ok=True)
-            home.logs.symlink_to(log_dir.absolute(), target_is_directory=True)
+            options.log_dir.mkdir(parents=True, exist_ok=True)
+            home.logs.symlink_to(options.log_dir.absolute(), target_is_directory=True)
         create_token_file(home.token)
         write_text(home.spec, spec.to_yaml())
     except OSError as error:
@@ -255,7 +193,7 @@ def prepare(
     return home
 
 
-def launch(home: JobDir, *, show_output: bool, progress: bool, to_stderr: bool) -> dict[str, Any]:
+def launch(home: JobDir, options: RunOptions, *, output: bool = True) -> dict[str, Any]:
     """Start the master and keep it alive, and show the job until it is over; gives its summary."""
     from pliant.master.supervisor import Supervisor
 
@@ -268,7 +206,7 @@ def launch(home: JobDir, *, show_output: bool, progress: bool, to_stderr: bool) 
             from pliant.cli.local_place import LocalPlace
 
             place = LocalPlace(home)
-            follower = Follower(place, interrupts, show_output=show_output, progress=progress, to_stderr=to_stderr)
+            follower = Follower(place, interrupts, **options.shown(output=output))
             follower.say(f"job {place.name}: files in {place.where}")
             supervisor.on_restart = follower.say
             kept = KeptAlive(supervisor)
@@ -289,11 +227,3 @@ def _workers(workers: str | None, nnodes: str | None, per_node: int | None) -> s
     except ValueError:
         raise InvalidRequest(f"--nnodes {nnodes!r} is neither N nor MIN:MAX") from None
     return f"{counts[0]}:{counts[1]}"
-
-
-def environment(given: list[str]) -> dict[str, str]:
-    pairs = [entry.partition("=") for entry in given]
-    for name, equals, _ in pairs:
-        if not name or not equals:
-            raise InvalidRequest(f"--env {name!r} is not NAME=VALUE")
-    return {name: value for name, _, value in pairs}

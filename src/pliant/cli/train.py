@@ -21,19 +21,19 @@ from typing import Annotated, Any
 import typer
 
 from pliant.cli import native_options as o
-from pliant.cli.options import Context, Namespace
+from pliant.cli.option_groups import grouped
+from pliant.cli.run_options import RunOptions, pairs
 from pliant.core.errors import InvalidRequest
 
 STRATEGIES = ("local", "allreduce", "ps-sync", "ps-async")
 OTHER_NAMES = {"allreducestrategy": "allreduce", "parameterserverstrategy": "ps-async", "ps": "ps-async"}
 
 
+@grouped
 def train(
-    model: o.Model,
+    model: o.ModelOptions,
     data: o.Data,
-    model_class: o.ModelClass = "",
-    model_params: o.ModelParams = "",
-    data_options: o.DataOptions = "",
+    workers: o.WorkerOptions,
     eval_data: Annotated[
         list[str] | None, typer.Option("--eval-data", "--validation-data", metavar="PATH", help="Data for evaluation.")
     ] = None,
@@ -43,8 +43,6 @@ def train(
             "--strategy", "--distribution-strategy", help="local, allreduce, ps-sync or ps-async. [default: by workers]"
         ),
     ] = None,
-    max_workers: o.Workers = None,
-    min_workers: o.MinWorkers = None,
     num_ps: Annotated[
         int, typer.Option("--num-ps", "--num-ps-pods", min=0, help="Parameter servers. [default: 1 with ps-*]")
     ] = 0,
@@ -63,7 +61,6 @@ def train(
     ] = 1,
     max_steps: Annotated[int, typer.Option(min=0, help="End after so many updates. [default: no limit]")] = 0,
     output: Annotated[str, typer.Option("--output", metavar="DIR", help="Export the model to this directory.")] = "",
-    trained: o.Trained = "",
     seed: Annotated[int, typer.Option(help="Of the first weights, the order of records, and dropout.")] = 0,
     shuffle: Annotated[bool, typer.Option(help="Shuffle the records, anew in each epoch.")] = True,
     deterministic: Annotated[
@@ -91,45 +88,24 @@ def train(
     keep_checkpoints: Annotated[
         int, typer.Option("--keep-checkpoints", "--keep-checkpoint-max", min=1, help="How many are kept.")
     ] = 3,
-    name: o.Name = None,
-    job_dir: o.Folder = None,
-    summary: o.Summary = None,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
-    overwrite: o.Overwrite = False,
-    resume: o.Resume = False,
-    platform: o.Where = None,
-    cpu: o.Cpu = None,
-    memory: o.Memory = None,
-    env: o.Env = None,
-    tls: o.Tls = False,
-    audit: o.Audit = False,
-    metrics_port: o.MetricsPort = None,
-    max_restarts: o.MaxRestarts = None,
-    log_dir: o.LogDir = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    image: o.Image = None,
+    *,
+    options: RunOptions,
 ) -> None:
-    from pliant.cli.native import RunOptions, pairs, run_native, world_size
+    from pliant.cli.native import run_native
+    from pliant.native.description import Evaluation
 
-    options = RunOptions.gather(locals())
-    from pliant.native.description import Description, Evaluation
-
-    workers = world_size(min_workers, max_workers)
-    chosen = choose_strategy(strategy, workers[1], num_ps)
-    seats = virtual_workers or (fitting_seats(batch_size, workers[1]) if chosen in ("allreduce", "ps-sync") else 1)
-    check_batch(batch_size, workers[1], seats, chosen, given=virtual_workers is not None)
+    most = workers.range()[1]
+    chosen = choose_strategy(strategy, most, num_ps)
+    seats = virtual_workers or (fitting_seats(batch_size, most) if chosen in ("allreduce", "ps-sync") else 1)
+    check_batch(batch_size, most, seats, chosen, given=virtual_workers is not None)
     by_epoch = eval_every_epochs if eval_every_epochs is not None else int(not (eval_every_steps or eval_every_seconds))
     if best_mode not in ("", "max", "min"):
         raise InvalidRequest(f"--best-mode is {best_mode!r}; allowed: max, min")
-    description = Description(
-        task="train",
-        model=model.name,
-        model_class=model_class,
-        model_params=pairs(model_params, "--model-params"),
-        data=data,
-        data_options=pairs(data_options, "--data-options"),
+    if not eval_data and (eval_every_steps or eval_every_seconds or eval_every_epochs or best_metric):
+        raise InvalidRequest("options of evaluation are given, and nothing to evaluate on", hint="add --eval-data")
+    description = model.describe(
+        "train",
+        data,
         eval_data=eval_data or [],
         strategy=chosen,
         batch_size=batch_size,
@@ -147,8 +123,7 @@ def train(
             monitor=best_metric,
             mode=best_mode,  # type: ignore[arg-type]  # checked above
         ),
-        output=absolute(output),
-        trained=absolute(trained),
+        output=o.absolute(output),
     )
     seconds = (
         checkpoint_every_seconds if checkpoint_every_seconds is not None else 0.0 if checkpoint_every_steps else 30.0
@@ -157,13 +132,13 @@ def train(
         "every_steps": checkpoint_every_steps,
         "every_seconds": seconds,
         "keep_last": keep_checkpoints,
-        **({"dir": absolute(checkpoint_dir)} if checkpoint_dir else {}),
+        **({"dir": o.absolute(checkpoint_dir)} if checkpoint_dir else {}),
     }
     changes: dict[str, Any] = {"checkpoint": saving}
     if chosen.startswith("ps"):
         changes["parameters"] = {"batch_size": batch_size, **pairs(ps_options, "--ps-options")}
         changes["roles"] = {"ps": {"replicas": num_ps or 1, "command": ["python", "-m", "pliant.ps"]}}
-    run_native(description, model, options, workers=workers, strategy=chosen, spec_changes=changes)
+    run_native(description, model.model, options, workers=workers.range(), strategy=chosen, spec_changes=changes)
 
 
 def choose_strategy(given: str | None, workers: int, num_ps: int) -> Any:
@@ -203,10 +178,3 @@ def check_batch(batch_size: int, workers: int, seats: int, strategy: str, *, giv
             f"a batch of {batch_size} cannot be shared evenly by {workers} workers",
             hint=f"--batch-size {-(-batch_size // workers) * workers} can",
         )
-
-
-def absolute(path: str | None) -> str:
-    """For programs that start elsewhere; URLs stay as they are."""
-    from pathlib import Path
-
-    return str(Path(path).absolute()) if path and "://" not in path else path or ""

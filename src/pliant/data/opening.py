@@ -49,7 +49,10 @@ def open_reader(
 
     if custom_data_reader is not None:
         made = custom_data_reader(source, **options)
-        return made if isinstance(made, DataReader) else CustomReader(made)
+        if isinstance(made, DataReader):
+            return made
+        is_sequence = hasattr(made, "__len__") and hasattr(made, "__getitem__") and not hasattr(made, "create_shards")
+        return MemoryReader(made) if is_sequence else CustomReader(made)
     if isinstance(source, (str, os.PathLike)) or _is_paths(source):
         paths = cast(Paths, source)
         return _open(format or format_of(paths), paths, options)

@@ -13,6 +13,14 @@ from typing import Any
 
 from pliant.core.errors import InvalidRequest
 
+CALLBACKS = {  # what each is called with
+    "on_train_begin": ("model",),
+    "on_step_end": ("step", "loss"),
+    "on_epoch_end": ("epoch",),
+    "on_evaluation": ("version", "metrics"),
+    "on_train_end": ("directory",),
+}
+
 
 class StopTraining(Exception):
     """Raised or returned by a callback; the text is the reason that people are told."""

@@ -25,7 +25,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pliant.core.errors import InvalidRequest
+from pliant.core.errors import InvalidRequest, PliantError
+from pliant.native.callbacks import CALLBACKS
 from pliant.native.module_files import described, load_module, parse, place_of
 
 NEEDED = {
@@ -41,6 +42,7 @@ SIGNATURES = {  # what each is called with
     "callbacks": (),
     "custom_model": (),
     "custom_data_reader": ("source",),
+    "learning_rate_schedule": ("optimizer",),  # or the number of the update
 }
 ALIASES = {"dataset_fn": ("feed",), "learning_rate_schedule": ("scheduler", "learning_rate_scheduler")}
 _PREDICTIONS = {"predictions", "prediction", "preds", "pred", "outputs", "output", "logits", "y_pred"}
@@ -71,10 +73,15 @@ class ModelFile:
 
     def call(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """A function of the file; its failure is told with the line where it happened."""
+        return self.call_as(getattr(function, "__name__", str(function)), function, *args, **options)
+
+    def call_as(self, name: str, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """The same for what is known to the user by another name."""
         try:
             return function(*args, **options)
+        except PliantError:
+            raise  # it says what is wrong, and where
         except Exception as error:  # the user's function
-            name = getattr(function, "__name__", str(function))
             raise InvalidRequest(f"{place_of(error, self.path)}: {name} failed: {described(error)}") from error
 
     def make_optimizer(self, model: Any) -> Any:
@@ -94,6 +101,8 @@ class ModelFile:
         made = self.call(function) if function is not None else []
         if not isinstance(made, list | tuple):
             raise InvalidRequest(f"{self.where('callbacks')}: callbacks() must give a list; it gives {_a(made)}")
+        if problems := [problem for one in made for problem in _callback_problems(self, one)]:
+            raise InvalidRequest("a callback does not keep the contract:\n  " + "\n  ".join(problems))
         return list(made)
 
 
@@ -140,7 +149,8 @@ def _model_problems(file: ModelFile) -> list[str]:
         return [f"{file.path}:1: there is no model: define custom_model(), or name a class by --model-class"]
     maker = getattr(file.module, name, None)
     if maker is None:
-        classes = [n for n, value in vars(file.module).items() if inspect.isclass(value) and n in file.lines]
+        own = file.module.__name__
+        classes = [n for n, value in vars(file.module).items() if inspect.isclass(value) and value.__module__ == own]
         have = f"; classes in it: {', '.join(classes)}" if classes else ""
         return [f"{file.path}:1: there is no class {name}{have}"]
     if not callable(maker):
@@ -177,10 +187,6 @@ def _signature_problems(file: ModelFile) -> list[str]:
     processor = file.get("PredictionOutputsProcessor")
     if processor is not None:
         problems += _processor_problems(file, processor)
-    schedule = file.get("learning_rate_schedule")
-    if schedule is not None and callable(schedule) and (problem := _cannot_take(schedule, ("optimizer",), {})):
-        name = file.name_of("learning_rate_schedule")
-        problems.append(f"{file.where('learning_rate_schedule')}: it is called as {name}(optimizer), but {problem}")
     return problems
 
 
@@ -189,10 +195,29 @@ def _processor_problems(file: ModelFile, processor: Any) -> list[str]:
     process = getattr(processor, "process", None)
     if not inspect.isclass(processor) or not callable(process):
         return [f"{where}: PredictionOutputsProcessor must be a class with process(self, predictions, worker_id)"]
-    if problem := _cannot_take(process, ("self", "predictions", "worker_id"), {}):
-        line = process.__code__.co_firstlineno if hasattr(process, "__code__") else file.lines[processor.__name__]
-        return [f"{file.path}:{line}: it is called as process(predictions, worker_id), but {problem}"]
+    if problem := _cannot_take(processor, (), {}):
+        return [f"{where}: it is made without arguments, but {problem}"]
+    more = {"ids": ()} if "ids" in inspect.signature(process).parameters else {}
+    if problem := _cannot_take(process, ("self", "predictions", "worker_id"), more):
+        return [f"{_line_of(file, process)}: it is called as process(predictions, worker_id), but {problem}"]
     return []
+
+
+def _callback_problems(file: ModelFile, callback: Any) -> list[str]:
+    found = {name: getattr(callback, name) for name in CALLBACKS if hasattr(callback, name)}
+    if not found:
+        return [f"{file.where('callbacks')}: {_a(callback)} has none of {', '.join(CALLBACKS)}"]
+    problems = []
+    for name, method in found.items():
+        if problem := _cannot_take(method, CALLBACKS[name], {}):
+            called = f"{name}({', '.join(CALLBACKS[name])})"
+            problems.append(f"{_line_of(file, method)}: it is called as {called}, but {problem}")
+    return problems
+
+
+def _line_of(file: ModelFile, function: Any) -> str:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else f"{file.path}:1"
 
 
 def _cannot_take(function: Any, args: Sequence[str], options: Mapping[str, Any]) -> str:

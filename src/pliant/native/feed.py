@@ -150,7 +150,14 @@ class _Origin:
 def open_data(file: ModelFile, description: Description, sources: Sequence[str]) -> DataReader:
     """The reader of the given paths, or the model file's own."""
     source: Any = sources[0] if len(sources) == 1 else list(sources)
-    return open_reader(source, custom_data_reader=file.get("custom_data_reader"), **description.data_options)
+    own = file.get("custom_data_reader")
+    if own is None:
+        return open_reader(source, **description.data_options)
+    made = file.call(own, source, **description.data_options)
+    try:
+        return open_reader(source, custom_data_reader=lambda _: made)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{file.where('custom_data_reader')}: {error.message}", hint=error.hint) from None
 
 
 def _plain(value: Any) -> Any:

@@ -34,6 +34,7 @@ class Hooks:
         self.rounds: Rounds | None = None
         self._seen: set[int] = set()  # versions whose evaluation the callbacks were told of
         self._evaluated_at = time.monotonic()
+        self._due = -1  # the newest version that is known to be evaluated
         self._committed = 0
         self._committed_at = 0.0
         self._call: Any = None
@@ -68,9 +69,11 @@ class Hooks:
     def is_time(self) -> bool:
         """Whether an evaluation is due by the clock; for the one worker that decides it."""
         when = self._evaluation
-        return (
-            when is not None and when.every_seconds > 0 and time.monotonic() - self._evaluated_at >= when.every_seconds
-        )
+        if when is None or not when.every_seconds:
+            return False
+        if (due := self.watch.state.due) != self._due:  # reported by whoever
+            self._due, self._evaluated_at = due, time.monotonic()
+        return time.monotonic() - self._evaluated_at >= when.every_seconds
 
     def report(self, version: int, *, evaluate: bool) -> bool:
         """A version is there, and its model can be had; gives whether it will be evaluated."""

@@ -148,7 +148,10 @@ class Collected(Metric):
 
 def _plain_function(function: Callable[[Array, Array], Any]) -> Metric:
     def compute(labels: Array, predictions: Array) -> float:
-        values = np.asarray(_call_with_arrays(function, labels, predictions), np.float64)
+        made = np.asarray(_call_with_arrays(function, labels, predictions))
+        if made.dtype.kind not in "biuf":
+            raise InvalidRequest(f"it must give a number, or one per record; it gives {made!r:.60}")
+        values = made.astype(np.float64)
         return float(values.mean()) if values.size else float("nan")
 
     return Collected(compute)

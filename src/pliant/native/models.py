@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import inspect
 import json
+import random
 import sys
 from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -30,9 +32,10 @@ TENSORS, ABOUT = "model.safetensors", "model.json"
 
 def make_model(file: ModelFile, *, seed: int, sample: Batch | None) -> nn.Module:
     """The user's model, with the same first weights on every worker. ``sample``: for models that are built by their input."""
-    torch.manual_seed(seed)
+    seed_all(seed)
     if (keras := sys.modules.get("keras")) is not None:
         keras.utils.clear_session()  # it numbers layers per process, and a state is known by their names
+        keras.utils.set_random_seed(seed)  # its initializers have numbers of their own
     model = file.make_model()
     name = file.model_class or "custom_model"
     where = f"{file.path}:{file.lines.get(name, 1)}"
@@ -44,6 +47,13 @@ def make_model(file: ModelFile, *, seed: int, sample: Batch | None) -> nn.Module
         with torch.no_grad():
             predict(model, sample.features)
     return model
+
+
+def seed_all(seed: int) -> None:
+    """Whatever a model may draw its first weights from."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % (1 << 32))
 
 
 def check_tables(model: nn.Module, about: Description) -> None:
@@ -159,7 +169,9 @@ def as_arrays(value: Any) -> Any:
         return value.detach().cpu().float().numpy() if value.dtype is torch.bfloat16 else value.detach().cpu().numpy()
     if isinstance(value, dict):
         return {name: as_arrays(one) for name, one in value.items()}
-    return tuple(as_arrays(one) for one in value)
+    if isinstance(value, tuple | list):
+        return tuple(as_arrays(one) for one in value)
+    raise InvalidRequest(f"tensors are expected, also in tuples and dicts; there is a {type(value).__name__}")
 
 
 def describe_file(file: ModelFile) -> dict[str, Any]:

@@ -91,14 +91,14 @@ def load_module(path: Path) -> ModuleType:
     return module
 
 
-def place_of(error: BaseException, path: Path) -> str:
-    """file:line of the deepest frame that lies in the model's folder, else of the file itself."""
+def place_of(error: BaseException, path: Path, otherwise: str = "") -> str:
+    """file:line of the deepest frame that lies in the model's folder, else the other place, else the file itself."""
     folder = path.resolve().parent
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         source = Path(frame.filename).resolve()
         if source == path.resolve() or (folder in source.parents and "site-packages" not in source.parts):
             return f"{frame.filename}:{frame.lineno}"
-    return f"{path}:1"
+    return otherwise or f"{path}:1"
 
 
 def described(error: BaseException) -> str:

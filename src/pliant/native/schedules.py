@@ -24,7 +24,15 @@ def rate_function(file: ModelFile) -> Callable[[int], float] | None:
     function = file.get("learning_rate_schedule")
     if function is None or "optimizer" in inspect.signature(function).parameters:
         return None
-    rate: Callable[[int], float] = function
+
+    def rate(update: int) -> float:
+        made = file.call(function, update)
+        try:
+            return float(made)
+        except (TypeError, ValueError):
+            where = file.where("learning_rate_schedule")
+            raise InvalidRequest(f"{where}: it must give the rate as a number; it gives {made!r:.40}") from None
+
     return rate
 
 
@@ -67,7 +75,7 @@ class Rate:
 
     def _set(self) -> None:
         for group in self._optimizer.param_groups:
-            group["lr"] = float(self._function(self._steps))
+            group["lr"] = self._function(self._steps)
 
 
 class ServerRates:
@@ -89,7 +97,7 @@ class ServerRates:
 
     def __call__(self, update: int) -> list[float]:
         if self._function is not None:
-            rates = [float(self._file.call(self._function, update))] * len(self._bases)
+            rates = [self._function(update)] * len(self._bases)
         else:
             if update < self._at:
                 self._begin()

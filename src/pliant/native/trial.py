@@ -5,52 +5,85 @@ Where the data cannot be read from here (it is on the cluster's storage, say) th
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import nn
 
 from pliant.core.errors import CorruptData, InvalidRequest, NotFound, PliantError
 from pliant.data import DataReader
 from pliant.data.errors import RecordError
+from pliant.native.callbacks import EarlyStopping
 from pliant.native.contract import ModelFile, load_model_file
 from pliant.native.description import Description
 from pliant.native.feed import Batch, Feed, Mode, open_data
-from pliant.native.metrics import as_metrics
+from pliant.native.metrics import Metric, as_metrics, pack_states
 from pliant.native.models import as_arrays, check_tables, load_trained, loss_of, make_model, predict, put_state
 from pliant.native.module_files import described, place_of
+from pliant.native.schedules import make_scheduler
 
-RECORDS = 4
+RECORDS = (4, 256)  # that are tried: a few, and more if dataset_fn drops them all
 MODES = {"train": Mode.TRAINING, "evaluate": Mode.EVALUATION, "predict": Mode.PREDICTION}
 
 
 def check(description: Description, model: Path, *, data_is_here: bool = True) -> None:
     """Raise the first thing that would go wrong."""
     file = load_model_file(model, description.model_class, task=description.task, model_params=description.model_params)
-    metrics = file.get("eval_metrics_fn")
-    if metrics is not None:
-        as_metrics(file.call(metrics), file.where("eval_metrics_fn"))
-    file.make_callbacks()
+    function = file.get("eval_metrics_fn")
+    metrics = as_metrics(file.call(function), file.where("eval_metrics_fn")) if function is not None else {}
+    callbacks = file.make_callbacks()
+    if description.eval_data:
+        _check_names(file, description, callbacks, [*metrics, *(["loss"] if file.get("loss") is not None else [])])
     if not data_is_here:
         return
+    check_output(description)
     sample = _sample(file, description, description.data, MODES[description.task], "--data")
+    evaluated = sample if description.task == "evaluate" else None
     if description.eval_data:
-        _sample(file, description, description.eval_data, Mode.EVALUATION, "--eval-data")
-    _try(file, description, sample)
+        evaluated = _sample(file, description, description.eval_data, Mode.EVALUATION, "--eval-data")
+    net = _make(file, description, sample)
+    if sample is not None:
+        _try(file, net, sample, learns=description.task == "train")
+    if evaluated is not None:
+        _evaluate(file, net, evaluated, metrics)
+
+
+def check_output(description: Description) -> None:
+    """What is made in the end can be put where it is to go."""
+    if not description.output:
+        return
+    output, makes_folder = Path(description.output), description.task == "train"
+    if "://" in description.output:
+        raise InvalidRequest(f"--output {description.output} is an URL", hint="give a path that workers can write to")
+    if output.exists() and output.is_dir() is not makes_folder:
+        raise InvalidRequest(f"--output {output} is {'no ' if makes_folder else 'a '}directory")
+    there = next(folder for folder in (output, *output.absolute().parents) if folder.exists() and folder != output)
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise InvalidRequest(f"--output {output} cannot be made: {there} is not a directory that can be written to")
+
+
+def _check_names(file: ModelFile, description: Description, callbacks: list[Any], names: list[str]) -> None:
+    """Of metrics that are to be watched."""
+    known = f"there are {', '.join(names)}"
+    if (monitor := description.evaluation.monitor) and monitor not in names:
+        raise InvalidRequest(f"--best-metric: there is no metric {monitor!r}", hint=known)
+    for callback in callbacks:
+        if isinstance(callback, EarlyStopping) and callback.monitor not in names:
+            where = file.where("callbacks")
+            raise InvalidRequest(f"{where}: EarlyStopping watches {callback.monitor!r}, which is no metric", hint=known)
 
 
 def _sample(file: ModelFile, description: Description, sources: list[str], mode: Mode, option: str) -> Batch | None:
-    try:
-        reader: DataReader = open_data(file, description, sources)
-        if not len(reader):
-            raise InvalidRequest(f"{option} {', '.join(sources)} has no records")
-        count = min(RECORDS, len(reader))
-        records = list(enumerate(reader.fetch(range(count))))
-    except (NotFound, CorruptData, FileNotFoundError) as error:
-        message = error.message if isinstance(error, PliantError) else str(error)
-        raise InvalidRequest(f"{option}: {message}", hint=getattr(error, "hint", "")) from error
     name = file.name_of("dataset_fn")
     try:
-        return Feed(file, reader, mode).batch(records)
+        reader = _open(file, description, sources, option)
+        feed = Feed(file, reader, mode)
+        for most in RECORDS:
+            records = list(enumerate(reader.fetch(range(min(most, len(reader))))))
+            if (batch := feed.batch(records)) is not None:
+                return batch
     except RecordError as error:
         line = place_of(error.__cause__ or error, file.path)
         raise InvalidRequest(f"{line}: {name} failed on {error.message}") from error
@@ -58,27 +91,77 @@ def _sample(file: ModelFile, description: Description, sources: list[str], mode:
         raise
     except Exception as error:  # the user's function
         raise InvalidRequest(f"{place_of(error, file.path)}: {name} failed: {described(error)}") from error
+    return None
 
 
-def _try(file: ModelFile, description: Description, sample: Batch | None) -> None:
-    """Model, loss and optimizer on one batch, without learning from it."""
+def _open(file: ModelFile, description: Description, sources: list[str], option: str) -> DataReader:
+    try:
+        reader = open_data(file, description, sources)
+        empty = not len(reader)
+    except (NotFound, CorruptData, FileNotFoundError) as error:
+        message = error.message if isinstance(error, PliantError) else str(error)
+        raise InvalidRequest(f"{option}: {message}", hint=getattr(error, "hint", "")) from error
+    if empty:
+        raise InvalidRequest(f"{option} {', '.join(sources)} has no records")
+    return reader
+
+
+def _make(file: ModelFile, description: Description, sample: Batch | None) -> nn.Module:
+    """The model, and with it whatever is made from a model."""
     net = make_model(file, seed=description.seed, sample=sample)
     if description.trained:
         put_state(net, load_trained(description.trained)[0], description.trained)
     if description.task == "train":
-        file.make_optimizer(net)
         check_tables(net, description)
         if description.strategy.startswith("ps"):
             from pliant.native.server_specs import server_specs
 
             server_specs(file, net)
-    if sample is None:
-        return
-    net.eval()
-    with torch.no_grad():
-        predictions = file.call(predict, net, sample.features)
+        else:
+            make_scheduler(file, file.make_optimizer(net))
+    return net.eval()
+
+
+def _predict(file: ModelFile, net: nn.Module, batch: Batch) -> Any:
+    name = file.model_class or "custom_model"
+    predictions = file.call_as(name, predict, net, batch.features)
+    try:
         as_arrays(predictions)
-        if file.get("loss") is not None and sample.labels is not None:
-            made = file.call(loss_of, file, sample.labels, predictions)
-            if not made.is_floating_point():
-                raise InvalidRequest(f"{file.where('loss')}: loss must give floats; it gives {made.dtype}")
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{file.path}:{file.lines.get(name, 1)}: what {name} gives: {error.message}") from None
+    return predictions
+
+
+def _try(file: ModelFile, net: nn.Module, batch: Batch, *, learns: bool) -> None:
+    """Model and loss on one batch, without learning from it."""
+    with torch.set_grad_enabled(learns):
+        predictions = _predict(file, net, batch)
+        if file.get("loss") is None or batch.labels is None:
+            return
+        made = file.call_as("loss", loss_of, file, batch.labels, predictions)
+    if not made.is_floating_point():
+        raise InvalidRequest(f"{file.where('loss')}: loss must give floats; it gives {made.dtype}")
+    if learns and not made.requires_grad:
+        raise InvalidRequest(
+            f"{file.where('loss')}: the loss does not depend on what the model has to learn",
+            hint="compute it from the predictions, by functions of torch, without detach() and no_grad()",
+        )
+
+
+def _evaluate(file: ModelFile, net: nn.Module, batch: Batch, metrics: dict[str, Metric]) -> None:
+    """Metrics on one batch. Some are defined for many records only: a value that cannot be computed of a few is no mistake."""
+    with torch.no_grad():
+        labels, predictions = as_arrays(batch.labels), as_arrays(_predict(file, net, batch))
+    for name, metric in metrics.items():
+        where = file.where("eval_metrics_fn")
+        try:
+            state = metric.state(labels, predictions)
+            pack_states({name: state})
+            metric.value(state)
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{where}: metric {name!r}: {error.message}", hint=error.hint) from error
+        except (ValueError, ArithmeticError):
+            continue
+        except Exception as error:  # the user's metric
+            place = place_of(error, file.path, where)
+            raise InvalidRequest(f"{place}: metric {name!r} failed: {described(error)}") from error

@@ -10,32 +10,25 @@ from pliant.cli.kubernetes.manifest import on_kubernetes, with_script
 from pliant.cli.kubernetes.session import Session
 from pliant.cli.kubernetes.submitting import submit
 from pliant.cli.places import Cluster, opened
+from pliant.cli.run_options import RunOptions
 from pliant.cli.submit import prepare
 from pliant.spec import JobSpec
 
 
-def run_there(
-    spec: JobSpec,
-    cluster: Cluster,
-    files: list[Path],
-    image: str | None,
-    *,
-    overwrite: bool,
-    show_output: bool,
-    progress: bool,
-    to_stderr: bool,
-) -> dict[str, Any]:
+def run_there(spec: JobSpec, options: RunOptions, files: list[Path], *, output: bool = True) -> dict[str, Any]:
     """Gives the job's summary."""
+    options.refuse_folders()
+    cluster = options.cluster
     spec, scripts = with_scripts(spec, files)
-    submission = prepare(on_kubernetes(spec, name=None, namespace=cluster.namespace), [*files, *scripts], image)
+    submission = prepare(on_kubernetes(spec, name=None, namespace=cluster.namespace), [*files, *scripts], options.image)
     session = Session(Cluster(submission.namespace, cluster.context))
     try:
-        place = submit(session, submission, overwrite=overwrite)
+        place = submit(session, submission, overwrite=options.overwrite)
     except BaseException:
         session.close()
         raise
     opened(place)
-    return follow(place, show_output=show_output, progress=progress, to_stderr=to_stderr)
+    return follow(place, **options.shown(output=output))
 
 
 def with_scripts(spec: JobSpec, files: list[Path]) -> tuple[JobSpec, list[Path]]:

@@ -31,7 +31,7 @@ class CustomReader(DataReader):
         if missing:
             raise InvalidRequest(
                 f"{type(reader).__name__} is no data reader: it has no {' and no '.join(missing)}",
-                hint="derive from pliant.data.DataReader, or give it both methods",
+                hint="derive from pliant.data.DataReader, give it both methods, or __len__ and __getitem__",
             )
         self._reader = reader
 
