@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from pliant.checkpoint.places import Bytes, LocalPlace
 from pliant.native import AUC, Accuracy
 
 PAUSE = float(os.environ.get("PLIANT_TEST_PAUSE", "0"))  # seconds per batch
+FOLDER = Path(os.environ.get("PLIANT_TEST_FOLDER", ""))
+HOLDS = "PLIANT_TEST_HOLDS" in os.environ and "PLIANT_NODE" in os.environ  # in workers only
+
+
+def hold(place: str) -> None:
+    """The first that comes to a place stays there until it is killed."""
+    came = FOLDER / place
+    with came.open("a") as file:
+        file.write(f"{os.environ['PLIANT_NODE']} {os.getpid()}\n")
+    if len(came.read_text().splitlines()) == 1:
+        time.sleep(600)
 
 
 class Net(nn.Module):
@@ -44,6 +57,8 @@ def dataset_fn(dataset: Any, mode: str, metadata: Any) -> Any:
 
 def count(labels: Any, predictions: Any) -> float:
     """Of all records of the evaluation: any metric is computed over all of them."""
+    if HOLDS:
+        hold("scoring")
     return float(len(labels))
 
 
@@ -53,9 +68,27 @@ def eval_metrics_fn() -> dict[str, Any]:
 
 class Exported:
     def on_train_end(self, directory: str) -> None:
-        with (Path(os.environ["PLIANT_TEST_FOLDER"]) / "exports.txt").open("a") as file:
+        with (FOLDER / "exports.txt").open("a") as file:
             file.write(f"{directory}\n")
 
 
 def callbacks() -> list[Any]:
     return [Exported()] if "PLIANT_TEST_FOLDER" in os.environ else []
+
+
+def put_by_halves(self: LocalPlace, path: str, chunks: Iterable[Bytes], size: int) -> None:
+    """As ``LocalPlace.put``, but for a halt in the middle of the exported model."""
+
+    def halves() -> Iterator[Bytes]:
+        data = b"".join(bytes(chunk) for chunk in chunks)
+        yield data[: size // 2]
+        if self.url == str(FOLDER / "out"):
+            hold("exporting")
+        yield data[size // 2 :]
+
+    put_whole(self, path, halves(), size)
+
+
+put_whole = LocalPlace.put
+if HOLDS:
+    LocalPlace.put = put_by_halves  # type: ignore[method-assign]

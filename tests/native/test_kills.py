@@ -102,3 +102,26 @@ def test_allreduce_ends_with_the_model_of_one_worker_although_workers_and_master
         assert job.wait(LONG) == 0
     assert check(job) == expected
     assert json.loads((folder / "out" / "model.json").read_text())["version"] == 60
+
+
+def test_another_scores_the_round_and_exports_the_model_if_who_does_it_is_killed_in_the_middle(folder: Path) -> None:
+    options = ["--data", "train.csv", "--eval-data", "test.csv", "--batch-size", "16", "--num-epochs", "1"]
+    options += ["--strategy", "allreduce", "--max-workers", "2", "--output", "out"]
+    with NativeJob(folder, "train", options, env={"PLIANT_TEST_HOLDS": "1"}) as job:
+        for place in ("scoring", "exporting"):
+            came = folder / place
+            node = job.until(lambda came=came: came.exists() and came.read_text().split(), place, LONG)[0]  # type: ignore[misc]
+            assert not (folder / "out" / "model.json").exists(), "it is whole before it is written"
+            job.kill_program(node)
+        assert job.wait(LONG) == 0, job.report()
+    summary = job.summary()
+    assert [r["metrics"]["count"] for r in summary["evaluations"]] == [EVALUATED]
+    for place in ("scoring", "exporting"):
+        assert len({line.split()[1] for line in (folder / place).read_text().splitlines()}) == 2, (
+            "one was killed, one did it"
+        )
+    state, about = load_state(folder / "out")
+    assert (about["version"], len(state)) == (TRAINED // 16, 4)
+    assert sorted(p.name for p in (folder / "out").iterdir()) == ["model.json", "model.safetensors"], "nothing is left"
+    assert (folder / "exports.txt").read_text().splitlines() == [str(folder / "out")]
+    assert len([row for row in job.audit() if row.dataset == "train-end"]) == 1

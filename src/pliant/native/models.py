@@ -101,6 +101,8 @@ def save_model(directory: Path, state: Mapping[str, torch.Tensor], about: Mappin
     from safetensors.torch import save
 
     directory.mkdir(parents=True, exist_ok=True)
+    for left in directory.glob(f".{TENSORS}.*"):  # by a worker that was killed while it wrote
+        left.unlink(missing_ok=True)
     data = save({name: value.contiguous() for name, value in _unshared(state).items()}, metadata={"format": "pt"})
     LocalPlace(directory).put(TENSORS, (data,), len(data))
     digest = blake2b(data, digest_size=16).hexdigest()
