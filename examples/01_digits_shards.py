@@ -19,6 +19,7 @@ before it told the master leaves a shard that is handed out again, and whoever g
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fcntl
 import json
 import os
@@ -109,18 +110,20 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=12)
     options = parser.parse_args()
     torch.set_num_threads(1)  # the workers are the parallelism here
-    job = pliant.connect()
+    with contextlib.ExitStack() as ending:
+        # Without ``pliant run`` there is no job's folder: one for this run, gone when it ends.
+        home = os.environ.get("PLIANT_JOB_DIR") or ending.enter_context(tempfile.TemporaryDirectory(prefix="digits-"))
+        learn(pliant.connect(), Path(home) / "model", options.epochs)
+
+
+def learn(job: pliant.Job, folder: Path, epochs: int) -> None:
     pixels, labels = images()
     train = len(labels) - HELD_OUT
     model = network()
-    alone = tempfile.TemporaryDirectory(
-        prefix="digits-"
-    )  # for a run without ``pliant run``; gone when the program ends
-    folder = Path(os.environ.get("PLIANT_JOB_DIR", alone.name)) / "model"
     shared = SharedParameters(folder, parameters_to_vector(model.parameters()).detach())
 
     for step, shard in enumerate(
-        job.shards("digits", size=train, shard_size=SHARD, epochs=options.epochs, shuffle=True, seed=1)
+        job.shards("digits", size=train, shard_size=SHARD, epochs=epochs, shuffle=True, seed=1)
     ):
         before, learned = shared.read()
         name = (shard.epoch, shard.start)
