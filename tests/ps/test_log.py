@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from pliant.ps import log
 from pliant.ps.log import PushLog
+from pliant.ps.merging import checksum
 from pliant.ps.pieces import Push, RowGradients
 from pliant.ps.placement import key_of
 from pliant.ps.wire import decode_push, encode_push
@@ -82,23 +84,27 @@ def test_a_full_disk_leaves_no_half_of_a_push(tmp_path: Path, monkeypatch: pytes
     kept = PushLog(tmp_path, 1, 0)
     append(kept, push(0))
 
-    class Full:
-        def __init__(self, file: object) -> None:
-            self._file = file
-            self._writes = 0
+    write, writes = os.writev, iter((7, 0))
 
-        def write(self, data: bytes) -> int:
-            self._writes += 1
-            if self._writes > 2:
-                raise OSError(28, "No space left on device")
-            return self._file.write(data)  # type: ignore[attr-defined, no-any-return]
+    def full(file: int, pieces: list[memoryview]) -> int:
+        if left := next(writes, None):
+            return write(file, [pieces[0][:left]])
+        if left == 0:
+            raise OSError(28, "No space left on device")
+        return write(file, pieces)
 
-        def __getattr__(self, name: str) -> object:
-            return getattr(self._file, name)
-
-    monkeypatch.setattr(kept, "_file", Full(kept._file))
+    monkeypatch.setattr(os, "writev", full)
     with pytest.raises(OSError, match="No space"):
         append(kept, push(1))
     append(kept, push(2))
     kept.close()
     assert sequences(tmp_path) == [("s", 0), ("s", 2)]
+
+
+def test_a_checksum_notices_every_changed_byte_and_every_length() -> None:
+    data = bytes(range(256))[:100]
+    sums = {checksum(data[:length]) for length in range(101)} | {checksum(data, 1)}
+    for place in range(100):
+        sums.add(checksum(data[:place] + bytes([data[place] ^ 0x80]) + data[place + 1 :]))
+    assert len(sums) == 202
+    assert checksum(data) == checksum(memoryview(b"x" + data)[1:])

@@ -7,12 +7,15 @@ import threading
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.ps.conftest import DIM, ids_of, push_of, rows_of, table_spec
 
 from pliant.core.errors import Conflict, InvalidRequest, Moved, NotFound, PliantError
 from pliant.ps.pieces import BlockGradient, Contribution, Ownership, Push, RowBatch, RowGradients
 from pliant.ps.specs import DenseSpec, EvictionSpec, InitializerSpec, OptimizerSpec, Spec, TableSpec
 from pliant.ps.store import ParameterStore
+from pliant.ps.table import Table
 
 RNG = np.random.default_rng(7)
 # normal, table users, id 5, seed 0
@@ -365,6 +368,29 @@ def ParameterStoreWith(specs: tuple[Spec, ...]) -> ParameterStore:
     for spec in specs:
         store.define(spec)
     return store
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.sets(st.integers(0, 40), min_size=1)), max_size=12))
+def test_rows_found_before_others_were_removed_are_the_right_ones(history: list[tuple[int, set[int]]]) -> None:
+    tables = [Table(TableSpec("t", 2, OptimizerSpec("sgd", 1.0), InitializerSpec("zeros")), 4) for _ in range(2)]
+    probe = np.arange(41, dtype=np.int64)
+    gradients = np.repeat(-np.arange(1, 42, dtype=np.float32), 2).reshape(41, 2)
+    found = tables[1].find(probe)
+    for kind, chosen in history:
+        ids = np.array(sorted(chosen), np.int64)
+        for table in tables:
+            if kind == 0:
+                table.update(ids, gradients[: ids.size], 1.0, 1.0, 1)
+            elif kind == 1:
+                table.remove(ids)
+        if kind == 2:
+            found = tables[1].find(probe)
+    out = [np.empty((41, 2), np.float32) for _ in tables]
+    for table, known, rows in zip(tables, (None, found), out, strict=True):
+        table.update(probe, gradients, 1.0, 1.0, 2, known)
+        table.read(probe, rows, np.ones(4, np.uint8))
+    assert np.array_equal(*out)
+    assert tables[0].rows == tables[1].rows == 41
 
 
 def test_memory_per_row_is_little_more_than_its_floats() -> None:

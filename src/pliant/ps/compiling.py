@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pliant.ps.merging import group_by_seat, partitions_of, sum_by_place
+from pliant.ps.merging import checksum, group_by_seat, partitions_of, sum_by_place
 from pliant.ps.pieces import BlockGradient, Contribution, Floats, Ids, Ownership, Push, RowGradients
 from pliant.ps.specs import DenseSpec, EvictionSpec, InitializerSpec, OptimizerSpec, TableSpec
 from pliant.ps.store import ParameterStore
@@ -21,6 +21,7 @@ _ROWS = 5_000  # more than a new table has room for
 def compile_loops() -> None:
     ids = np.arange(_ROWS, dtype=np.int64)
     partitions_of(_TABLE, ids)
+    checksum(ids.tobytes())
     grouped, _, places = group_by_seat(_TABLE, ids, np.zeros(16, np.int32), 1)
     gradients = sum_by_place(places, np.ones((ids.size, _DIM), np.float32), grouped.size)
     for optimizer in ("adam", "ftrl"):
@@ -40,7 +41,7 @@ def _live(optimizer: OptimizerSpec, ids: Ids, gradients: Floats) -> None:
                 rows=(RowGradients(_TABLE, ids, gradients),),
                 blocks=(BlockGradient("dense", 0, gradients[0].copy()),),
             )
-            store.warm(_TABLE, ids)
+            store.find(_TABLE, ids)
             store.stage(push)
         store.apply([Contribution("a", iteration, 0.5), Contribution("b", iteration, 0.5)], 1.0, iteration)
     store.pull_rows(_TABLE, ids, np.empty((ids.size, _DIM), np.float32))

@@ -178,8 +178,8 @@ def check_ids(ids: Any, layout: Any, owned: Any) -> Any:
 
 
 @compiled
-def warm_rows(ids: Any, slabs: Any, index: Any, layout: Any) -> None:
-    """Load the records of these ids (which may be anything) into the cache; changes nothing."""
+def find_rows(ids: Any, records: Any, slabs: Any, index: Any, layout: Any) -> None:
+    """The record of each id (which may be anything), or 0, loaded into the cache; it may (rarely) be of another id."""
     size = 4 * layout[WORDS]
     hashes = np.empty(CHUNK, np.uint64)
     for first in range(0, ids.size, CHUNK):
@@ -190,6 +190,7 @@ def warm_rows(ids: Any, slabs: Any, index: Any, layout: Any) -> None:
             prefetch(index[partition, 0] + 8 * _place(hashes[j], index[partition, 1]))
         for j in range(count):
             record = _candidate(hashes[j], _partition(hashes[j], layout), index, slabs, layout)
+            records[first + j] = record
             if record:
                 _prefetch_record(record, size)
 
@@ -313,6 +314,7 @@ def _ftrl(p: Any, g: Any, accumulator: Any, linear: Any, w: Any, hyper: Any) -> 
 @compiled
 def update_rows(
     ids: Any,
+    known: Any,
     gradients: Any,
     start: Any,
     weight: Any,
@@ -325,30 +327,35 @@ def update_rows(
     begin: Any,
 ) -> Any:
     """One step of the optimizer on each row from ``start`` on, made where it does not exist; how far it came.
-    ``gradients`` is the address of the gradients."""
+    ``known`` is what ``find_rows`` found, or empty; ``gradients`` is the address of the gradients."""
     dim = layout[DIM]
     size = 4 * layout[WORDS]
     hashes = np.empty(CHUNK, np.uint64)
-    partitions = np.empty(CHUNK, np.int64)
     records = np.empty(CHUNK, np.int64)
     for first in range(start, ids.size, CHUNK):
         count = min(CHUNK, ids.size - first)
+        if known.size:
+            for j in range(count):
+                records[j] = known[first + j]
+        else:
+            for j in range(count):
+                hashes[j] = hash_of(np.uint64(ids[first + j]) ^ np.uint64(layout[SALT]))
+                partition = _partition(hashes[j], layout)
+                prefetch(index[partition, 0] + 8 * _place(hashes[j], index[partition, 1]))
+            for j in range(count):
+                records[j] = _candidate(hashes[j], _partition(hashes[j], layout), index, slabs, layout)
         for j in range(count):
-            hashed = hash_of(np.uint64(ids[first + j]) ^ np.uint64(layout[SALT]))
-            hashes[j] = hashed
-            partitions[j] = _partition(hashed, layout)
-            prefetch(index[partitions[j], 0] + 8 * _place(hashed, index[partitions[j], 1]))
-        for j in range(count):
-            records[j] = _candidate(hashes[j], partitions[j], index, slabs, layout)
             if records[j]:
                 _prefetch_record(records[j], size)
         for j in range(count):
             record = records[j]
             row_id = ids[first + j]
             if not record or _id_at(record) != row_id:
-                record = _find(row_id, hashes[j], partitions[j], index, slabs, layout)
+                hashed = hash_of(np.uint64(row_id) ^ np.uint64(layout[SALT]))
+                partition = _partition(hashed, layout)
+                record = _find(row_id, hashed, partition, index, slabs, layout)
                 if not record:
-                    record = _make(row_id, hashes[j], partitions[j], slabs, index, head, layout, begin)
+                    record = _make(row_id, hashed, partition, slabs, index, head, layout, begin)
                     if not record:
                         return first + j
             counters = carray(pointer(record + 8), (2,), np.uint32)

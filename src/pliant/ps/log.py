@@ -2,12 +2,12 @@
 
 A log is a row of *segments*, files ``log-<tenure>-<order>`` in the seat's folder; records are appended to the newest:
 
-    magic u32 | meta bytes u32 | payload bytes u64 | crc32 of both u32 | zero u32 | meta | payload
+    magic u32 | meta bytes u32 | payload bytes u64 | checksum of both u64 | meta | payload
 
-Appending is one write to the page cache: it survives the death of the process, not that of the machine. A record that was
-cut by a kill ends its segment: what comes behind it was never answered. With each dump order a new segment begins that
-holds all that is staged at that moment, so the segments before it are not needed once the dump is complete. The tenure in
-the name keeps two servers apart that believe to hold the same seat.
+Appending is one write to the page cache, straight from the memory into which the push was received: it survives the death of
+the process, not that of the machine. A record that was cut by a kill ends its segment: what comes behind it was never
+answered. With each dump order a new segment begins that holds all that is staged at that moment, so the segments before it
+are not needed once the dump is complete. The tenure in the name keeps two servers apart that believe to hold the same seat.
 """
 
 from __future__ import annotations
@@ -16,18 +16,17 @@ import logging
 import os
 import struct
 import threading
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
+from pliant.ps.merging import checksum
 from pliant.ps.wire import push_identity
 
 log = logging.getLogger(__name__)
 
-MAGIC = 0x504C5347
-HEADER = struct.Struct("<IIQII")
+MAGIC = 0x504C5348
+HEADER = struct.Struct("<IIQQ")
 LARGEST = 4 << 30  # bytes of one record
 
 Record = tuple[bytes, bytes]
@@ -49,35 +48,35 @@ class PushLog:
         self._tenure = tenure
         self._lock = threading.Lock()
         folder.mkdir(parents=True, exist_ok=True)
-        self._path, self._file = self._open(order)
+        self._path, self._file, self._end = self._open(order)
         self.bytes = sum(path.stat().st_size for path in segments(folder))
 
     def append(self, meta: bytes, payload: Iterable[memoryview | bytes]) -> None:
         """Raises ``OSError`` if there is no room; then nothing of it counts."""
-        pieces = [memoryview(piece).cast("B") for piece in payload]
-        length = sum(piece.nbytes for piece in pieces)
-        crc = zlib.crc32(meta)
-        for piece in pieces:
-            crc = zlib.crc32(piece, crc)
-        header = HEADER.pack(MAGIC, len(meta), length, crc, 0)
+        pieces = list(payload)
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        header = HEADER.pack(MAGIC, len(meta), len(data), checksum(data, checksum(meta)))
+        waiting = [piece for piece in (memoryview(header + meta), memoryview(data)) if len(piece)]
         with self._lock:
-            begin = self._file.tell()
+            begin = self._end
             try:
-                self._file.write(header)
-                self._file.write(meta)
-                for piece in pieces:
-                    self._file.write(piece)
-                self._file.flush()
+                while waiting:
+                    self._end += (count := os.writev(self._file, waiting))
+                    while waiting and count >= len(waiting[0]):
+                        count -= len(waiting.pop(0))
+                    if count:
+                        waiting[0] = waiting[0][count:]
             except OSError:
-                self._undo(begin)
+                os.truncate(self._file, begin)  # as if it had never begun
+                self._end = begin
                 raise
-            self.bytes += HEADER.size + len(meta) + length
+            self.bytes += self._end - begin
 
     def rotate(self, order: int, staged: Iterable[Record]) -> None:
         """Begin the segment of this order with what is staged now. Nothing is staged by others meanwhile."""
         with self._lock:
-            self._file.close()
-            self._path, self._file = self._open(order)
+            os.close(self._file)
+            self._path, self._file, self._end = self._open(order)
         for meta, payload in staged:
             self.append(meta, [payload])
 
@@ -91,20 +90,14 @@ class PushLog:
 
     def close(self) -> None:
         with self._lock:
-            self._file.close()
+            if self._file >= 0:
+                os.close(self._file)
+            self._file = -1
 
-    def _open(self, order: int) -> tuple[Path, IO[bytes]]:
+    def _open(self, order: int) -> tuple[Path, int, int]:
         path = self._folder / f"log-{self._tenure:012d}-{order:012d}"
-        return path, path.open("ab")
-
-    def _undo(self, begin: int) -> None:
-        """After a write that failed half-way: as if it had never begun."""
-        try:
-            self._file.close()
-        except OSError as error:  # its buffer does not fit either, and is let go
-            log.debug("%s", error)
-        os.truncate(self._path, begin)
-        self._file = self._path.open("ab")
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        return path, file, os.fstat(file).st_size
 
 
 def segments(folder: Path) -> list[Path]:
@@ -140,12 +133,12 @@ def _records(path: Path) -> Iterator[tuple[Place, bytes]]:
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         while at + HEADER.size <= size:
-            magic, meta_length, length, crc, _ = HEADER.unpack(file.read(HEADER.size))
+            magic, meta_length, length, told = HEADER.unpack(file.read(HEADER.size))
             begin = at + HEADER.size
             if magic != MAGIC or length > LARGEST or begin + meta_length + length > size:
                 break
             meta = file.read(meta_length)
-            if zlib.crc32(file.read(length), zlib.crc32(meta)) != crc:
+            if checksum(file.read(length), checksum(meta)) != told:
                 break
             yield Place(path, begin, meta_length, length), meta
             at = begin + meta_length + length

@@ -20,9 +20,9 @@ import numpy as np
 from pliant.core.errors import InvalidRequest, Moved, NotAvailable, PliantError, RetryableError
 from pliant.ps import wire
 from pliant.ps.merging import first_not_finite
-from pliant.ps.pieces import Floats, Ids, Push
+from pliant.ps.pieces import Floats, Found, Ids, Push
 from pliant.ps.placement import key_of
-from pliant.ps.sockets import BadFrame, Closed, FrameSocket, KeptBuffer
+from pliant.ps.sockets import BadFrame, Closed, FrameSocket, KeptBuffer, KeptBuffers
 from pliant.ps.specs import spec_from_json
 from pliant.ps.store import ParameterStore
 from pliant.ps.wire import Header, Holds, Kind, Limits, Section
@@ -30,6 +30,10 @@ from pliant.ps.wire import Header, Holds, Kind, Limits, Section
 WAIT = 30.0  # seconds that a pull waits for its iteration, before the client is told to ask again
 _SKIP = 1 << 20
 _PART = 512 << 10  # bytes
+
+
+def _nothing() -> None:
+    """To be done with a buffer that its connection uses again anyway."""
 
 
 class Requests:
@@ -50,6 +54,7 @@ class Requests:
         self._staged = staged
         self._stage = stage
         self._server_stats = server_stats
+        self._buffers = KeptBuffers()
         self._lock = threading.Lock()
         self._counts = dict.fromkeys((kind.name.lower() for kind in Kind if kind < Kind.DONE), 0)
         self._failed = 0
@@ -214,11 +219,11 @@ class _Connection:
         sections = wire.check_push(meta, header.payload, self._limits)
         for section in sections:
             wire.name_of(section.key, self._store.names)
-        buffer = (
-            self._in.take(header.payload) if now else np.empty(header.payload, np.uint8).data
-        )  # stays with the push
-        finite = self._receive_gradients(sections, buffer)
-        push = replace(wire.decode_push(meta, buffer, self._store.names, self._limits), finite=finite)
+        buffer, release = (self._in.take(header.payload), _nothing) if now else self._all._buffers.take(header.payload)
+        finite, found = self._receive_gradients(sections, buffer)
+        push = wire.decode_push(meta, buffer, self._store.names, self._limits)
+        rows = tuple(replace(one, found=where) for one, where in zip(push.rows, found, strict=True))
+        push = replace(push, rows=rows, finite=finite, release=release)
         if now:
             iteration = self._store.apply_now(push).iteration
         else:
@@ -232,25 +237,26 @@ class _Connection:
             iteration = self._store.iteration
         self._reply(header, Kind.DONE, iteration, b"", [])
 
-    def _receive_gradients(self, sections: list[Section], buffer: memoryview) -> bool:
-        """The payload of a push. While the sender still sends, rows are loaded into the cache, and what came is looked at for
-        NaN while it is in the cache; False if there is one (where, is found out later)."""
+    def _receive_gradients(self, sections: list[Section], buffer: memoryview) -> tuple[bool, list[Found]]:
+        """The payload of a push. While the sender still sends, its rows are looked up, and what came is looked at for NaN while
+        it is in the cache: False if there is one (where, is found out later); and where the rows are."""
         at = 0
         finite = True
+        found = []
         for section in sections:
             end = at + section.nbytes
             name = wire.name_of(section.key, self._store.names)
             if section.holds in (Holds.GRADIENTS, Holds.UNIQUE_GRADIENTS):
                 ids = np.frombuffer(buffer, np.int64, section.count, at)
                 at = self._receive_part(buffer, at, at + ids.nbytes)
-                self._store.warm(name, ids)
+                found.append(self._store.find(name, ids))
             floats = 4 * section.count * section.width
             last = at + floats
             while at < last:
                 first, at = at, self._receive_part(buffer, at, min(at + _PART, last))
                 finite = finite and first_not_finite(np.frombuffer(buffer, np.float32, (at - first) // 4, first)) < 0
             at = self._receive_part(buffer, at, end)
-        return finite
+        return finite, found
 
     def _receive_part(self, buffer: memoryview, first: int, last: int) -> int:
         if last > first:

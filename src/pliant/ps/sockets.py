@@ -14,9 +14,12 @@ import secrets
 import socket
 import ssl
 import struct
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 
 from pliant.core.errors import ServerUnavailable, Unauthenticated
 from pliant.ps.wire import HEADER, BadFrame, Header, Limits, unpack_header
@@ -195,4 +198,42 @@ class KeptBuffer:
         return self._memory.data[:size]
 
 
-__all__ = ["BadFrame", "Closed", "FrameSocket", "KeptBuffer", "tls_context"]
+class KeptBuffers:
+    """Memory for pushes that wait for an order: given back when they are applied, and used again for others.
+
+    New memory has to be cleared by the system page by page, which costs more than to receive into it. What is given back
+    beyond ``most`` bytes goes to the system.
+    """
+
+    def __init__(self, most: int = 256 << 20) -> None:
+        self._most = most
+        self._kept = 0  # bytes
+        self._free: dict[int, list[npt.NDArray[np.uint8]]] = {}  # by size
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> tuple[memoryview, Callable[[], None]]:
+        """Memory, and what to call when nobody looks at it any more (at most once; or never)."""
+        room = _rounded(size)
+        with self._lock:
+            free = self._free.get(room)
+            memory = free.pop() if free else None
+            if memory is not None:
+                self._kept -= room
+        if memory is None:
+            memory = np.empty(room, np.uint8)
+        return memory.data[:size], partial(self._give_back, memory)
+
+    def _give_back(self, memory: npt.NDArray[np.uint8]) -> None:
+        with self._lock:
+            if self._kept + memory.size <= self._most:
+                self._kept += memory.size
+                self._free.setdefault(memory.size, []).append(memory)
+
+
+def _rounded(size: int) -> int:
+    """Up to one of eight sizes between powers of two, so that pushes of about the same size share their memory."""
+    step = 1 << max(12, size.bit_length() - 4)
+    return -(-size // step) * step
+
+
+__all__ = ["BadFrame", "Closed", "FrameSocket", "KeptBuffer", "KeptBuffers", "tls_context"]

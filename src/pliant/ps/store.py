@@ -33,6 +33,7 @@ from pliant.ps.pieces import (
     Contribution,
     Evicted,
     Floats,
+    Found,
     Ids,
     Ownership,
     Piece,
@@ -47,7 +48,7 @@ from pliant.ps.table import Table
 
 PART = 256 << 10  # bytes of rows that are sent while the next are looked up
 Work = tuple[
-    list[tuple[Table, Ids, Floats, float]],
+    list[tuple[Table, Ids, Floats, float, Found | None]],
     list[tuple[str, int, Floats, float]],
     list[BlockGradient],
 ]
@@ -183,10 +184,10 @@ class ParameterStore:
                         ready(part)
             return self._iteration
 
-    def warm(self, table: str, ids: Ids) -> None:
-        """These rows will be updated soon: load them into the cache while their gradients are still on their way."""
+    def find(self, table: str, ids: Ids) -> Found:
+        """Look where rows are that will be updated, and load them into the cache, while their gradients are on their way."""
         with self._state.read():
-            self.table(table).warm(ids)
+            return self.table(table).find(ids)
 
     def pull_rows(self, table: str, ids: Ids, out: Floats) -> int:
         """Write the rows of these ids into ``out`` (ids, dim). Raises ``Moved`` if one of them is not owned."""
@@ -315,8 +316,8 @@ class ParameterStore:
         tables, gradients, assigned = self._merged(parts)
         rows = 0
         with self._state.write():
-            for table, ids, merged, weight in tables:
-                table.update(ids, merged, weight, table.spec.scaled(scale, factors), iteration)
+            for table, ids, merged, weight, found in tables:
+                table.update(ids, merged, weight, table.spec.scaled(scale, factors), iteration, found)
                 rows += ids.size
             for name, number, gradient, weight in gradients:
                 block = self._block(name, number)
@@ -347,15 +348,15 @@ class ParameterStore:
                     assigned.append(block)
                 else:
                     by_block.setdefault((block.variable, block.block), []).append((block.gradient, weight))
-        tables: list[tuple[Table, Ids, Floats, float]] = []
+        tables: list[tuple[Table, Ids, Floats, float, Found | None]] = []
         for name, several in by_table.items():
             table = self._tables[name]
             (rows, weight) = several[0]
             if len(several) == 1 and rows.unique:
-                tables.append((table, rows.ids, rows.gradients, weight))
+                tables.append((table, rows.ids, rows.gradients, weight, rows.found))
             else:
                 merged = merge([(rows.ids, rows.gradients, weight) for rows, weight in several], table.spec.dim)
-                tables.append((table, *merged, 1.0))
+                tables.append((table, *merged, 1.0, None))
         return tables, [(*place, *weighted_sum(several)) for place, several in by_block.items()], assigned
 
     def discard(self, session: str) -> int:
@@ -401,7 +402,7 @@ class ParameterStore:
         for one in push.rows:
             mask = chosen[partitions_of(one.table, one.ids, self.partitions)] == inside
             if mask.any():
-                rows.append(replace(one, ids=one.ids[mask], gradients=one.gradients[mask]))
+                rows.append(replace(one, ids=one.ids[mask], gradients=one.gradients[mask], found=None))
         kept = [
             replace(one, gradient=one.gradient.copy() if inside else one.gradient)
             for one in push.blocks
