@@ -1,22 +1,26 @@
 """Servers and workers of ``bench/ps.py``, each a process of its own: Pliant's, torch.distributed.rpc's, gRPC's, Arrow
 Flight's, pyzmq's, a bare socket's.
 
-    python ps_peer.py serve SYSTEM ROWS DIM FLOATS [RANK WORLD PORT]      prints {"port": …} and serves until its input ends
-    python ps_peer.py work SYSTEM DIM FLOATS PORT,PORT ROWS [RANK WORLD PORT]   one JSON order per line in, one answer per line out
+    python ps_peer.py serve SYSTEM ROWS DIM FLOATS SERVERS RANK [WORLD PORT]   prints {"port": …} and serves until its input ends
+    python ps_peer.py work SYSTEM DIM FLOATS PORT,PORT ROWS [RANK WORLD PORT]  one JSON order per line in, one answer per line out
 
-A server keeps a table of ROWS x DIM floats and FLOATS dense floats. What a peer gets is the simplest thing that works: a plain
-tensor, indexed. An order is ``{"op": pull | push | dense_pull | dense_push | …, "seconds": s, "begin": unix time}``.
+A server keeps its share of a table of ROWS x DIM floats, and FLOATS dense floats. What a peer gets is the simplest thing that
+works: a plain tensor, indexed by id; with n servers, id i is row i // n of server i % n. An order is
+``{"op": pull | push | dense_pull | …, "seconds": s, "begin": unix time}``.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,8 +37,10 @@ def say(**answer: Any) -> None:
 # -- Pliant
 
 
-def serve_pliant(rows: int, dim: int, floats: int) -> None:
-    from pliant.ps.pieces import RowBatch
+def serve_pliant(rows: int, dim: int, floats: int, servers: int, rank: int) -> None:
+    from pliant.ps.log import PushLog
+    from pliant.ps.merging import partitions_of
+    from pliant.ps.pieces import Contribution, Push, RowBatch
     from pliant.ps.server import PsServer
     from pliant.ps.specs import DenseSpec, InitializerSpec, OptimizerSpec, TableSpec
     from pliant.ps.store import ParameterStore
@@ -45,22 +51,44 @@ def serve_pliant(rows: int, dim: int, floats: int) -> None:
     if floats:
         store.define(DenseSpec("dense", (floats,), OptimizerSpec("sgd", RATE)))
     width = store.table("table").row_floats
+    store.import_([RowBatch("table", *(np.zeros(s, t) for s, t in ((1, "i8"), ((1, width), "f4"), ((1, 2), "u4"))))])
     before = _rss()
     for first in range(0, rows, 100_000):
         ids = np.arange(first, min(rows, first + 100_000), dtype=np.int64)
+        ids = ids[partitions_of("table", ids) % servers == rank]
         data = np.full((ids.size, width), 0.01, np.float32)
         store.import_([RowBatch("table", ids, data, np.zeros((ids.size, 2), np.uint32))])
     grown = _rss() - before
-    server = PsServer(store, TOKEN, standalone=True)
+    count = max(store.stats()["rows"], 1)
+    folder = Path(tempfile.mkdtemp(prefix="ps-log-", dir=os.environ.get("BENCH_LOGS")))
+    log = PushLog(folder, 1, 0)
+    lock = threading.Lock()
+    segment = 0
+
+    def stage(push: Push, meta: bytes, payload: memoryview) -> None:
+        """All that a server of a job does with a push: kept in memory and in its log, then applied by an order (which
+        comes from the master; here it comes at once)."""
+        nonlocal segment
+        with lock:
+            store.stage(push)
+            log.append(meta, [payload])
+            store.apply([Contribution(push.session, push.sequence, 1.0)], 1.0, store.iteration + 1)
+            if log.bytes > 1 << 30:  # as a dump would
+                segment += 1
+                log.rotate(segment, [])
+                log.cut(segment)
+
+    server = PsServer(store, TOKEN, standalone=True, stage=stage)
     server.start()
-    per_row = grown / rows / (width * 4) if rows else 0.0
+    per_row = grown / count / (width * 4) if rows else 0.0
     say(
         port=server.port,
-        memory_ratio=store.stats()["tables"]["table"]["bytes"] / max(rows, 1) / (width * 4),
+        memory_ratio=store.stats()["tables"]["table"]["bytes"] / count / (width * 4),
         rss=per_row,
     )
     sys.stdin.read()
     server.stop()
+    shutil.rmtree(folder)
 
 
 def _rss() -> int:
@@ -78,53 +106,70 @@ def work_pliant(dim: int, floats: int, ports: list[int]) -> dict[str, Callable[.
     owner = (np.arange(PARTITIONS) % seats).astype(np.int32)
     connections = [PsConnection("127.0.0.1", port, TOKEN) for port in ports]
     rows = np.empty((BATCH, dim), np.float32)
+    answer = np.empty((BATCH, dim), np.float32)
     scratch = np.empty((BATCH, dim), np.float32)
+    session = f"bench-{os.getpid()}"
     dense = np.zeros(floats, np.float32)
     blocks = {("dense", i): dense[a : a + n] for i, (a, n) in enumerate(blocks_of(floats))}
-    state: dict[str, Any] = {"sequence": 0, "places": None}
+    state = {"sequence": 0}
 
     def parts(counts: Any) -> list[slice]:
         ends = np.cumsum(counts)
         return [slice(int(end - count), int(end)) for end, count in zip(ends, counts, strict=True)]
 
     def pull(ids: Any) -> None:
-        grouped, counts, _ = group_by_seat("table", ids, owner, seats)
+        grouped, counts, places = group_by_seat("table", ids, owner, seats)
         pieces = parts(counts)
         for connection, piece in zip(connections, pieces, strict=True):
             connection.send_pull_rows([("table", grouped[piece])])
         for connection, piece in zip(connections, pieces, strict=True):
             connection.receive_rows([rows[piece]])
+        rows.take(places, 0, answer, "clip")  # in the order of the ids, as the peers answer
 
-    def push(ids: Any, gradients: Any) -> None:
+    def push(ids: Any, gradients: Any, now: bool = True) -> None:
         grouped, counts, places = group_by_seat("table", ids, owner, seats)
         merged = sum_by_place(places, gradients, grouped.size, scratch)
         state["sequence"] += 1
         for connection, piece in zip(connections, parts(counts), strict=True):
             rows = RowGradients("table", grouped[piece], merged[piece], unique=True)
-            connection.send_push(Push("bench", state["sequence"], rows=(rows,)), apply_now=True)
+            connection.send_push(Push(session, state["sequence"], rows=(rows,)), apply_now=now)
         for connection in connections:
             connection.receive_pushed()
 
     def dense_pull() -> None:
         connections[0].pull_blocks(blocks)
 
-    def dense_push() -> None:
+    def dense_push(now: bool = True) -> None:
         state["sequence"] += 1
         several = tuple(BlockGradient(name, block, values) for (name, block), values in blocks.items())
-        connections[0].push(Push("bench", state["sequence"], blocks=several), apply_now=True)
+        connections[0].push(Push(session, state["sequence"], blocks=several), apply_now=now)
 
-    return {"pull": pull, "push": push, "dense_pull": dense_pull, "dense_push": dense_push}
+    return {
+        "pull": pull,
+        "push": push,
+        "push_logged": lambda ids, gradients: push(ids, gradients, False),
+        "dense_pull": dense_pull,
+        "dense_push": dense_push,
+        "dense_push_logged": lambda: dense_push(False),
+    }
 
 
 # -- a bare socket: the limit
 
 
-def serve_raw(rows: int, dim: int, floats: int) -> None:
+def plain(sock: socket.socket) -> None:
+    """As any program has it; "raw, unpaced" with the choice that Pliant makes on loopback."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if os.environ.get("BENCH_UNPACED"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
+
+
+def serve_raw(rows: int, dim: int, floats: int, servers: int, rank: int) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     answer = memoryview(bytearray(max(BATCH * dim * 4, floats * 4)))
 
     def connection(sock: socket.socket) -> None:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        plain(sock)
         head = bytearray(16)
         buffer = memoryview(bytearray(len(answer) + BATCH * 8))
         while sock.recv_into(head, 16, socket.MSG_WAITALL):
@@ -144,7 +189,7 @@ def serve_raw(rows: int, dim: int, floats: int) -> None:
 
 def work_raw(dim: int, floats: int, ports: list[int]) -> dict[str, Callable[..., None]]:
     sock = socket.create_connection(("127.0.0.1", ports[0]))
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    plain(sock)
     buffer = memoryview(bytearray(max(floats * 4, BATCH * dim * 4, 8)))
     dense = memoryview(bytearray(floats * 4))
 
@@ -172,8 +217,8 @@ def work_raw(dim: int, floats: int, ports: list[int]) -> dict[str, Callable[...,
 class PlainTable:
     """What the byte protocols serve: a plain array, indexed; gradients subtracted."""
 
-    def __init__(self, rows: int, dim: int, floats: int) -> None:
-        self.table = np.full((max(rows, 1), dim), 0.01, np.float32)
+    def __init__(self, rows: int, dim: int, floats: int, servers: int) -> None:
+        self.table = np.full((rows // servers + 1, dim), 0.01, np.float32)
         self.dense = np.zeros(floats, np.float32)
         self.dim = dim
 
@@ -182,9 +227,10 @@ class PlainTable:
         if op == b"p":
             return self.table[np.frombuffer(request, np.int64, offset=8)].data.cast("B")
         if op == b"u":
-            ids = np.frombuffer(request, np.int64, BATCH, 8)
-            gradients = np.frombuffer(request, np.float32, BATCH * self.dim, 8 + 8 * BATCH)
-            self.table[ids] -= RATE * gradients.reshape(BATCH, self.dim)
+            count = (len(request) - 8) // (8 + 4 * self.dim)
+            ids = np.frombuffer(request, np.int64, count, 8)
+            gradients = np.frombuffer(request, np.float32, count * self.dim, 8 + 8 * count)
+            self.table[ids] -= RATE * gradients.reshape(count, self.dim)
             return b"ok"
         if op == b"d":
             return self.dense.data.cast("B")
@@ -192,12 +238,12 @@ class PlainTable:
         return b"ok"
 
 
-def serve_grpc(rows: int, dim: int, floats: int) -> None:
+def serve_grpc(rows: int, dim: int, floats: int, servers: int, rank: int) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     import grpc
 
-    kept = PlainTable(rows, dim, floats)
+    kept = PlainTable(rows, dim, floats, servers)
     unlimited = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
     server = grpc.server(ThreadPoolExecutor(8), options=unlimited)
     handler = grpc.unary_unary_rpc_method_handler(lambda request, _: bytes(kept.call(request)))
@@ -208,10 +254,10 @@ def serve_grpc(rows: int, dim: int, floats: int) -> None:
     sys.stdin.read()
 
 
-def serve_zmq(rows: int, dim: int, floats: int) -> None:
+def serve_zmq(rows: int, dim: int, floats: int, servers: int, rank: int) -> None:
     import zmq
 
-    kept = PlainTable(rows, dim, floats)
+    kept = PlainTable(rows, dim, floats, servers)
     sock = zmq.Context().socket(zmq.ROUTER)
     port = sock.bind_to_random_port("tcp://127.0.0.1")
     say(port=port)
@@ -221,11 +267,11 @@ def serve_zmq(rows: int, dim: int, floats: int) -> None:
         sock.send_multipart([name, b"", kept.call(request.buffer)], copy=False)
 
 
-def serve_flight(rows: int, dim: int, floats: int) -> None:
+def serve_flight(rows: int, dim: int, floats: int, servers: int, rank: int) -> None:
     import pyarrow as pa
     from pyarrow import flight
 
-    kept = PlainTable(rows, dim, floats)
+    kept = PlainTable(rows, dim, floats, servers)
 
     class Server(flight.FlightServerBase):  # type: ignore[misc]
         def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
@@ -250,7 +296,11 @@ def work_bytes(system: str, dim: int, floats: int, ports: list[int]) -> dict[str
         import grpc
 
         unlimited = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
-        call = grpc.insecure_channel(f"127.0.0.1:{ports[0]}", options=unlimited).unary_unary("/bench/call")
+        channels = [grpc.insecure_channel(f"127.0.0.1:{port}", options=unlimited) for port in ports]
+        calls = [channel.unary_unary("/bench/call") for channel in channels]
+        call = calls[0]
+        if len(ports) > 1:
+            return _work_grpc(calls, dim)
     elif system == "zmq":
         import zmq
 
@@ -290,6 +340,30 @@ def work_bytes(system: str, dim: int, floats: int, ports: list[int]) -> dict[str
     }
 
 
+def _work_grpc(calls: list[Any], dim: int) -> dict[str, Callable[..., None]]:
+    """Several servers are asked at the same time."""
+    rows = np.empty((BATCH, dim), np.float32)
+
+    def split(ids: Any) -> list[Any]:
+        return [np.flatnonzero(ids % len(calls) == i) for i in range(len(calls))]
+
+    def pull(ids: Any) -> None:
+        parts = split(ids)
+        asked = [b"p" + bytes(7) + (ids[part] // len(calls)).tobytes() for part in parts]
+        futures = [call.future(request) for call, request in zip(calls, asked, strict=True)]
+        for part, future in zip(parts, futures, strict=True):
+            rows[part] = np.frombuffer(future.result(), np.float32).reshape(-1, dim)
+
+    def push(ids: Any, g: Any) -> None:
+        parts = split(ids)
+        sent = [b"u" + bytes(7) + (ids[part] // len(calls)).tobytes() + g[part].tobytes() for part in parts]
+        futures = [call.future(request) for call, request in zip(calls, sent, strict=True)]
+        for future in futures:
+            future.result()
+
+    return {"pull": pull, "push": push}
+
+
 # -- torch.distributed.rpc
 
 KEPT: dict[str, Any] = {}
@@ -324,10 +398,10 @@ def torch_rpc(rank: int, world: int, port: int, name: str) -> Any:
     return rpc
 
 
-def serve_torch(rows: int, dim: int, floats: int, rank: int, world: int, port: int) -> None:
+def serve_torch(rows: int, dim: int, floats: int, servers: int, rank: int, world: int, port: int) -> None:
     import torch
 
-    KEPT["table"] = torch.full((max(rows, 1), dim), 0.01)
+    KEPT["table"] = torch.full((rows // servers + 1, dim), 0.01)
     KEPT["dense"] = torch.zeros(floats)
     torch_rpc(rank, world, port, f"ps{rank}")
     say(port=port)
@@ -352,7 +426,8 @@ def work_torch(servers: int, dim: int, floats: int, rank: int, world: int, port:
             return
         rows = torch.empty(ids.numel(), dim)
         parts = split(ids)
-        waiting = [rpc.rpc_async(n, torch_pull, args=(ids[part],)) for n, part in zip(names, parts, strict=True)]
+        asked = [ids[part] // servers for part in parts]
+        waiting = [rpc.rpc_async(n, torch_pull, args=(some,)) for n, some in zip(names, asked, strict=True)]
         for part, future in zip(parts, waiting, strict=True):
             rows[part] = future.wait()
 
@@ -362,7 +437,7 @@ def work_torch(servers: int, dim: int, floats: int, rank: int, world: int, port:
             rpc.rpc_sync(names[0], torch_push, args=(ids, gradients))
             return
         waiting = [
-            rpc.rpc_async(n, torch_push, args=(ids[part], gradients[part]))
+            rpc.rpc_async(n, torch_push, args=(ids[part] // servers, gradients[part]))
             for n, part in zip(names, split(ids), strict=True)
         ]
         for future in waiting:
@@ -388,7 +463,7 @@ def work(ops: dict[str, Callable[..., None]], rows: int, dim: int, seed: int) ->
         order = json.loads(line)
         name = order["op"]
         operation = ops[name]
-        arguments = (gradients,) if name == "push" else ()
+        arguments = (gradients,) if name.startswith("push") else ()
         time.sleep(max(0.0, order.get("begin", 0) - time.time()))
         begun = time.perf_counter()
         count = 0

@@ -1,0 +1,236 @@
+"""Parameter servers in real jobs: training throughput by number of workers, and what dumps and moves cost while it goes on.
+
+A job here is what a user starts: a master, servers with logs and dumps, workers; every gradient goes through its log and the
+master's decision. ``clients/ps_loop.py`` is a worker that writes down when each of its steps ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from harness import median, say, table
+
+from pliant.native.click_log import write_click_log
+from pliant.testing.jobs import LocalJob
+
+HERE = Path(__file__).resolve().parent
+LOOP = HERE / "clients" / "ps_loop.py"
+DEEPFM = HERE.parent / "examples" / "zoo" / "deepfm.py"
+DIM, BATCH = 64, 4096
+LONG = 120.0  # seconds
+
+
+class LoopJob:
+    """Workers that pull and push, in a job with dumps and moves as wanted."""
+
+    def __init__(self, job: LocalJob, folder: Path) -> None:
+        self.job = job
+        self._folder = folder
+
+    def stop(self) -> np.ndarray[Any, Any]:
+        """The steps of all workers, by the time of their end: (end, seconds of pull, seconds of push, version of the map)."""
+        (self._folder / "stop").touch()
+        if self.job.wait(LONG):
+            raise RuntimeError(f"the job failed\n{self.job.report()}")
+        steps = np.concatenate([np.load(path) for path in self._folder.glob("worker-*.npy")])
+        return steps[np.argsort(steps[:, 0])]
+
+
+@contextmanager
+def loop_job(
+    *, rows: int, servers: Mapping[str, int], workers: int = 1, parameters: Mapping[str, Any]
+) -> Iterator[LoopJob]:
+    with tempfile.TemporaryDirectory(prefix="bench-ps-") as name:
+        folder = Path(name)
+        command = ["python", str(LOOP), str(folder), *map(str, (rows, DIM, BATCH))]
+        roles = {"worker": {"replicas": workers, "command": command}, "ps": {"replicas": dict(servers)}}
+        spec = {"strategy": "ps-async", "roles": roles, "parameters": dict(parameters), "audit": False}
+        env = {"BENCH_WORKERS": str(workers), "OMP_NUM_THREADS": "1"}
+        with LocalJob(folder, command, spec=spec, env=env) as job:
+            ready = [folder / f"ready-{number}" for number in range(workers)]
+            job.until(lambda: all(path.exists() for path in ready), "a filled table", LONG)
+            yield LoopJob(job, folder)
+
+
+def _rate(steps: np.ndarray[Any, Any], first: float, last: float) -> float:
+    """Steps per second that ended in this time."""
+    inside = (steps[:, 0] >= first) & (steps[:, 0] < last)
+    return float(inside.sum() / max(last - first, 1e-9))
+
+
+def _longest(steps: np.ndarray[Any, Any], first: float, last: float) -> float:
+    """The longest time within it in which no step ended."""
+    ends = steps[:, 0]
+    inside = ends[(ends >= first) & (ends < last)]
+    return float(np.diff(np.concatenate([[first], inside, [last]])).max())
+
+
+def dump(rows: int, seconds: float) -> dict[str, Any]:
+    """Training while full dumps are taken."""
+    say(f"dump: {rows:,} rows of {DIM} floats with Adagrad on one server, full dumps")
+    with loop_job(
+        rows=rows,
+        servers={"min": 1, "max": 1},
+        parameters={"dump_seconds": seconds / 3, "full_every": 1, "keep_last": 1},
+    ) as running:
+        begun = time.time()
+        time.sleep(seconds)
+        ended = time.time()
+        steps = running.stop()
+        logs = "".join(path.read_text() for path in running.job.home.path.glob("nodes/ps-0/*.log"))
+    copied = [float(found) for found in re.findall(r"dump \d+: copied in ([0-9.]+) s", logs)][-3:]
+    inside = steps[(steps[:, 0] >= begun) & (steps[:, 0] < ended)]
+    took = inside[:, 1] + inside[:, 2]
+    result = {
+        "rows": rows,
+        "bytes": rows * DIM * 4 * 2,
+        "steps_per_second": _rate(steps, begun, ended),
+        "step_ms": 1000 * median(took.tolist()),
+        "longest_stall": _longest(steps, begun, ended),
+        "copy_seconds": copied,
+    }
+    say(
+        f"{result['steps_per_second']:.0f} steps/s, {result['step_ms']:.1f} ms a step (median); copies took "
+        f"{', '.join(f'{c:.2f}' for c in copied) or '?'} s; the longest time without a step was {result['longest_stall']:.2f} s"
+    )
+    return result
+
+
+def move(rows: int, seconds: float) -> dict[str, Any]:
+    """Training while a second server is added and given half of the partitions."""
+    say(f"move: half of {rows:,} rows of {DIM} floats with Adagrad go to a new server while a worker pulls and pushes")
+    with loop_job(rows=rows, servers={"min": 1, "max": 2, "wanted": 1}, parameters={"dump_seconds": 0}) as running:
+        job = running.job
+        begun = time.time()
+        time.sleep(seconds)
+        asked = time.time()
+        scale = [sys.executable, "-c", "from pliant.cli import main; main()", "scale", str(job.home.path), "ps=2"]
+        subprocess.run(
+            scale, check=True, capture_output=True, timeout=60, env={**os.environ, "PLIANT_HOME": str(job.folder)}
+        )
+        job.until(lambda: _balanced(job), "the end of the moves", LONG)
+        time.sleep(seconds)
+        ended = time.time()
+        steps = running.stop()
+    changes = steps[1:, 0][np.diff(steps[:, 3]) > 0]
+    changes = changes[changes > asked]
+    first, last = float(changes[0]), float(changes[-1])
+    result = {
+        "rows": rows,
+        "before": _rate(steps, begun, asked),
+        "during": _rate(steps, first, last),
+        "after": _rate(steps, last, ended),
+        "seconds": last - first,
+        "new_server_after": first - asked,
+        "longest_stall": _longest(steps, asked, ended),
+    }
+    shown = [("steps per second", *(f"{result[key]:.0f}" for key in ("before", "during", "after")))]
+    table("A live move", ("", "before", "during the moves", "after"), shown)
+    say(
+        f"the new server was there after {result['new_server_after']:.1f} s; the moves took {result['seconds']:.1f} s; "
+        f"the longest time without a step was {result['longest_stall']:.2f} s"
+    )
+    return result
+
+
+def _balanced(job: LocalJob) -> bool:
+    status = job.status()
+    return status is not None and [seat.partitions for seat in status.parameters.seats] == [128, 128]
+
+
+def whole(rows: int, seconds: float) -> dict[str, Any]:
+    """One step of a worker (pull and push of rows) all the way: log, master's decision, order."""
+    result: dict[str, Any] = {}
+    shown = []
+    for servers, workers in ((1, 1), (1, 4), (2, 1), (2, 4)):
+        limits = {"min": servers, "max": servers}
+        with loop_job(rows=rows, servers=limits, workers=workers, parameters={"dump_seconds": 0}) as running:
+            begun = time.time()
+            time.sleep(seconds)
+            ended = time.time()
+            steps = running.stop()
+        inside = steps[(steps[:, 0] >= begun) & (steps[:, 0] < ended)]
+        found = {
+            "steps_per_second": len(inside) / (ended - begun),
+            "pull_ms": 1000 * median(inside[:, 1].tolist()),
+            "push_ms": 1000 * median(inside[:, 2].tolist()),
+        }
+        result[f"{servers} PS {workers} workers"] = found
+        shown.append((f"{servers} PS, {workers} workers", *(f"{value:,.1f}" for value in found.values())))
+    table(f"Whole steps in a job, {BATCH} ids x {DIM} floats", ("", "steps/s", "ms a pull", "ms a push"), shown)
+    return result
+
+
+def deepfm(records: int, batch: int, workers: tuple[int, ...]) -> dict[str, Any]:
+    """``pliant train --strategy ps-async`` of the zoo's DeepFM, records per second by number of workers."""
+    result: dict[str, Any] = {}
+    shown = []
+    with tempfile.TemporaryDirectory(prefix="bench-ps-") as name:
+        folder = Path(name)
+        write_click_log(folder, records, test=0.01)
+        for count in workers:
+            found = result[f"{count} workers"] = _deepfm(folder, count, batch)
+            found["scaling"] = found["records_per_second"] / result[f"{workers[0]} workers"]["records_per_second"]
+            cells = (f"{found['records_per_second']:,.0f}", f"{found['scaling']:.2f} x", f"{found['seconds']:.1f}")
+            shown.append((f"{count}", *cells))
+    title = f"DeepFM, {records:,} records in batches of {batch}, ps-async, one server, {os.cpu_count()} cores"
+    table(title, ("workers", "records/s", "scaling", "seconds"), shown)
+    return result
+
+
+def _deepfm(folder: Path, workers: int, batch: int) -> dict[str, float]:
+    job = folder / f"job-{workers}"
+    options = ["--model", str(DEEPFM), "--model-class", "DeepFM", "--data", str(folder / "train.parquet"), "--quiet"]
+    options += ["--strategy", "ps-async", "--num-ps", "1", "--min-workers", str(workers), "--max-workers", str(workers)]
+    options += ["--batch-size", str(batch), "--job-dir", str(job), "--name", f"deepfm-{workers}"]
+    command = [sys.executable, "-c", "from pliant.cli import main; main()", "train", *options]
+    env = {**os.environ, "PLIANT_HOME": str(folder), "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            seen = _progress(job, process)
+            said, _ = process.communicate(timeout=LONG)
+        except BaseException:
+            process.terminate()
+            raise
+    if process.returncode:
+        raise RuntimeError(f"pliant train failed: {said[-1000:]}")
+    # from the first moment at which all workers had begun to the last at which all had work
+    at, done = np.array([s[0] for s in seen]), np.array([s[1] for s in seen])
+    total = done[-1]
+    inside = (done > 0.1 * total) & (done < 0.9 * total)
+    rate = float(np.polyfit(at[inside], done[inside], 1)[0])
+    return {"records_per_second": rate, "seconds": float(at[-1] - at[0])}
+
+
+def _progress(job: Path, process: subprocess.Popen[str]) -> list[tuple[float, int]]:
+    """Records done by time, from what the job says, until it ends."""
+    from pliant.core.errors import PliantError
+    from pliant.master.job_dir import JobDir
+    from pliant.rpc import pliant_pb2 as pb
+    from pliant.rpc.channel import MasterClient
+
+    seen: list[tuple[float, int]] = []
+    client: MasterClient | None = None
+    while process.poll() is None:
+        time.sleep(0.1)
+        try:
+            client = client or MasterClient(JobDir(job).address())
+            status: pb.JobStatus = client.call(client.stubs.job.GetStatus, pb.Empty(), timeout=1)
+        except (PliantError, OSError, json.JSONDecodeError):
+            continue
+        done = sum(dataset.records_done for dataset in status.datasets if dataset.name == "train")
+        seen.append((time.time(), done))
+    if client is not None:
+        client.close()
+    return seen
