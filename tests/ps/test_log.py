@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,25 @@ def test_a_dump_makes_older_segments_superfluous_but_not_what_still_waits(tmp_pa
     assert len(log.segments(tmp_path)) == 1
 
 
+def test_a_segment_that_is_written_over_shows_nothing_of_the_old_one_at_any_length(tmp_path: Path) -> None:
+    kept = PushLog(tmp_path, 1, 0)
+    for number in (4, 4, 4):  # of one length: the old records lie where new ones would
+        append(kept, push(number, f"old-{number}"))
+    kept.rotate(5, [])
+    kept.cut(5)
+    kept.rotate(6, [])  # over the first one
+    kept.cut(6)
+    for number in range(3):
+        assert sequences(tmp_path, 6) == [("new", 4 + n) for n in range(number)]
+        append(kept, replace(push(4, "new"), sequence=4 + number))
+    assert kept.bytes == 3 * (kept.bytes // 3) > 0
+    kept.close()
+    again = PushLog(tmp_path, 1, 6)  # the same segment goes on where its records end
+    append(again, push(9, "new"))
+    assert sequences(tmp_path, 6) == [("new", 4), ("new", 5), ("new", 6), ("new", 9)]
+    again.close()
+
+
 def test_the_segments_of_an_earlier_holder_of_the_seat_count_too(tmp_path: Path) -> None:
     for tenure in (1, 2):
         kept = PushLog(tmp_path, tenure, 0)
@@ -84,16 +104,16 @@ def test_a_full_disk_leaves_no_half_of_a_push(tmp_path: Path, monkeypatch: pytes
     kept = PushLog(tmp_path, 1, 0)
     append(kept, push(0))
 
-    write, writes = os.writev, iter((7, 0))
+    write, writes = os.pwritev, iter((7, 0))
 
-    def full(file: int, pieces: list[memoryview]) -> int:
+    def full(file: int, pieces: list[memoryview], at: int) -> int:
         if left := next(writes, None):
-            return write(file, [pieces[0][:left]])
+            return write(file, [pieces[0][:left]], at)
         if left == 0:
             raise OSError(28, "No space left on device")
-        return write(file, pieces)
+        return write(file, pieces, at)
 
-    monkeypatch.setattr(os, "writev", full)
+    monkeypatch.setattr(os, "pwritev", full)
     with pytest.raises(OSError, match="No space"):
         append(kept, push(1))
     append(kept, push(2))

@@ -2,16 +2,21 @@
 
 A log is a row of *segments*, files ``log-<tenure>-<order>`` in the seat's folder; records are appended to the newest:
 
-    magic u32 | meta bytes u32 | payload bytes u64 | checksum of both u64 | meta | payload
+    magic u32 | meta bytes u32 | payload bytes u64 | checksum of name and both u64 | meta | payload
 
 Appending is one write to the page cache, straight from the memory into which the push was received: it survives the death of
 the process, not that of the machine. A record that was cut by a kill ends its segment: what comes behind it was never
 answered. With each dump order a new segment begins that holds all that is staged at that moment, so the segments before it
 are not needed once the dump is complete. The tenure in the name keeps two servers apart that believe to hold the same seat.
+
+One segment that is not needed any more is kept as ``spare`` and written over by the next: pages that the system has to find for
+a growing file cost many times as much as the copy. So behind the last record there may be old ones; the checksum of a
+record begins with the name of its segment, which tells them apart.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import struct
@@ -28,6 +33,7 @@ log = logging.getLogger(__name__)
 MAGIC = 0x504C5348
 HEADER = struct.Struct("<IIQQ")
 LARGEST = 4 << 30  # bytes of one record
+SPARE = "spare"
 
 Record = tuple[bytes, bytes]
 
@@ -43,40 +49,45 @@ class Place:
 
 
 class PushLog:
+    """``bytes``: how much would have to be read after a restart."""
+
     def __init__(self, folder: Path, tenure: int, order: int) -> None:
         self._folder = folder
         self._tenure = tenure
         self._lock = threading.Lock()
         folder.mkdir(parents=True, exist_ok=True)
-        self._path, self._file, self._end = self._open(order)
-        self.bytes = sum(path.stat().st_size for path in segments(folder))
+        self._used = {path: path.stat().st_size for path in segments(folder)}  # at the most
+        self._path, self._seed, self._file = self._begin(order)
+
+    @property
+    def bytes(self) -> int:
+        return sum(self._used.values())
 
     def append(self, meta: bytes, payload: Iterable[memoryview | bytes]) -> None:
         """Raises ``OSError`` if there is no room; then nothing of it counts."""
         pieces = list(payload)
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        header = HEADER.pack(MAGIC, len(meta), len(data), checksum(data, checksum(meta)))
-        waiting = [piece for piece in (memoryview(header + meta), memoryview(data)) if len(piece)]
         with self._lock:
-            begin = self._end
+            told = checksum(data, checksum(meta, self._seed))
+            waiting = [memoryview(HEADER.pack(MAGIC, len(meta), len(data), told) + meta), memoryview(data)]
+            at = begin = self._used[self._path]
             try:
                 while waiting:
-                    self._end += (count := os.writev(self._file, waiting))
+                    at += (count := os.pwritev(self._file, waiting, at))
                     while waiting and count >= len(waiting[0]):
                         count -= len(waiting.pop(0))
                     if count:
                         waiting[0] = waiting[0][count:]
             except OSError:
                 os.truncate(self._file, begin)  # as if it had never begun
-                self._end = begin
                 raise
-            self.bytes += self._end - begin
+            self._used[self._path] = at
 
     def rotate(self, order: int, staged: Iterable[Record]) -> None:
         """Begin the segment of this order with what is staged now. Nothing is staged by others meanwhile."""
         with self._lock:
             os.close(self._file)
-            self._path, self._file, self._end = self._open(order)
+            self._path, self._seed, self._file = self._begin(order)
         for meta, payload in staged:
             self.append(meta, [payload])
 
@@ -84,9 +95,9 @@ class PushLog:
         """A dump of this order is complete: what its own segment and later ones do not have is not needed."""
         for path in segments(self._folder):
             if _order_of(path) < order and path != self._path:
-                size = path.stat().st_size
-                path.unlink(missing_ok=True)
-                self.bytes -= size
+                with contextlib.suppress(FileNotFoundError):  # another server had this seat, and cuts too
+                    path.rename(self._folder / SPARE)
+                self._used.pop(path, None)
 
     def close(self) -> None:
         with self._lock:
@@ -94,10 +105,16 @@ class PushLog:
                 os.close(self._file)
             self._file = -1
 
-    def _open(self, order: int) -> tuple[Path, int, int]:
+    def _begin(self, order: int) -> tuple[Path, int, int]:
+        """Path, seed and open file of the segment of this order."""
         path = self._folder / f"log-{self._tenure:012d}-{order:012d}"
-        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        return path, file, os.fstat(file).st_size
+        if path.exists():
+            self._used[path] = sum(HEADER.size + place.meta + place.payload for place, _ in _records(path))
+        else:
+            with contextlib.suppress(FileNotFoundError):  # there is none yet
+                (self._folder / SPARE).rename(path)
+            self._used[path] = 0
+        return path, _seed_of(path), os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
 
 def segments(folder: Path) -> list[Path]:
@@ -127,9 +144,14 @@ def _order_of(path: Path) -> int:
     return int(path.name.rpartition("-")[2])
 
 
+def _seed_of(path: Path) -> int:
+    """What the checksums of a segment's records begin with."""
+    return checksum(path.name.encode())
+
+
 def _records(path: Path) -> Iterator[tuple[Place, bytes]]:
     """Up to the first one that is not whole."""
-    at = 0
+    at, seed = 0, _seed_of(path)
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         while at + HEADER.size <= size:
@@ -138,9 +160,10 @@ def _records(path: Path) -> Iterator[tuple[Place, bytes]]:
             if magic != MAGIC or length > LARGEST or begin + meta_length + length > size:
                 break
             meta = file.read(meta_length)
-            if checksum(file.read(length), checksum(meta)) != told:
+            if checksum(file.read(length), checksum(meta, seed)) != told:
                 break
             yield Place(path, begin, meta_length, length), meta
             at = begin + meta_length + length
-    if at < size:
-        log.warning("%s: of %d bytes, those from %d on were cut by a kill, and never answered", path, size, at)
+    log.debug(
+        "%s: %d of %d bytes are records; what follows was cut by a kill, or is of an older segment", path, at, size
+    )
