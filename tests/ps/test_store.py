@@ -389,7 +389,7 @@ def test_rows_found_before_others_were_removed_are_the_right_ones(history: list[
     for table, known, rows in zip(tables, (None, found), out, strict=True):
         table.update(probe, gradients, 1.0, 1.0, 2, known)
         table.read(probe, rows, np.ones(4, np.uint8))
-    assert np.array_equal(*out)
+    assert np.array_equal(out[0], out[1])
     assert tables[0].rows == tables[1].rows == 41
 
 

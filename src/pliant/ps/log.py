@@ -36,6 +36,8 @@ LARGEST = 4 << 30  # bytes of one record
 SPARE = "spare"
 
 Record = tuple[bytes, bytes]
+Meta = bytes
+Data = memoryview | bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class PushLog:
     def bytes(self) -> int:
         return sum(self._used.values())
 
-    def append(self, meta: bytes, payload: Iterable[memoryview | bytes]) -> None:
+    def append(self, meta: Meta, payload: Iterable[Data]) -> None:
         """Raises ``OSError`` if there is no room; then nothing of it counts."""
         pieces = list(payload)
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
