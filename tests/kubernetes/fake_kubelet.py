@@ -83,10 +83,7 @@ class FakeKubelet:
 
     def run(self, pod: Object) -> None:
         """Its containers run and are ready."""
-        state = {"running": {"startedAt": _now(micro=False)}}
-        address = next(self._addresses)
-        ip = f"10.88.{address // 250}.{address % 250 + 1}"
-        self._tell(pod, {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}]}, state, ready=True)
+        self._patch(pod, running(pod, next(self._addresses)))
 
     def succeed(self, pod: Object) -> None:
         self._tell(pod, {"phase": "Succeeded"}, _ended(0, "Completed"))
@@ -125,15 +122,13 @@ class FakeKubelet:
                     if pod["metadata"].get("deletionTimestamp") and pod["spec"].get("nodeName") not in self._silent:
                         self.remove(pod)
 
-    def _tell(self, pod: Object, status: Mapping[str, Any], state: Object | None, ready: bool = False) -> None:
+    def _tell(self, pod: Object, status: Mapping[str, Any], state: Object | None) -> None:
+        self._patch(pod, _status(pod, status, state, ready=False))
+
+    def _patch(self, pod: Object, status: Object) -> None:
         name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
-        words = "True" if ready else "False"
-        conditions = [{"type": kind, "status": words} for kind in ("Ready", "ContainersReady")]
-        conditions += [{"type": kind, "status": "True"} for kind in ("Initialized", "PodScheduled")]
-        told = {"startTime": _now(micro=False), **status, "conditions": conditions}
-        told["containerStatuses"] = [] if state is None else _containers(pod["spec"]["containers"], state, ready)
         with contextlib.suppress(NotFound):
-            self._kube.patch(PODS, name, {"status": told}, namespace, subresource="status")
+            self._kube.patch(PODS, name, {"status": status}, namespace, subresource="status")
 
     # --- being alive
 
@@ -155,6 +150,21 @@ class FakeKubelet:
                 "addresses": [{"type": "InternalIP", "address": "192.0.2.1"}],
             }
         }
+
+
+def running(pod: Object, number: int) -> Object:
+    """The status of a Pod that runs, with an address of its own by the number."""
+    ip = f"10.88.{number // 250}.{number % 250 + 1}"
+    state = {"running": {"startedAt": _now(micro=False)}}
+    return _status(pod, {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}]}, state, ready=True)
+
+
+def _status(pod: Object, status: Mapping[str, Any], state: Object | None, *, ready: bool) -> Object:
+    words = "True" if ready else "False"
+    conditions = [{"type": kind, "status": words} for kind in ("Ready", "ContainersReady")]
+    conditions += [{"type": kind, "status": "True"} for kind in ("Initialized", "PodScheduled")]
+    containers = [] if state is None else _containers(pod["spec"]["containers"], state, ready)
+    return {"startTime": _now(micro=False), **status, "conditions": conditions, "containerStatuses": containers}
 
 
 def _containers(containers: Sequence[Object], state: Object, ready: bool) -> list[Object]:

@@ -156,6 +156,23 @@ def test_a_pod_that_does_not_end_is_asked_about_and_not_before_its_time() -> Non
     assert not [action for action in done(seen(owner, pods=(in_time,))) if isinstance(action, ForceIfLost)]
 
 
+def test_a_pod_that_does_not_end_is_not_asked_about_in_every_round() -> None:
+    owner = job(status={"phase": "Running"})
+    view, memory = seen(owner, pods=(deleted(pod(owner), 20),)), Memory()
+
+    def asked(now: float) -> bool:
+        return any(isinstance(action, ForceIfLost) for action in decide(view, memory, now).actions)
+
+    assert [asked(NOW + later) for later in (0.0, 1.0, 8.0, 10.0, 11.0, 20.0)] == [
+        True,
+        False,
+        False,
+        True,
+        False,
+        True,
+    ]
+
+
 def test_nodes_that_run_on_after_the_end_of_their_job_are_removed_in_the_end() -> None:
     status = {"phase": "Succeeded", "finished": "2023-11-14T22:00:00Z"}  # 13 minutes before NOW
     owner = job(status=status)

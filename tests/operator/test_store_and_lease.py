@@ -52,6 +52,13 @@ def test_what_vanished_unnoticed_is_found_by_a_list_and_what_came_after_it_stays
     assert [item["metadata"]["name"] for item in store.view(KEY).pods] == ["digits-worker-1"]
 
 
+def test_of_a_pod_only_what_is_looked_at_is_kept() -> None:
+    store, item = Store(lambda key: None), pod(job(), "worker-0")
+    bulky = {**item["spec"], "volumes": [{"name": "tmp"}], "containers": [{"name": "main", "image": "x", "env": [{}]}]}
+    store.put(PODS, {**item, "metadata": {**item["metadata"], "managedFields": [{}]}, "spec": bulky})
+    assert store.view(KEY).pods == (item,)
+
+
 def test_a_lease_is_taken_when_free_own_or_silent_for_its_whole_time() -> None:
     assert may_take(Sight("", "t", 0.0), "me", 15.0, 1.0)
     assert may_take(Sight("me", "t", 0.0), "me", 15.0, 1.0)

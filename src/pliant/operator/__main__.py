@@ -26,6 +26,7 @@ def main() -> int:
     parser.add_argument("--lease-namespace", default="", help="Default: the operator's own.")
     parser.add_argument("--image", default=defaults.image, help="For jobs that name none. Default: $PLIANT_IMAGE.")
     parser.add_argument("--port", type=int, default=defaults.port, help="Of /healthz, /readyz and /metrics.")
+    parser.add_argument("--watch-seconds", type=int, default=defaults.watch_seconds, help="Renew watches so often.")
     parser.add_argument("--log-level", choices=LEVELS, default="info")
     options = parser.parse_args()
     start_logging(options.log_level)
@@ -35,6 +36,7 @@ def main() -> int:
         lease_namespace=options.lease_namespace,
         image=options.image,
         port=options.port,
+        watch_seconds=options.watch_seconds,
     )
     try:
         run(settings)

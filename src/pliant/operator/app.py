@@ -18,7 +18,7 @@ from pliant.operator.executor import Executor
 from pliant.operator.keeper import Desk
 from pliant.operator.lease import DURATION, Lease
 from pliant.operator.store import KINDS, Store
-from pliant.operator.watching import Watches
+from pliant.operator.watching import WATCH_SECONDS, Watches
 from pliant.platforms.kubernetes.api import KubeApi
 from pliant.platforms.kubernetes.kinds import PODS, Kind, Object
 from pliant.platforms.kubernetes.names import GROUP, JOB_LABEL, VERSION
@@ -41,6 +41,7 @@ class Settings:
         default_factory=lambda: os.environ.get("PLIANT_IMAGE", "pliant:latest")
     )  # where a job names none
     port: int = 8080  # 0: any free one
+    watch_seconds: int = WATCH_SECONDS  # after which the server ends a watch, and the next one goes on
     identity: str = field(default_factory=_identity)
 
 
@@ -80,7 +81,7 @@ class Operator:
             if self._stop.is_set():
                 return
             self.desk.open(self.store, self.executor)
-            self.watches = Watches(self.settings.namespaces, self._told)
+            self.watches = Watches(self.settings.namespaces, self._told, renew=self.settings.watch_seconds)
             self.watches.start()
             tasks = [
                 asyncio.create_task(work) for work in (self.lease.run(), self._compare_after_lists(), self._mind())

@@ -28,8 +28,9 @@ from pliant.operator.actions import (
 )
 from pliant.operator.lease import Lease
 from pliant.operator.master_pod import master_pod
-from pliant.operator.seen import Seen, condition, micro_time, owner_uid, rfc3339, uid_of
-from pliant.operator.store import Store
+from pliant.operator.seen import Key, Seen, condition, micro_time, owner_uid, rfc3339, uid_of
+from pliant.operator.store import Store, key_of
+from pliant.operator.turns import Turns
 from pliant.platforms.kubernetes.api import KubeApi, path_of
 from pliant.platforms.kubernetes.errors import AlreadyExists, Forbidden, Outdated
 from pliant.platforms.kubernetes.kinds import (
@@ -51,6 +52,9 @@ T = TypeVar("T")
 
 AT_ONCE = 24  # writes in flight, of all jobs together
 CREATE_WITHIN = 8.0  # seconds; then it is a problem that is told and tried again
+MAYBE_MISSED = 30.0  # seconds overdue after which we ask whether a Pod is still there
+LOOK_HOLDS = 3.0  # seconds that a look at a machine holds
+MOST_MACHINES = 1000  # of which that is remembered
 SURELY_LOST = 300.0  # seconds overdue after which a Pod is removed even if we may not look at machines
 LONG_GRACE = 60.0  # seconds, until the watch tells the true time at which a removed Pod must be gone
 TELL_AGAIN = 600.0  # seconds before the same Event of a job is written again
@@ -66,9 +70,11 @@ class Executor:
     ) -> None:
         self.api, self.store = api, store
         self._lease, self._image, self._component = lease, image, component
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._turns = Turns(AT_ONCE)
         self._told: dict[tuple[str, str, str], float] = {}  # uid, reason, message -> when
         self._addresses: dict[str, str] = {}  # uid of a job -> cluster IP of its Service
+        self._machines: dict[str, tuple[float, bool]] = {}  # when it was last looked at, whether it was lost
+        self._looking = asyncio.Lock()
 
     @property
     def image(self) -> str:
@@ -78,20 +84,19 @@ class Executor:
         namespace, name = seen.key
         match action:
             case PatchJob(patch):
-                self.store.put(
-                    ELASTIC_JOBS, await self._fenced(lambda: self.api.patch(ELASTIC_JOBS, name, patch, namespace))
-                )
+                answer = await self._fenced(seen.key, lambda: self.api.patch(ELASTIC_JOBS, name, patch, namespace))
+                self.store.put(ELASTIC_JOBS, answer)
             case PatchStatus(patch):
                 await self._patch_status(seen, patch)
             case CreateMaster() if seen.job is not None and spec is not None:
                 await self._create_master(seen.job, spec)
             case DeletePod(pod, uid, grace):
-                await self.delete(PODS, pod, namespace, uid=uid, grace=grace)
+                await self.delete(PODS, pod, seen.key, uid=uid, grace=grace)
                 self.store.asked_to_go(PODS, seen.key, uid, rfc3339(time.time() + (grace or LONG_GRACE)))
             case ForceIfLost():
                 await self._force_if_lost(action, seen)
             case DeletePlan(plan, uid):
-                await self.delete(SCALE_PLANS, plan, namespace, uid=uid)
+                await self.delete(SCALE_PLANS, plan, seen.key, uid=uid)
                 self.store.asked_to_go(SCALE_PLANS, seen.key, uid, rfc3339(time.time()))
             case PatchPlan(plan, patch, status):
                 await self.patch_plan(plan, patch, status=status)
@@ -107,7 +112,8 @@ class Executor:
         what = f"create {kind.full_name} in {namespace}"
         try:
             made = await self._fenced(
-                lambda: self.api.request("POST", path_of(kind, namespace), whole, what=what, deadline=CREATE_WITHIN)
+                key_of(ELASTIC_JOBS, job),
+                lambda: self.api.request("POST", path_of(kind, namespace), whole, what=what, deadline=CREATE_WITHIN),
             )
         except AlreadyExists:
             made = await self.api.get(kind, body["metadata"]["name"], namespace)
@@ -120,10 +126,10 @@ class Executor:
             self.store.put(PODS, made)
         return made
 
-    async def delete(self, kind: Kind, name: str, namespace: str, *, uid: str = "", grace: float | None = None) -> bool:
-        """Have it removed, if it is still the same; False: it is not there."""
+    async def delete(self, kind: Kind, name: str, job: Key, *, uid: str = "", grace: float | None = None) -> bool:
+        """Have something of a job removed, if it is still the same; False: it is not there."""
         try:
-            return await self._fenced(lambda: self.api.delete(kind, name, namespace, grace=grace, uid=uid))
+            return await self._fenced(job, lambda: self.api.delete(kind, name, job[0], grace=grace, uid=uid))
         except Outdated:  # another of the same name
             return False
 
@@ -131,7 +137,8 @@ class Executor:
         name, namespace = plan["metadata"]["name"], plan["metadata"]["namespace"]
         try:
             answer = await self._fenced(
-                lambda: self.api.patch(SCALE_PLANS, name, patch, namespace, subresource="status" if status else "")
+                key_of(SCALE_PLANS, plan),
+                lambda: self.api.patch(SCALE_PLANS, name, patch, namespace, subresource="status" if status else ""),
             )
         except NotFound:
             self.store.gone(SCALE_PLANS, plan)
@@ -166,7 +173,7 @@ class Executor:
             "count": 1,
         }
         try:
-            await self._fenced(lambda: self.api.create(EVENTS, body, metadata["namespace"]))
+            await self._fenced(key_of(ELASTIC_JOBS, job), lambda: self.api.create(EVENTS, body, metadata["namespace"]))
         except (Forbidden, NotFound) as error:  # told in the log at least; a namespace may be going
             log.warning("the event was not written: %s", error)
 
@@ -199,7 +206,7 @@ class Executor:
         namespace, name = seen.key
         try:
             answer = await self._fenced(
-                lambda: self.api.patch(ELASTIC_JOBS, name, body, namespace, subresource="status")
+                seen.key, lambda: self.api.patch(ELASTIC_JOBS, name, body, namespace, subresource="status")
             )
         except Outdated:  # another wrote; our copy may be late, so read it
             answer = await self.api.get(ELASTIC_JOBS, name, namespace)
@@ -211,11 +218,12 @@ class Executor:
     async def _force_if_lost(self, action: ForceIfLost, seen: Seen) -> None:
         namespace = seen.key[0]
         try:
-            machine = await self.api.find(NODES, action.machine)
-            lost = machine is None or condition(machine, "Ready").get("status") != "True"
+            lost = await self._is_lost(action.machine)
         except Forbidden:
             lost = action.overdue > SURELY_LOST
         if not lost:
+            if action.overdue < MAYBE_MISSED:
+                return  # its kubelet takes its time
             found = await self.api.find(PODS, action.name, namespace)
             if found is None or uid_of(found) != action.uid:  # it ended, and we missed it
                 for pod in seen.pods:
@@ -226,8 +234,20 @@ class Executor:
         if seen.job is not None:
             message = f"machine {action.machine} does not answer; Pod {action.name} is removed"
             await self.tell(seen.job, Tell("MachineLost", message, warning=True))
-        await self.delete(PODS, action.name, namespace, uid=action.uid, grace=0.0)
+        await self.delete(PODS, action.name, seen.key, uid=action.uid, grace=0.0)
 
-    async def _fenced(self, call: Callable[[], Awaitable[T]]) -> T:
-        async with self._slots, self._lease.fenced():
+    async def _is_lost(self, name: str) -> bool:
+        """Of a machine. Many Pods may ask at once, and one look serves them all."""
+        async with self._looking:
+            looked, lost = self._machines.get(name, (float("-inf"), False))
+            if time.monotonic() - looked > LOOK_HOLDS:
+                machine = await self.api.find(NODES, name)
+                lost = machine is None or condition(machine, "Ready").get("status") != "True"
+                if len(self._machines) > MOST_MACHINES:
+                    self._machines.clear()
+                self._machines[name] = (time.monotonic(), lost)
+            return lost
+
+    async def _fenced(self, job: Key, call: Callable[[], Awaitable[T]]) -> T:
+        async with self._turns.of(job), self._lease.fenced():
             return await call()

@@ -35,6 +35,7 @@ HOPELESS = 5  # exit code of a master that no restart helps; see pliant.master.s
 MASTER_BACKOFF = Backoff(1.0, 2.0, 60.0)
 OVERDUE = 5.0  # seconds beyond its grace, before we ask whether a Pod's machine is still there
 LOOK_AGAIN = 10.0  # seconds, at what can change without an event
+ASK_AGAIN = 9.0  # seconds, after a Pod that is overdue: once per such look
 LAST_WORDS = 30.0  # seconds that a master which ended has told how
 LEFT_AFTER_END = 60.0  # seconds after which nodes that run on after the end of their job are removed
 IMAGE_TROUBLE = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
@@ -50,6 +51,7 @@ class Memory:
     spec_problem: str = ""  # of the newest one
     spec_generation: object = None  # which one that is: reading it costs milliseconds, and changes are few
     ended_seen: dict[str, float] = field(default_factory=dict)  # uid of a Pod -> when its end was first seen
+    overdue_asked: dict[str, float] = field(default_factory=dict)  # uid -> when its machine was last asked after
 
 
 def decide(seen: Seen, memory: Memory, now: float) -> Decision:
@@ -57,7 +59,7 @@ def decide(seen: Seen, memory: Memory, now: float) -> Decision:
     if job is None or is_deleting(job):
         return Decision()  # the garbage collector removes what it owns
     if seen.ended:
-        return _after_the_end(seen, now)
+        return _after_the_end(seen, memory, now)
     actions: list[Action] = []
     if patch := missing_replicas(job):
         actions.append(PatchJob(patch))
@@ -65,7 +67,7 @@ def decide(seen: Seen, memory: Memory, now: float) -> Decision:
     if problem:
         actions.append(Tell("InvalidSpec", problem, warning=True))
     again = LOOK_AGAIN if any(is_deleting(pod) for pod in seen.own_pods) else None
-    actions += _force_overdue(seen, now)
+    actions += _force_overdue(seen, memory, now)
     if failure := _hopeless(seen, memory, now):
         actions.append(Tell("Failed", failure.message, warning=True))
         actions.append(PatchStatus(status_patch(seen, problem, nodes_left=False, now=now, failure=failure)))
@@ -162,19 +164,25 @@ def _hopeless(seen: Seen, memory: Memory, now: float) -> Why | None:
     return None
 
 
-def _force_overdue(seen: Seen, now: float) -> list[Action]:
+def _force_overdue(seen: Seen, memory: Memory, now: float) -> list[Action]:
+    """Each is asked after now and then, not in every round: each question is a call or two."""
     actions: list[Action] = []
+    asked: dict[str, float] = {}
     for pod in seen.own_pods:
         if is_deleting(pod):
-            overdue = now - seconds(pod["metadata"]["deletionTimestamp"])
-            machine = pod["spec"].get("nodeName", "")
-            if overdue > OVERDUE and machine:
-                actions.append(ForceIfLost(pod["metadata"]["name"], uid_of(pod), machine, overdue))
+            uid, overdue = uid_of(pod), now - seconds(pod["metadata"]["deletionTimestamp"])
+            machine, last = pod["spec"].get("nodeName", ""), memory.overdue_asked.get(uid)
+            if overdue > OVERDUE and machine and (last is None or now - last > ASK_AGAIN):
+                actions.append(ForceIfLost(pod["metadata"]["name"], uid, machine, overdue))
+                asked[uid] = now
+            elif last is not None:
+                asked[uid] = last
+    memory.overdue_asked = asked
     return actions
 
 
-def _after_the_end(seen: Seen, now: float) -> Decision:
-    actions: list[Action] = _force_overdue(seen, now)
+def _after_the_end(seen: Seen, memory: Memory, now: float) -> Decision:
+    actions: list[Action] = _force_overdue(seen, memory, now)
     job = seen.job
     assert job is not None
     status = status_patch(seen, "", nodes_left=False, now=now)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 import logging
 import time
+from collections.abc import Sequence
 
 from pliant.core.errors import PliantError, RetryableError
 from pliant.core.relaunch import Backoff
-from pliant.operator.actions import DeletePod, Tell
+from pliant.operator.actions import Action, DeletePlan, DeletePod, ForceIfLost, Tell
 from pliant.operator.executor import Executor
 from pliant.operator.job_decisions import MASTER_BACKOFF, Memory, decide
 from pliant.operator.lease import Lease, NotActing
@@ -27,6 +29,7 @@ log = logging.getLogger(__name__)
 # Seconds before a round, so that changes which come in crowds cost one look: a look at many Pods costs more.
 GATHER, GATHER_PER_POD = 0.02, 0.0005
 AFTER_TROUBLE = Backoff(1.0, 2.0, 60.0)
+REMOVALS = (DeletePlan, DeletePod, ForceIfLost)
 STEADY = 60.0  # seconds of serving after which a master's earlier failures are forgotten
 
 
@@ -101,19 +104,29 @@ class Keeper:
             self._uid, self._memory, self._plans = uid, Memory(), PlanRunner(self._executor)
         decision = decide(seen, self._memory, now)
         waits = [decision.again]
-        for action in decision.actions:
-            await self._executor.do(action, seen, self._memory.last_spec)
-            if isinstance(action, DeletePod) and action.replaces_master:
-                self._memory.master_failures += 1
-                self._memory.master_not_before = now + MASTER_BACKOFF.delay(self._memory.master_failures - 1)
+        await self._act(decision.actions, seen)
+        if any(isinstance(action, DeletePod) and action.replaces_master for action in decision.actions):
+            self._memory.master_failures += 1
+            self._memory.master_not_before = now + MASTER_BACKOFF.delay(self._memory.master_failures - 1)
         self._forgive(seen, now)
         answers, wait = for_people(seen, now)
         waits.append(wait)
-        for action in (*answers, *old_plans(seen)):
-            await self._executor.do(action, seen, self._memory.last_spec)
+        await self._act((*answers, *old_plans(seen)), seen)
         waits.append(await self._plans.run(self._store.view(self.key), self._memory.last_spec, now))
         given = [wait for wait in waits if wait is not None]
         return min(given) if given else None
+
+    async def _act(self, actions: Sequence[Action], seen: Seen) -> None:
+        """In their order; removals that follow each other at once, since there may be many."""
+        for removals, group in itertools.groupby(actions, key=lambda action: isinstance(action, REMOVALS)):
+            calls = (self._executor.do(action, seen, self._memory.last_spec) for action in group)
+            if not removals:
+                for call in calls:
+                    await call
+                continue
+            for result in await asyncio.gather(*calls, return_exceptions=True):
+                if isinstance(result, BaseException):
+                    raise result
 
     def _forgive(self, seen: Seen, now: float) -> None:
         master = seen.master

@@ -89,7 +89,7 @@ def next_work(seen: Seen, progress: Progress | None, first_seen: dict[str, float
         progress = Progress(uid_of(plan), now)
     if now < progress.not_before:
         return Work(plan, wait=progress.not_before - now)
-    there = {pod["metadata"]["name"] for pod in seen.own_pods}
+    there = seen.pods_by_name
     settled = progress.created | {problem.node for problem in progress.problems.values() if not problem.passing}
     return Work(
         plan,

@@ -95,10 +95,10 @@ class PlanRunner:
         assert seen.job is not None
         namespace, name = seen.key[0], pod_name(seen.name, entry.node)
         try:
-            pod = next((pod for pod in seen.own_pods if pod["metadata"]["name"] == name), None)
+            pod = seen.pods_by_name.get(name)
             found: Object | None = pod or await self._executor.api.find(PODS, name, namespace)
             if found is not None and owner_uid(found) == uid_of(seen.job):
-                await self._executor.delete(PODS, name, namespace, uid=uid_of(found), grace=entry.grace)
+                await self._executor.delete(PODS, name, seen.key, uid=uid_of(found), grace=entry.grace)
             progress.removed.add(entry.node)
         except NotActing:
             raise

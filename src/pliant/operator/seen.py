@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 from pliant.platforms.kubernetes.kinds import Object
@@ -19,7 +20,7 @@ Key = tuple[str, str]  # namespace and name of a job
 READY, NOT_READY = "True", "False"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: what is found once is kept
 class Seen:
     """Objects that name a job, whether they are its own or not; ``job`` is None where there is none of that name."""
 
@@ -46,19 +47,23 @@ class Seen:
 
     @property
     def master(self) -> Object | None:
-        wanted = master_name(self.name)
-        return next((pod for pod in self.own_pods if pod["metadata"]["name"] == wanted), None)
+        return self.pods_by_name.get(master_name(self.name))
 
-    @property
+    @cached_property
+    def pods_by_name(self) -> dict[str, Object]:
+        """The job's own."""
+        return {pod["metadata"]["name"]: pod for pod in self.own_pods}
+
+    @cached_property
     def own_pods(self) -> tuple[Object, ...]:
         return tuple(pod for pod in self.pods if self.job is not None and owner_uid(pod) == uid_of(self.job))
 
-    @property
+    @cached_property
     def nodes(self) -> tuple[Object, ...]:
         """Pods of nodes, whatever their state."""
         return tuple(pod for pod in self.own_pods if node_of(pod))
 
-    @property
+    @cached_property
     def masters_plans(self) -> tuple[Object, ...]:
         """Plans that this very job's master made, in the order in which they are executed."""
         mine = (

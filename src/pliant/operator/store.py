@@ -17,6 +17,7 @@ from pliant.platforms.kubernetes.kinds import ELASTIC_JOBS, PODS, SCALE_PLANS, K
 from pliant.platforms.kubernetes.names import JOB_LABEL
 
 KINDS = (ELASTIC_JOBS, SCALE_PLANS, PODS)
+OF_CONTAINER = ("name", "image")
 
 
 @dataclass(slots=True)
@@ -41,6 +42,7 @@ class Store:
     def __init__(self, on_change: Callable[[Key], None]) -> None:
         self._on_change = on_change
         self._entries: dict[Kind, dict[Key, dict[str, Entry]]] = {kind: defaultdict(dict) for kind in KINDS}
+        self._uids: dict[tuple[Kind, str, str], str] = {}  # by kind, namespace and name: of the newest
 
     def put(self, kind: Kind, item: Object) -> None:
         """It is there, in this state."""
@@ -49,20 +51,24 @@ class Store:
         if known is not None and 0 < _version(item) <= _version(known.object):
             known.told = time.monotonic()
             return
-        name = item["metadata"]["name"]
-        of_job = self._entries[kind][key]
-        for other in [other for other, entry in of_job.items() if entry.object["metadata"]["name"] == name]:
-            if other != uid and _version(of_job[other].object) > _version(item):
+        of_job, place = self._entries[kind][key], (kind, key[0], item["metadata"]["name"])
+        other = self._uids.get(place, uid)
+        if other != uid and other in of_job:
+            if _version(of_job[other].object) > _version(item):
                 return  # the name was given to a later one already
             del of_job[other]
-        of_job[uid] = Entry(item, time.monotonic())
+        self._uids[place] = uid
+        of_job[uid] = Entry(needed(kind, item), time.monotonic())
         self._on_change(key)
 
     def gone(self, kind: Kind, item: Object) -> None:
         """This very one is not there any more."""
         key = key_of(kind, item)
-        of_job = self._entries[kind].get(key)
-        if of_job is not None and of_job.pop(uid_of(item), None) is not None:
+        of_job, uid = self._entries[kind].get(key), uid_of(item)
+        if of_job is not None and of_job.pop(uid, None) is not None:
+            place = (kind, key[0], item["metadata"]["name"])
+            if self._uids.get(place) == uid:
+                del self._uids[place]
             if not of_job:
                 del self._entries[kind][key]
             self._on_change(key)
@@ -99,6 +105,17 @@ class Store:
 
     def count(self, kind: Kind) -> int:
         return sum(len(of_job) for of_job in self._entries[kind].values())
+
+
+def needed(kind: Kind, item: Object) -> Object:
+    """What of an object is looked at. The rest, of a Pod nine tenths, would only take up memory."""
+    metadata = {key: value for key, value in item["metadata"].items() if key != "managedFields"}
+    kept = {**item, "metadata": metadata}
+    if kind is PODS:
+        containers = [{key: each[key] for key in OF_CONTAINER if key in each} for each in item["spec"]["containers"]]
+        machine = {"nodeName": item["spec"]["nodeName"]} if "nodeName" in item["spec"] else {}
+        kept["spec"] = {**machine, "containers": containers}
+    return kept
 
 
 def _version(item: Object) -> int:

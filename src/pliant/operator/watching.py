@@ -24,12 +24,14 @@ from pliant.platforms.kubernetes.names import JOB_LABEL
 
 log = logging.getLogger(__name__)
 
+WATCH_SECONDS = 300
 Told = Callable[[Kind, str | None, Object], None]  # kind, type of the event (None: in a list), object
 
 
 class Watches:
-    def __init__(self, namespaces: Sequence[str], told: Told) -> None:
-        self._namespaces, self._told = tuple(namespaces), told
+    def __init__(self, namespaces: Sequence[str], told: Told, *, renew: int = WATCH_SECONDS) -> None:
+        """``renew``: seconds that the server keeps one watch open; the next one goes on where it ended."""
+        self._namespaces, self._told, self._renew = tuple(namespaces), told, renew
         self._loop = asyncio.get_running_loop()
         self._stop, self._ready = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="watches", daemon=True)
@@ -51,7 +53,7 @@ class Watches:
             asyncio.run(
                 kopf.operator(
                     registry=self._registry(),
-                    settings=_settings(),
+                    settings=_settings(self._renew),
                     standalone=True,
                     clusterwide=not self._namespaces,
                     namespaces=self._namespaces,
@@ -80,6 +82,19 @@ class Watches:
         kopf.on.event(kind.group, kind.version, kind.plural, registry=registry, labels=labels, id=kind.plural)(told)
 
 
+class NoComparison(kopf.DiffBaseStorage):
+    """kopf copies every object in depth, to find what changed since it was last handled. Nobody here asks for that."""
+
+    def build(self, *, body: Any, extra_fields: Any = None) -> Any:
+        return None
+
+    def fetch(self, *, body: Any) -> Any:
+        return None
+
+    def store(self, *, body: Any, patch: Any, essence: Any) -> None:
+        raise NotImplementedError("nothing is handled, so nothing is kept")
+
+
 def _login(**kwargs: Any) -> kopf.ConnectionInfo | None:
     found = kopf.login_with_kubeconfig(**kwargs)
     if found is None and (found := kopf.login_with_service_account(**kwargs)) is not None:
@@ -89,11 +104,12 @@ def _login(**kwargs: Any) -> kopf.ConnectionInfo | None:
     return found
 
 
-def _settings() -> kopf.OperatorSettings:
+def _settings(renew: int) -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
+    settings.persistence.diffbase_storage = NoComparison()
     settings.scanning.disabled = True  # of CRDs and namespaces: both are known, and it would need more rights
-    settings.watching.server_timeout = 300
+    settings.watching.server_timeout = renew
     settings.watching.reconnect_backoff = 0.2
     settings.watching.label_selectors[PODS.plural] = JOB_LABEL  # the server sends only Pods of jobs
     return settings

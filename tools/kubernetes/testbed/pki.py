@@ -32,6 +32,7 @@ class User:
 USERS = (
     User("admin", "admin", ("system:masters",)),
     User("operator", "operator", ("system:masters",)),  # the same rights, another name in the audit log
+    User("masters", "masters", ("system:masters",)),  # likewise, for a bench that plays masters
     User("nobody", "nobody"),  # no rights at all, for tests of refusals
     User("controller-manager", "system:kube-controller-manager"),
     User("scheduler", "system:kube-scheduler"),
