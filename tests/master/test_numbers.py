@@ -11,7 +11,7 @@ import pytest
 
 from pliant.core.errors import InvalidRequest
 from pliant.master.scaling import ManualGenerator
-from pliant.master.stats import HISTORY, MOST_METRICS, MemoryStats, NodeUsage, Rate
+from pliant.master.stats import AGENT_SILENT, HISTORY, MOST_METRICS, MemoryStats, NodeUsage, Rate
 from pliant.master.summary import exit_code, status_dict
 from pliant.rpc import pliant_pb2 as pb
 from pliant.testing import FakeAgent, ManualClock, RunningMaster, wait_until
@@ -37,6 +37,17 @@ def test_a_rate_right_after_the_first_records_is_not_absurd() -> None:
     rate = Rate()
     rate.add(5.0, 10)
     assert rate.per_second(5.0) == 20.0, "as if half a second had passed"
+
+
+def test_what_the_platform_measured_counts_where_the_agent_is_silent() -> None:
+    stats = MemoryStats(ManualClock(0.0))
+    stats.collect_measured_usage("worker-0", NodeUsage(0.0, cpu=1.0))
+    assert stats.report_resource_usage()["worker-0"].cpu == 1.0, "no agent has told anything yet"
+    stats.collect_node_resource_usage("worker-0", NodeUsage(10.0, cpu=2.0))
+    stats.collect_measured_usage("worker-0", NodeUsage(15.0, cpu=1.0))
+    assert stats.report_resource_usage()["worker-0"].cpu == 2.0
+    stats.collect_measured_usage("worker-0", NodeUsage(10.0 + AGENT_SILENT + 1, cpu=3.0))
+    assert stats.report_resource_usage()["worker-0"].cpu == 3.0
 
 
 def test_statistics_keep_a_history_of_each_node_and_the_newest_step_of_all() -> None:

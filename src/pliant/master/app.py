@@ -40,6 +40,7 @@ from pliant.master.groups import GroupKeeper
 from pliant.master.job_dir import JobDir
 from pliant.master.journal import Journal
 from pliant.master.journal_store import JournalStore, Recovered, SqliteStore, read_events
+from pliant.master.measured import take_measurements
 from pliant.master.metrics import MetricsServer, serve_metrics
 from pliant.master.nodes import NodeManager
 from pliant.master.notes import NoteStore
@@ -383,6 +384,8 @@ class Master:
         follow = asyncio.create_task(parts.nodes.follow_platform()) if parts.nodes is not None else None
         desk = self._platform.desk() if self._platform is not None else None
         reporter = self._attend(parts, desk) if desk is not None else None
+        if self._platform is not None and (usage := self._platform.usage()) is not None:
+            self._beside.append(asyncio.create_task(take_measurements(parts, usage)))
         try:
             while not parts.gone.is_set():
                 await self._tick(parts)

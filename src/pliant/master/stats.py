@@ -15,6 +15,7 @@ from pliant.core.errors import InvalidRequest
 
 HISTORY = 600  # samples per node: ten minutes at one a second
 WINDOW = 10.0  # seconds over which a rate is taken
+AGENT_SILENT = 30.0  # seconds after which what the platform measured counts instead
 MOST_METRICS = 1000  # of the user's own
 MOST_GUESTS = 10_000  # nodes of which anything is kept
 
@@ -60,6 +61,7 @@ class NodeStats:
     usage: deque[NodeUsage] = field(default_factory=lambda: deque(maxlen=HISTORY))
     records: Rate = field(default_factory=Rate)
     step: int = 0
+    agent_told: float = float("-inf")  # when the node's own agent told its usage last
 
 
 class StatsCollector(ABC):
@@ -81,7 +83,15 @@ class MemoryStats(StatsCollector):
         self.metrics: dict[str, float] = {}  # the user's own, last value
 
     def collect_node_resource_usage(self, node: str, usage: NodeUsage) -> None:
-        self.node(node).usage.append(usage)
+        stats = self.node(node)
+        stats.usage.append(usage)
+        stats.agent_told = usage.time
+
+    def collect_measured_usage(self, node: str, usage: NodeUsage) -> None:
+        """By the platform, from the outside; an agent, which reads the cgroup itself, knows better."""
+        stats = self.node(node)
+        if usage.time - stats.agent_told > AGENT_SILENT:
+            stats.usage.append(usage)
 
     def report_resource_usage(self) -> dict[str, NodeUsage]:
         return {name: stats.usage[-1] for name, stats in self._nodes.items() if stats.usage}

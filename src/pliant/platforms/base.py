@@ -8,7 +8,7 @@ was killed half-way may ask again. ``tests/platforms/conformance.py`` is this co
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -156,6 +156,15 @@ class Desk(ABC):
         """The last report, with the summary to keep."""
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a platform itself measured of a node's use, now."""
+
+    node: str
+    cpu: float  # cores
+    memory_mb: float
+
+
 class Platform(ABC):
     """Makes the two for a job; the entry points of group ``pliant.platforms`` name subclasses of this."""
 
@@ -166,6 +175,10 @@ class Platform(ABC):
 
     def desk(self) -> Desk | None:
         """After ``open``; None: people speak to the master itself."""
+        return None
+
+    def usage(self) -> AsyncIterator[Sequence[Measured]] | None:
+        """After ``open``: what nodes use, for ever, at the platform's own pace; None: it measures nothing."""
         return None
 
     @abstractmethod

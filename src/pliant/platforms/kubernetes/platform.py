@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 
-from pliant.platforms.base import Desk, JobContext, NodeWatcher, Platform, Scaler
+from pliant.platforms.base import Desk, JobContext, Measured, NodeWatcher, Platform, Scaler
 from pliant.platforms.kubernetes.api import KubeApi
 from pliant.platforms.kubernetes.desk import JobDesk
 from pliant.platforms.kubernetes.scaler import PodScaler
+from pliant.platforms.kubernetes.usage import measured
 from pliant.platforms.kubernetes.view import View
 from pliant.platforms.kubernetes.watcher import PodWatcher
 from pliant.spec import KubernetesOptions
@@ -26,6 +27,7 @@ class KubernetesPlatform(Platform):
         self._namespace = namespace
         self._watcher: PodWatcher | None = None
         self._desk: JobDesk | None = None
+        self._usage: AsyncIterator[Sequence[Measured]] | None = None
 
     def open(self, context: JobContext) -> tuple[Scaler, NodeWatcher]:
         api = self._api = self._api or KubeApi.load()
@@ -36,11 +38,15 @@ class KubernetesPlatform(Platform):
         watcher = self._watcher = PodWatcher(api, context.job, namespace, view, time.time)
         scaler = PodScaler(api, context.job, namespace, options, view, watcher.tell, time.time)
         watcher.on_left_behind, watcher.on_gone = scaler.sweep, scaler.forget
+        self._usage = measured(api, context.job, namespace)
         self._desk = JobDesk(api, context.job, namespace, lambda: scaler.last_plan)
         return scaler, watcher
 
     def desk(self) -> Desk | None:
         return self._desk
+
+    def usage(self) -> AsyncIterator[Sequence[Measured]] | None:
+        return self._usage
 
     async def close(self) -> None:
         if self._watcher is not None:
