@@ -68,7 +68,9 @@ def test_what_changes_a_job_wants_its_name(cli: Cli, args: list[str]) -> None:
     assert "which job?" in result.stderr
 
 
-@pytest.mark.parametrize("args", [[], ["--workers", "2", "--replicas", "2"], ["--role", "ps", "--workers", "2"], ["ps=2", "ps=3"]])
+@pytest.mark.parametrize(
+    "args", [[], ["--workers", "2", "--replicas", "2"], ["--role", "ps", "--workers", "2"], ["ps=2", "ps=3"]]
+)
 def test_scale_wants_one_number(cli: Cli, args: list[str]) -> None:
     make_job(cli, "digits")
     result = cli("scale", "digits", *args)

@@ -8,7 +8,7 @@ and learns with rate 1. So at the end every row tells how often its record count
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,8 @@ def ps_job(
     spec: Mapping[str, Any] | None = None,
     name: str = "job",
     wanted: int | None = None,
+    ps: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
 ) -> LocalJob:
     program = folder / "worker.py"
     program.write_text(textwrap.dedent(PROGRAM))
@@ -85,9 +87,11 @@ def ps_job(
     if wanted is not None:
         least, _, most = str(servers).partition(":")
         roles["ps"] = {"replicas": {"min": int(least), "max": int(most), "wanted": wanted}}
+    if ps:
+        roles["ps"]["command"] = list(ps)
     told = {"batch_size": 2 * BATCH, **(parameters or {})} if strategy == "ps-sync" else dict(parameters or {})
     whole = {"strategy": strategy, "roles": roles, "parameters": told, **(spec or {})}
-    return LocalJob(folder, command, spec=whole, name=name)
+    return LocalJob(folder, command, spec=whole, name=name, env=env)
 
 
 def check_each_record_counted_once(

@@ -42,9 +42,7 @@ def until_shares(job: LocalJob, *expected: int) -> None:
 
 
 def test_a_hot_server_is_seen_and_relieved_then_servers_come_and_go(tmp_path: Path) -> None:
-    with ps_job(
-        tmp_path, servers="1:3", records=RECORDS, pause=0.2, parameters={"dump_seconds": 3.0}, wanted=2
-    ) as job:
+    with ps_job(tmp_path, servers="1:3", records=RECORDS, pause=0.2, parameters={"dump_seconds": 3.0}, wanted=2) as job:
         job.wait_for_progress(160)
         busy = job.wait_for(lambda s: all(seat.stats.rows for seat in s.parameters.seats) or None, "statistics")
         assert busy

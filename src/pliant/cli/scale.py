@@ -52,7 +52,8 @@ def scale(
     context: Context = None,
 ) -> None:
     if name is not None and "=" in name:  # the job is given by its folder
-        name, counts = None, [name, *(counts or [])]
+        counts = [name, *(counts or [])]
+        name = None
     wishes = [_wish(count) for count in counts or []]
     if name is None and job_dir is None:
         raise InvalidRequest("which job? give its NAME or --job-dir", hint="`pliant jobs` lists them")

@@ -51,6 +51,7 @@ class ParameterBook:
         self._tables: dict[str, Mapping[str, Any]] = {}
         self._variables: dict[str, Mapping[str, Any]] = {}
         self._initialized: dict[str, None] = {}
+        self.assigned = 0  # the order that gave variables their first values, the newest such
         self.iteration = 0
         self._orders: list[Order] = []  # those after the base
         self._pending: list[Part] = []  # accepted, not ordered yet; the weight is the number of examples
@@ -180,7 +181,7 @@ class ParameterBook:
             return verdict
         self._initialized |= dict.fromkeys(names)
         part = Part(session, sequence, 1.0, tuple(seat for seat, _ in seats))
-        self._order(Kind.ASSIGN, parts=(part,), names=tuple(names))
+        self.assigned = self._order(Kind.ASSIGN, parts=(part,), names=tuple(names)).number
         return Verdict(Fate.ACCEPTED, self.iteration, 0, "")
 
     # --- contributions
@@ -462,6 +463,7 @@ class ParameterBook:
             "tables": list(self._tables.values()),
             "variables": list(self._variables.values()),
             "initialized": list(self._initialized),
+            "assigned": self.assigned,
             "iteration": self.iteration,
             "orders": [order.to_json() for order in self._orders],
             "pending": [part.to_json() for part in self._pending],
@@ -488,6 +490,7 @@ class ParameterBook:
             self._tables = {table["name"]: table for table in state["tables"]}
             self._variables = {variable["name"]: variable for variable in state["variables"]}
             self._initialized = dict.fromkeys(state["initialized"])
+            self.assigned = state.get("assigned", 0)  # a snapshot of an older release has none
             self.iteration = state["iteration"]
             self._orders = [Order.from_json(order) for order in state["orders"]]
             self._pending = [Part.from_json(part) for part in state["pending"]]

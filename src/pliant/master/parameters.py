@@ -50,6 +50,7 @@ class ParameterCoordinator:
         self._done: dict[int, int] = {}  # seat -> the last order that it executed
         self._stats: dict[int, pb.SeatStats] = {}
         self._dumped_at = clock.now()
+        self._no_dump_until = 0.0  # after one that failed
         self._asked = 0.0  # when the last dump was first asked for
         self._sweeping: asyncio.Task[None] | None = None
         self._dropped = {Fate.STALE: 0, Fate.MOVED: 0}
@@ -140,6 +141,7 @@ class ParameterCoordinator:
         if failure:
             self._journal.do(book.dump_failed, order=order)
             self._dumped_at = self._clock.now() - book.options.dump_seconds + DUMP_PAUSE
+            self._no_dump_until = self._clock.now() + DUMP_PAUSE
             self._journal.event("dump", f"dump {order} is called off: {failure}", node)
             self._notify()
             return
@@ -251,7 +253,8 @@ class ParameterCoordinator:
     def tick(self) -> None:
         now, book = self._clock.now(), self.book
         self._flush()
-        if why := book.dump_due(now, begun=self._dumped_at) or self._long_log():
+        why = book.dump_due(now, begun=self._dumped_at) or self._long_log()
+        if why and now >= self._no_dump_until:
             self._begin_dump(why)
         self._retire()
         self._rebalance()
@@ -307,6 +310,7 @@ class ParameterCoordinator:
             iteration=book.iteration,
             sync=book.options.sync,
             batch=book.options.batch,
+            assigned=book.assigned,
         )
 
     def seat_messages(self) -> list[pb.SeatStatus]:

@@ -26,7 +26,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pliant.core.errors import InvalidRequest, NotFound, SessionExpired
+from pliant.core.errors import InvalidRequest, NotFound, RetryableError, SessionExpired
 from pliant.core.ps_states import Fate
 from pliant.ps.connection import PsConnection
 from pliant.ps.merging import group_by_seat, sum_by_place
@@ -121,12 +121,24 @@ class PsClient:
             route = self._router.refresh()
             self._have.clear()
             if arrays.keys() <= route.initialized:
+                self._await_first_values()
                 return False
             missing = {name: array for name, array in arrays.items() if name not in route.initialized}
             places = self._stage(dense=missing, rows={}, examples=0, based_on=0, assign=True)
             reply = self._decide(self._stubs.Assign, places, names=list(missing))
             if reply is not None and reply.fate == Fate.ACCEPTED:
+                self._await_first_values()
                 return True
+
+    def _await_first_values(self) -> None:
+        """Until all servers have executed the order: a pull of the same iteration before that has what was there before."""
+
+        def attempt(_: Route) -> None:
+            if not self._router.refresh().assigned:
+                raise RetryableError("a parameter server has not taken the first values of its variables yet")
+
+        self._router.insist(attempt, "the first values")
+        self._have.clear()
 
     def schedule(self, rates: Rates) -> None:
         """Learning rates over time: ``rates(update)``, counted from 0, is by how much the rates of all are multiplied, or one

@@ -29,6 +29,7 @@ from pliant.rpc.tls import TlsFiles
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+SAY_AFTER = 1.0  # seconds without success; then the log tells why
 LONGEST_PAUSE = 0.5  # seconds between two tries
 POLL = 2.0  # seconds that a question for a newer map waits at the master
 
@@ -61,6 +62,7 @@ class Route:
     iteration: int
     sync: bool
     batch: int
+    assigned: bool  # all servers have the first values of variables
 
     @classmethod
     def from_message(cls, message: pb.ParameterMap) -> Route:
@@ -81,6 +83,7 @@ class Route:
             message.iteration,
             message.sync,
             message.batch,
+            all(seat.order >= message.assigned for seat in message.seats if seat.floats),
         )
 
     def block_place(self, variable: str, block: int) -> int:
@@ -160,7 +163,8 @@ class Router:
 
     def insist(self, attempt: Callable[[Route], T], what: str) -> T:
         """Until it succeeds: servers may die, be replaced, and move what they have."""
-        deadline, pause = time.monotonic() + self._patience, 0.01
+        begun = time.monotonic()
+        deadline, pause, told = begun + self._patience, 0.01, False
         while True:
             try:
                 return attempt(self.route)
@@ -169,7 +173,11 @@ class Router:
                 self._refresh_after(error)
             except RetryableError as error:
                 problem = error
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            if not told and now - begun > SAY_AFTER:
+                told = True
+                log.warning("%s waits: %s", what, problem)
+            if now > deadline:
                 raise ServerUnavailable(
                     f"{what} did not succeed within {self._patience:.0f} s: {problem.message}",
                     hint=problem.hint or "see `pliant status` and the logs of the role ps",

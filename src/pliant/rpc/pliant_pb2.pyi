@@ -1089,7 +1089,7 @@ class SeatStatus(_message.Message):
     def __init__(self, seat: _Optional[int] = ..., node: _Optional[str] = ..., address: _Optional[str] = ..., tenure: _Optional[int] = ..., partitions: _Optional[int] = ..., floats: _Optional[int] = ..., weight: _Optional[float] = ..., leaving: _Optional[bool] = ..., stats: _Optional[_Union[SeatStats, _Mapping]] = ..., order: _Optional[int] = ...) -> None: ...
 
 class ParameterMap(_message.Message):
-    __slots__ = ("version", "roster", "partitions", "blocks", "seats", "tables", "variables", "initialized", "iteration", "sync", "batch")
+    __slots__ = ("version", "roster", "partitions", "blocks", "seats", "tables", "variables", "initialized", "iteration", "sync", "batch", "assigned")
     class BlocksEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1108,6 +1108,7 @@ class ParameterMap(_message.Message):
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     SYNC_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNED_FIELD_NUMBER: _ClassVar[int]
     version: int
     roster: int
     partitions: _containers.RepeatedScalarFieldContainer[int]
@@ -1119,7 +1120,8 @@ class ParameterMap(_message.Message):
     iteration: int
     sync: bool
     batch: int
-    def __init__(self, version: _Optional[int] = ..., roster: _Optional[int] = ..., partitions: _Optional[_Iterable[int]] = ..., blocks: _Optional[_Mapping[str, BlockSeats]] = ..., seats: _Optional[_Iterable[_Union[SeatStatus, _Mapping]]] = ..., tables: _Optional[_Iterable[str]] = ..., variables: _Optional[_Iterable[str]] = ..., initialized: _Optional[_Iterable[str]] = ..., iteration: _Optional[int] = ..., sync: _Optional[bool] = ..., batch: _Optional[int] = ...) -> None: ...
+    assigned: int
+    def __init__(self, version: _Optional[int] = ..., roster: _Optional[int] = ..., partitions: _Optional[_Iterable[int]] = ..., blocks: _Optional[_Mapping[str, BlockSeats]] = ..., seats: _Optional[_Iterable[_Union[SeatStatus, _Mapping]]] = ..., tables: _Optional[_Iterable[str]] = ..., variables: _Optional[_Iterable[str]] = ..., initialized: _Optional[_Iterable[str]] = ..., iteration: _Optional[int] = ..., sync: _Optional[bool] = ..., batch: _Optional[int] = ..., assigned: _Optional[int] = ...) -> None: ...
 
 class DefineRequest(_message.Message):
     __slots__ = ("tables", "variables")
