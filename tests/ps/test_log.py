@@ -92,6 +92,20 @@ def test_a_segment_that_is_written_over_shows_nothing_of_the_old_one_at_any_leng
     again.close()
 
 
+def test_what_another_holder_of_the_seat_may_still_write_to_is_never_written_over(tmp_path: Path) -> None:
+    frozen = PushLog(tmp_path, 1, 0)
+    append(frozen, push(0, "frozen"))
+    kept = PushLog(tmp_path, 2, 0)
+    for order in (5, 6, 7, 8):
+        kept.rotate(order, [])
+        kept.cut(order)
+        append(kept, push(order))
+        append(frozen, push(order, "frozen"))  # it woke up: to a file that nobody will read
+        assert sequences(tmp_path, order) == [("s", order)]
+    frozen.close()
+    kept.close()
+
+
 def test_the_segments_of_an_earlier_holder_of_the_seat_count_too(tmp_path: Path) -> None:
     for tenure in (1, 2):
         kept = PushLog(tmp_path, tenure, 0)

@@ -9,9 +9,10 @@ the process, not that of the machine. A record that was cut by a kill ends its s
 answered. With each dump order a new segment begins that holds all that is staged at that moment, so the segments before it
 are not needed once the dump is complete. The tenure in the name keeps two servers apart that believe to hold the same seat.
 
-One segment that is not needed any more is kept as ``spare`` and written over by the next: pages that the system has to find for
-a growing file cost many times as much as the copy. So behind the last record there may be old ones; the checksum of a
-record begins with the name of its segment, which tells them apart.
+One segment of its own that is not needed any more is kept as ``spare-<tenure>`` and written over by the next: pages that the
+system has to find for a growing file cost many times as much as the copy. So behind the last record there may be old ones; the
+checksum of a record begins with the name of its segment, which tells them apart. What a server of another tenure wrote is
+never written over: one that was frozen may wake up and go on writing to it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ log = logging.getLogger(__name__)
 MAGIC = 0x504C5348
 HEADER = struct.Struct("<IIQQ")
 LARGEST = 4 << 30  # bytes of one record
-SPARE = "spare"
 
 Record = tuple[bytes, bytes]
 Meta = bytes
@@ -58,6 +58,10 @@ class PushLog:
         self._tenure = tenure
         self._lock = threading.Lock()
         folder.mkdir(parents=True, exist_ok=True)
+        self._spare = folder / f"spare-{tenure:012d}"
+        for left in folder.glob("spare-*"):
+            if left != self._spare:
+                left.unlink(missing_ok=True)
         self._used = {path: path.stat().st_size for path in segments(folder)}  # at the most
         self._path, self._seed, self._file = self._begin(order)
 
@@ -97,8 +101,11 @@ class PushLog:
         """A dump of this order is complete: what its own segment and later ones do not have is not needed."""
         for path in segments(self._folder):
             if _order_of(path) < order and path != self._path:
-                with contextlib.suppress(FileNotFoundError):  # another server had this seat, and cuts too
-                    path.rename(self._folder / SPARE)
+                if _tenure_of(path) == self._tenure:
+                    with contextlib.suppress(FileNotFoundError):  # a later holder of the seat cut it
+                        path.rename(self._spare)
+                else:
+                    path.unlink(missing_ok=True)  # another server that had this seat may cut too
                 self._used.pop(path, None)
 
     def close(self) -> None:
@@ -114,7 +121,7 @@ class PushLog:
             self._used[path] = sum(HEADER.size + place.meta + place.payload for place, _ in _records(path))
         else:
             with contextlib.suppress(FileNotFoundError):  # there is none yet
-                (self._folder / SPARE).rename(path)
+                self._spare.rename(path)
             self._used[path] = 0
         return path, _seed_of(path), os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
@@ -140,6 +147,10 @@ def read(place: Place) -> Record:
         file.seek(place.begin)
         data = file.read(place.meta + place.payload)
     return data[: place.meta], data[place.meta :]
+
+
+def _tenure_of(path: Path) -> int:
+    return int(path.name.split("-")[1])
 
 
 def _order_of(path: Path) -> int:
