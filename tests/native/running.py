@@ -26,15 +26,17 @@ class NativeJob(LocalJob):
         model_class: str = "Net",
         name: str = "job",
         env: Mapping[str, str] | None = None,
+        python: str = sys.executable,
     ) -> None:
         super().__init__(
             folder, ["true"], name=name, options=options, env={"PLIANT_TEST_FOLDER": str(folder), **(env or {})}
         )
         self._command = command
+        self._python = python
         self._model = ["--model", str(model), *(["--model-class", model_class] if model_class else [])]
 
     def start(self, *options: str) -> Self:
-        command = [sys.executable, "-c", LAUNCHER, self._command, "--job-dir", str(self.home.path), "--name", self.name]
+        command = [self._python, "-c", LAUNCHER, self._command, "--job-dir", str(self.home.path), "--name", self.name]
         with self._output.open("ab") as output:
             self._launcher = subprocess.Popen(
                 [*command, *self._model, "--audit", *self._options, *options],

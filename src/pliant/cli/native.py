@@ -15,7 +15,7 @@ from pliant.cli.run import check_launchable, launch, leave, make_spec, prepare
 from pliant.cli.run_options import RunOptions
 from pliant.core.errors import InvalidRequest
 from pliant.master.job_dir import JobDir
-from pliant.platforms.kubernetes.names import FILES_FOLDER
+from pliant.platforms.kubernetes.names import FILES_FOLDER, SHARED_FOLDER
 
 if TYPE_CHECKING:
     from pliant.native.description import Description
@@ -35,13 +35,18 @@ def run_native(
     from pliant.native.trial import check
 
     there = options.platform == "kubernetes"
+    if there:
+        description = _placed(description, options.claim, servers=strategy.startswith("ps"))
+    else:
+        paths = {"output": absolute(description.output), "trained": absolute(description.trained)}
+        description = description.model_copy(update=paths)
     check(description, model, data_is_here=not there)
     spec = _spec(options, workers, strategy, spec_changes or {}, FILES_FOLDER if there else "")
     check_launchable(spec)
     if there:
         leave(_run_there(spec, description, model, options), options)
-    if options.image:
-        raise InvalidRequest("--image is for --platform kubernetes")
+    if options.image or options.claim:
+        raise InvalidRequest("--image and --claim are for --platform kubernetes")
     home = prepare(spec, options)
     if not options.resume:
         _put_files(home, description, model)
@@ -62,6 +67,42 @@ def _run_there(spec: JobSpec, description: Description, model: Path, options: Ru
     with TemporaryDirectory() as folder:
         saved = description.save(Path(folder))
         return run_there(spec, options, [saved, *(model.resolve().parent / name for name in names)])
+
+
+def absolute(path: str) -> str:
+    """For programs that start elsewhere; URLs stay as they are."""
+    return str(Path(path).absolute()) if path and "://" not in path else path
+
+
+def _placed(description: Description, claim: str | None, *, servers: bool) -> Description:
+    """With paths as Pods see them: relative ones are of the shared claim. Refuses what no Pod would find, or what would be lost."""
+    hint = f"put it on a volume and name its claim by --claim: Pods see it at {SHARED_FOLDER}"
+    if servers and not claim:
+        raise InvalidRequest("parameter servers on Kubernetes need a folder that all Pods of the job share", hint=hint)
+
+    def placed(path: str, option: str) -> str:
+        if not path or "://" in path:
+            return path
+        if Path(path).is_absolute():
+            if not Path(path).is_relative_to(SHARED_FOLDER) and Path(path).exists():
+                raise InvalidRequest(f"{option} {path} is a path of this machine, and Pods do not see it", hint=hint)
+            if option == "--output" and not (claim and Path(path).is_relative_to(SHARED_FOLDER)):
+                raise InvalidRequest(f"--output {path} would be lost with the Pod that writes it", hint=hint)
+            return path
+        if not claim:
+            raise InvalidRequest(
+                f"{option} {path}: Pods do not see files of this machine", hint=f"{hint}; or use an URL"
+            )
+        return f"{SHARED_FOLDER}/{path}"
+
+    return description.model_copy(
+        update={
+            "data": [placed(path, "--data") for path in description.data],
+            "eval_data": [placed(path, "--eval-data") for path in description.eval_data],
+            "output": placed(description.output, "--output"),
+            "trained": placed(description.trained, "--trained"),
+        }
+    )
 
 
 def _spec(

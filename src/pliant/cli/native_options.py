@@ -58,7 +58,7 @@ class ModelOptions:
             model_params=pairs(self.model_params, "--model-params"),
             data=data,
             data_options=pairs(self.data_options, "--data-options"),
-            trained=absolute(self.trained),
+            trained=self.trained,
             **more,
         )
 
@@ -76,8 +76,3 @@ class WorkerOptions:
         if low > high:
             raise InvalidRequest(f"--min-workers {low} is more than --max-workers {high}")
         return low, high
-
-
-def absolute(path: str | None) -> str:
-    """For programs that start elsewhere; URLs stay as they are."""
-    return str(Path(path).absolute()) if path and "://" not in path else path or ""

@@ -41,7 +41,7 @@ def predict(
         data,
         batch_size=batch_size,
         shard_size=shard_size,
-        output=o.absolute(output),
+        output=output,
         output_format=format_of(Path(output), output_format),
     )
     more = {"training_service": False}

@@ -69,8 +69,8 @@ def run(
         from pliant.cli.kubernetes.running import run_there
 
         leave(run_there(spec, options, files or [], output=tee != 0), options)
-    if options.image or files:
-        raise InvalidRequest("--image and --file are for --platform kubernetes")
+    if options.image or options.claim or files:
+        raise InvalidRequest("--image, --claim and --file are for --platform kubernetes")
     leave(launch(prepare(spec, options), options, output=tee != 0), options)
 
 
@@ -116,8 +116,12 @@ def make_spec(command: list[str], name: str | None, changes: dict[str, Any]) -> 
     for key in ("strategy", "audit", "metrics_port"):
         if key in changes:
             value[key] = changes[key]
+    platform = value["platform"].entries()
     if "platform" in changes:
-        value["platform"] = {**value["platform"].entries(), "kind": changes["platform"]}
+        platform["kind"] = changes["platform"]
+    if "claim" in changes:
+        platform["kubernetes"] = {**platform["kubernetes"].entries(), "shared_claim": changes["claim"]}
+    value["platform"] = platform
     if changes.get("tls"):
         value["security"] = {"tls": True}
     if "max_restarts" in changes:

@@ -54,6 +54,10 @@ class RunOptions:
     namespace: Namespace = None
     context: Context = None
     image: Annotated[str | None, typer.Option(help="On Kubernetes: of master and nodes.")] = None
+    claim: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="On Kubernetes: a volume claim that all Pods mount at /pliant/shared."),
+    ] = None
 
     @property
     def cluster(self) -> Cluster:
@@ -70,6 +74,7 @@ class RunOptions:
             "audit": self.audit or None,
             "metrics_port": self.metrics_port,
             "max_restarts": self.max_restarts,
+            "claim": self.claim,
         }
         return {key: value for key, value in changes.items() if value is not None}
 

@@ -91,7 +91,7 @@ def train(
     *,
     options: RunOptions,
 ) -> None:
-    from pliant.cli.native import run_native
+    from pliant.cli.native import absolute, run_native
     from pliant.native.description import Evaluation
 
     most = workers.range()[1]
@@ -123,7 +123,7 @@ def train(
             monitor=best_metric,
             mode=best_mode,  # type: ignore[arg-type]  # checked above
         ),
-        output=o.absolute(output),
+        output=output,
     )
     seconds = (
         checkpoint_every_seconds if checkpoint_every_seconds is not None else 0.0 if checkpoint_every_steps else 30.0
@@ -132,7 +132,11 @@ def train(
         "every_steps": checkpoint_every_steps,
         "every_seconds": seconds,
         "keep_last": keep_checkpoints,
-        **({"dir": o.absolute(checkpoint_dir)} if checkpoint_dir else {}),
+        **(
+            {"dir": checkpoint_dir if options.platform == "kubernetes" else absolute(checkpoint_dir)}
+            if checkpoint_dir
+            else {}
+        ),
     }
     changes: dict[str, Any] = {"checkpoint": saving}
     if chosen.startswith("ps"):

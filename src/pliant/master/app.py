@@ -81,13 +81,14 @@ class Master:
         advertise: str = "",
         token_file: Path | None = None,
         tls_dir: Path | None = None,
+        parameters_dir: Path | None = None,
         clock: Clock | None = None,
         platform: Platform | None = None,
         store: JournalStore | None = None,
     ) -> None:
         """``advertise``: where nodes reach this master, if not where it listens. Token and certificates are made in the
-        job's folder unless they are given. ``clock``, ``platform`` and ``store`` are the real time, the spec's platform and
-        the job's file unless given.
+        job's folder unless they are given, and what parameter servers keep is there unless ``parameters_dir`` says otherwise.
+        ``clock``, ``platform`` and ``store`` are the real time, the spec's platform and the job's file unless given.
         """
         self.job_dir = job_dir
         self.spec: JobSpec = load_spec(job_dir.spec)
@@ -96,6 +97,7 @@ class Master:
         self._advertise = advertise
         self._token_file = token_file or job_dir.token
         self._tls_dir = tls_dir
+        self._parameters_dir = parameters_dir or job_dir.parameters
         self._leaving = ""  # why this master, not the job, shall end
         self._clock = clock or SystemClock()
         self._machines: dict[str, Any] = {}
@@ -327,7 +329,7 @@ class Master:
         if wanted.parameters:
             assert parts.shards is not None
             parts.parameters = ParameterCoordinator(
-                self._machines["parameters"], journal, self._clock, parts.shards, self.job_dir.parameters
+                self._machines["parameters"], journal, self._clock, parts.shards, self._parameters_dir
             )
         if wanted.rendezvous:
             parts.rendezvous = RendezvousServer(self._machines["rendezvous"], journal, self._clock)
@@ -354,7 +356,7 @@ class Master:
         role = self.spec.roles[launch.role]
         env = program_environment(self.spec, launch.role, checkpoint_dir=str(self.job_dir.path / "checkpoints"))
         if self.spec.components().parameters:
-            env["PLIANT_PS_DIR"] = str(self.job_dir.parameters)
+            env["PLIANT_PS_DIR"] = str(self._parameters_dir)
         if self.spec.platform.kind == "local" and "OMP_NUM_THREADS" not in os.environ:
             cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
             env.setdefault("OMP_NUM_THREADS", str(max(1, cores // role.replicas.max)))  # else all fight for all cores

@@ -10,7 +10,15 @@ from pliant.core.resources import Resources
 from pliant.operator.job_objects import metadata
 from pliant.platforms.kubernetes import names
 from pliant.platforms.kubernetes.kinds import Object
-from pliant.platforms.kubernetes.pods import container_security, merged, pod_defaults, resources_of
+from pliant.platforms.kubernetes.pods import (
+    container_security,
+    kept_folder,
+    merged,
+    pod_defaults,
+    resources_of,
+    shared_mounts,
+    shared_volumes,
+)
 from pliant.spec import JobSpec
 
 GRACE = 10  # seconds that a master has to write down what it knows
@@ -28,7 +36,7 @@ def master_pod(job: Object, spec: JobSpec, cluster_ip: str, image: str) -> Objec
             "automountServiceAccountToken": True,
             "terminationGracePeriodSeconds": GRACE,
             "containers": [_container(name, spec, cluster_ip, options.image or image)],
-            "volumes": _volumes(name, spec),
+            "volumes": [*_volumes(name, spec), *shared_volumes(options)],
         },
     }
     lost = [_leaves_after(state, PATIENCE[options.journal.volume]) for state in ("not-ready", "unreachable")]
@@ -63,6 +71,8 @@ def _container(name: str, spec: JobSpec, cluster_ip: str, image: str) -> Object:
         *("--advertise", f"{cluster_ip}:{port}"),
         *("--token-file", f"{names.SECRET_FOLDER}/{names.TOKEN_KEY}"),
     ]
+    if spec.components().parameters and options.shared_claim:
+        command += ["--parameters-dir", f"{kept_folder(name, options)}/parameters"]
     if spec.tls:
         command += ["--tls-dir", names.SECRET_FOLDER]
     ports = [{"name": "grpc", "containerPort": port}]
@@ -91,6 +101,7 @@ def _container(name: str, spec: JobSpec, cluster_ip: str, image: str) -> Object:
             {"name": "files", "mountPath": names.FILES_FOLDER, "readOnly": True},
             {"name": "job", "mountPath": names.JOB_FOLDER},
             {"name": "tmp", "mountPath": "/tmp"},
+            *shared_mounts(options),
         ],
     }
 

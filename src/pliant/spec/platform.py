@@ -77,6 +77,13 @@ class KubernetesOptions(Model):
     node_selector: dict[str, str] = Field(default={}, description="Labels of the machines that may be used.")
     tolerations: tuple[dict[str, Any], ...] = Field(default=(), description="Taints that are tolerated, as in a Pod.")
     journal: JournalVolume = Field(default=JournalVolume(), description="Where the master keeps its journal.")
+    shared_claim: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=253,
+        description="A PersistentVolumeClaim that all Pods of the job mount at /pliant/shared: data, checkpoints, and what "
+        "parameter servers keep. It must allow ReadWriteMany where Pods run on several machines.",
+    )
     master: MasterPod = Field(default=MasterPod(), description="The Pod of the master.")
 
     @model_validator(mode="after")

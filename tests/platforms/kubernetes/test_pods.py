@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pliant.operator.master_pod import master_pod
 from pliant.platforms.kubernetes.plans import PodToCreate
 from pliant.platforms.kubernetes.pods import node_pod
 from pliant.spec import JobSpec
@@ -96,3 +97,22 @@ def test_a_template_adds_volumes_sidecars_labels_and_changes_the_main_container(
     assert made["metadata"]["labels"]["pliant.dev/node"] == "worker-3", "by this the master finds it"
     assert (made["metadata"]["name"], made["spec"]["restartPolicy"]) == ("digits-worker-3", "Never")
     assert json.dumps(template) == before
+
+
+def test_what_is_to_outlive_pods_goes_to_the_shared_claim_of_master_and_nodes() -> None:
+    roles = {"worker": {"command": ["python", "-m", "pliant.native"]}, "ps": {"command": ["python", "-m", "pliant.ps"]}}
+    for claim, folder in (("team", "/pliant/shared/digits"), (None, "/var/lib/pliant")):
+        options = {"kind": "kubernetes", "kubernetes": {"shared_claim": claim} if claim else {}}
+        given = {"name": "digits", "strategy": "ps-async", "platform": options, "roles": roles}
+        spec = JobSpec.from_dict({**given, "checkpoint": {"every_steps": 5}})
+        entry = PodToCreate.model_validate({"node": "ps-0", "role": "ps"})
+        node = node_pod(JOB, spec, entry, master_address="10.0.0.1:7777", image="pliant:1")["spec"]
+        env = {item["name"]: item.get("value", "") for item in node["containers"][0]["env"]}
+        assert env["PLIANT_PS_DIR"] == f"{folder}/parameters"
+        assert json.loads(env["PLIANT_CHECKPOINT"])["directory"] == f"{folder}/checkpoints"
+        master = master_pod(JOB, spec, "10.0.0.1", "pliant:1")["spec"]
+        assert (f"{folder}/parameters" in master["containers"][0]["command"]) is bool(claim)
+        for inside in (node, master):
+            volumes = [v["persistentVolumeClaim"]["claimName"] for v in inside["volumes"] if v["name"] == "shared"]
+            mounts = [m["mountPath"] for m in inside["containers"][0]["volumeMounts"] if m["name"] == "shared"]
+            assert (volumes, mounts) == (([claim], ["/pliant/shared"]) if claim else ([], []))

@@ -21,6 +21,7 @@ MASTER_PORT = 7777
 SPEC_FOLDER = "/etc/pliant/job"  # the ConfigMap with job.yaml
 SECRET_FOLDER = "/etc/pliant/secret"
 FILES_FOLDER = "/pliant/files"  # the user's files
+SHARED_FOLDER = "/pliant/shared"  # the job's shared claim, in all of its Pods
 JOB_FOLDER = "/var/lib/pliant"  # the master's own: journal, logs, summary
 CONTAINER = "main"  # of the node's own program, or the master's
 SPEC_KEY, TOKEN_KEY, SUMMARY_KEY = "job.yaml", "token", "summary.json"  # in ConfigMaps and Secrets

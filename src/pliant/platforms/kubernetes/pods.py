@@ -54,7 +54,7 @@ def node_pod(job: Mapping[str, Any], spec: JobSpec, entry: PodToCreate, *, maste
             "automountServiceAccountToken": False,
             "terminationGracePeriodSeconds": math.ceil(spec.fault.grace) + AFTER_GRACE,
             "containers": [_container(name, spec, entry, master_address, options.image or image)],
-            "volumes": _volumes(name),
+            "volumes": [*_volumes(name), *shared_volumes(options)],
         },
     }
     inside = pod["spec"]
@@ -91,6 +91,20 @@ def pod_defaults(options: KubernetesOptions, *, node_selector: Mapping[str, str]
     if options.image_pull_secrets:
         spec["imagePullSecrets"] = [{"name": secret} for secret in options.image_pull_secrets]
     return spec
+
+
+def shared_volumes(options: KubernetesOptions) -> list[Object]:
+    claim = options.shared_claim
+    return [{"name": "shared", "persistentVolumeClaim": {"claimName": claim}}] if claim else []
+
+
+def shared_mounts(options: KubernetesOptions) -> list[Object]:
+    return [{"name": "shared", "mountPath": names.SHARED_FOLDER}] if options.shared_claim else []
+
+
+def kept_folder(job: str, options: KubernetesOptions) -> str:
+    """Where a job's checkpoints and parameters go: seen by all of its Pods if it has a claim, else lost with the Pod."""
+    return f"{names.SHARED_FOLDER}/{job}" if options.shared_claim else names.JOB_FOLDER
 
 
 def container_security() -> Object:
@@ -162,16 +176,18 @@ def _container(job: str, spec: JobSpec, entry: PodToCreate, master_address: str,
             {"name": "job", "mountPath": names.JOB_FOLDER},
             {"name": "tmp", "mountPath": "/tmp"},
             {"name": "shm", "mountPath": "/dev/shm"},
+            *shared_mounts(options),
         ],
     }
 
 
 def _environment(job: str, spec: JobSpec, entry: PodToCreate, master_address: str) -> list[Object]:
     asked = entry.resources.to_core()
+    kept = kept_folder(job, spec.platform.kubernetes)
     values = {
         "HOME": "/tmp",
         "PYTHONUNBUFFERED": "1",
-        **program_environment(spec, entry.role, checkpoint_dir=f"{names.JOB_FOLDER}/checkpoints"),
+        **program_environment(spec, entry.role, checkpoint_dir=f"{kept}/checkpoints"),
         **entry.env,
         "PLIANT_JOB": job,
         "PLIANT_NODE": entry.node,
@@ -186,7 +202,7 @@ def _environment(job: str, spec: JobSpec, entry: PodToCreate, master_address: st
         "PLIANT_LIMITS": "container",
     }
     if spec.components().parameters:
-        values.setdefault("PLIANT_PS_DIR", f"{names.JOB_FOLDER}/parameters")
+        values.setdefault("PLIANT_PS_DIR", f"{kept}/parameters")
     if spec.tls:
         values["PLIANT_TLS_DIR"] = names.SECRET_FOLDER
     from_pod = {"PLIANT_HOST": "spec.nodeName", "PLIANT_ADDRESS": "status.podIP"}
