@@ -9,6 +9,7 @@ import pytest
 from tests.operator.builders import KEY, job, pod
 
 from pliant.core.errors import NotFound
+from pliant.operator import keeper as keepers
 from pliant.operator import lease as leases
 from pliant.operator.lease import Lease, NotActing, Sight, may_take
 from pliant.operator.store import Store
@@ -131,5 +132,40 @@ def test_a_write_is_given_up_when_the_lease_runs_out_during_it() -> None:
         with pytest.raises(NotActing):
             async with lease.fenced():
                 await asyncio.Event().wait()
+
+    asyncio.run(story())
+
+
+def test_what_was_given_up_when_the_lease_ran_out_is_taken_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keepers, "AFTER_LAPSE", 0.01)
+
+    async def story() -> None:
+        clock, rounds = ManualClock(), list[bool]()
+        lease = Lease(OneLease(), "ns", "lease", "me", clock=clock.now)  # type: ignore[arg-type]
+        await lease._look()
+        lease._tell()
+        again = asyncio.Event()
+
+        class Interrupted(keepers.Keeper):
+            async def _round(self, seen: Any, now: float) -> float | None:
+                rounds.append(lease.held)
+                if len(rounds) > 1:
+                    again.set()
+                    return None
+                clock.advance(leases.TRUST + 0.1)
+                raise NotActing("it ran out")
+
+        store = Store(lambda key: None)
+        store.put(ELASTIC_JOBS, job())
+        task = asyncio.create_task(Interrupted(KEY, store, lease, None).run())  # type: ignore[arg-type]
+        while not rounds:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        assert rounds == [True], "it does not act without the lease"
+        await lease._look()  # renewed before anybody was told that it had lapsed
+        lease._tell()
+        await asyncio.wait_for(again.wait(), 10.0)
+        assert rounds == [True, True]
+        task.cancel()
 
     asyncio.run(story())

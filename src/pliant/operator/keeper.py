@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 # Seconds before a round, so that changes which come in crowds cost one look: a look at many Pods costs more.
 GATHER, GATHER_PER_POD = 0.02, 0.0005
 AFTER_TROUBLE = Backoff(1.0, 2.0, 60.0)
+AFTER_LAPSE = 1.0  # seconds
 REMOVALS = (DeletePlan, DeletePod, ForceIfLost)
 STEADY = 60.0  # seconds of serving after which a master's earlier failures are forgotten
 
@@ -59,7 +60,7 @@ class Keeper:
             await asyncio.sleep(GATHER + GATHER_PER_POD * len(self._store.view(self.key).pods))
             self._changed.clear()
             if not self._lease.held:
-                again = None  # woken when we act
+                again = AFTER_LAPSE if self._lease.lapsed else None  # woken when we act
                 continue
             again = await self._guarded_round()
             if self._nothing_left():
@@ -73,7 +74,7 @@ class Keeper:
         try:
             again = await self._round(self._store.view(self.key), time.time())
         except NotActing:
-            return None
+            return AFTER_LAPSE  # the lease may be renewed a moment later, and then nobody wakes us
         except PliantError as error:
             self._troubles += 1
             delay = AFTER_TROUBLE.delay(self._troubles - 1)

@@ -68,6 +68,11 @@ class Lease:
     def held(self) -> bool:
         return self.remaining() > 0
 
+    @property
+    def lapsed(self) -> bool:
+        """It ran out and may be renewed at any moment, of which nobody is told: ``on_change`` tells what ``run`` sees."""
+        return self._was_held and not self.held
+
     def remaining(self) -> float:
         return self._until - self._clock()
 
