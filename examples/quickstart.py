@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pliant.cli.run import launch, make_spec, prepare
+from pliant.cli.run_options import RunOptions
 from pliant.core.errors import PliantError
 from pliant.master.job_dir import JobDir
 from pliant.rpc import pliant_pb2 as pb
@@ -116,10 +117,11 @@ def main() -> int:
     command = [sys.executable, str(PROGRAM), "--epochs", str(options.epochs)]
     changes = {"workers": "4", "audit": True, "env": {"OMP_NUM_THREADS": "1"}}
     try:
-        home = prepare(make_spec(command, "quickstart", changes), options.job_dir, overwrite=True, resume=False)
+        how = RunOptions(job_dir=options.job_dir, overwrite=True)
+        home = prepare(make_spec(command, "quickstart", changes), how)
         killer = Killer(home)
         killer.start()
-        summary = launch(home, show_output=True, progress=True, to_stderr=False)
+        summary = launch(home, how)
         killer.stop()
     except PliantError as error:
         print(f"quickstart: {error}", file=sys.stderr)
