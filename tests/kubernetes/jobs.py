@@ -8,8 +8,6 @@ waits for its test, however slow the machine is, and at the end the master's wor
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,6 +35,7 @@ from pliant.platforms.kubernetes.names import (
     worker_selector,
 )
 from pliant.platforms.kubernetes.plans import status_of
+from pliant.platforms.kubernetes.pods import merged
 from pliant.testing.traces import Record, accepted_records, read_traces
 
 SHARED = "/shared"
@@ -72,9 +71,9 @@ class ClusterJob:
             "command": list(command),
             "env": dict(env or {}),
             "resources": {"memory": 256},  # no limit of CPU: Python would start for ten seconds with a tenth of one
-            "template": _shared_folder(self.shared),
             **(role or {}),
         }
+        worker["template"] = merged(_shared_folder(self.shared), worker.get("template", {}))
         options = {"journal": {"volume": journal}, **(kubernetes or {})}
         more = dict(spec or {})
         fault = {"grace": 2, **more.pop("fault", {})}
@@ -111,8 +110,15 @@ class ClusterJob:
     def master(self) -> Object:
         return self.space.get(PODS, master_name(self.name))
 
+    def find_master(self) -> Object | None:
+        return self.space.find(PODS, master_name(self.name))
+
     def plans(self) -> list[Object]:
         return self.space.list(SCALE_PLANS)
+
+    def ends(self) -> list[tuple[str, str]]:
+        """Of nodes and their programs, as the master saw them: who, and why."""
+        return [(e.node, e.message.partition(":")[0]) for e in self.events() if e.kind in ("exit", "ended")]
 
     def told(self) -> str:
         """What Kubernetes' events say about the job and its Pods."""
@@ -191,27 +197,33 @@ class ClusterJob:
 
     def wait_for_another_master(self, uid: str) -> None:
         def is_there() -> bool:
-            found = self.space.find(PODS, master_name(self.name))
+            found = self.find_master()
             return found is not None and found["metadata"]["uid"] != uid and _ready(found)
 
         self.wait_for(is_there, "another master that serves")
 
 
 class ReadingClusterJob(ClusterJob):
-    """Workers read a dataset, do a few shards each, and go on when the test opens the gate."""
+    """Workers read a dataset, do a few shards each, and go on when the test opens the gate.
+
+    ``before`` is what their programs do first, in Python.
+    """
 
     def __init__(
         self,
         space: Space,
         folder: Path,
         *,
-        size: int = 120,
+        size: int = 600,  # more than what the first workers have taken ahead: there must be some left for later ones
         shard_size: int = 4,
         pace: float = 0.01,
+        before: str = "",
         env: Mapping[str, str] | None = None,
         **options: Any,
     ) -> None:
         self.size = size
+        program = ("-c", f"{before}\nfrom pliant.testing.reader import main\nmain()")
+        command = ("python", *(program if before else ("-m", "pliant.testing.reader")))
         given = {
             "READ": json.dumps({"train": {"size": size, "shard_size": shard_size}}),
             "PACE": str(pace),
@@ -219,7 +231,7 @@ class ReadingClusterJob(ClusterJob):
             "GATE": f"{SHARED}/gate",
             **(env or {}),
         }
-        super().__init__(space, folder, ("python", "-m", "pliant.testing.reader"), env=given, **options)
+        super().__init__(space, folder, command, env=given, **options)
 
     def submit(self) -> ReadingClusterJob:
         super().submit()
@@ -251,19 +263,15 @@ class ReadingClusterJob(ClusterJob):
         assert set(counts.values()) == {1}
 
 
-def process_of(pod: str, words: str) -> psutil.Process:
-    """The process of a Pod, as the machine sees it. A kubelet tells each container its Pod's name."""
+def process_of(pod: str, words: str) -> psutil.Process | None:
+    """The process of a Pod, as the machine sees it; None: it has none now. A kubelet tells each container its Pod's name."""
     for process in psutil.process_iter():
         try:
             if words in " ".join(process.cmdline()) and process.environ().get("HOSTNAME") == pod:
                 return process
         except psutil.Error:
             continue
-    raise LookupError(f"no process {words} of {pod}")
-
-
-def kill(process: psutil.Process) -> None:
-    os.kill(process.pid, signal.SIGKILL)
+    return None
 
 
 def _ready(pod: Object) -> bool:

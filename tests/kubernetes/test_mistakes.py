@@ -9,7 +9,7 @@ from tests.kubernetes.harness import Space
 from tests.kubernetes.jobs import ClusterJob, ReadingClusterJob
 
 from pliant.core.errors import InvalidRequest
-from pliant.platforms.kubernetes.kinds import Kind
+from pliant.platforms.kubernetes.kinds import PODS, Kind
 
 QUOTAS = Kind("", "v1", "ResourceQuota", "resourcequotas")
 
@@ -53,21 +53,68 @@ def test_an_image_that_cannot_be_pulled_fails_the_job_and_names_it(field: Space,
     assert "no-such-image" in status["message"], job.report()
 
 
-def test_a_worker_that_runs_out_of_memory_is_replaced_by_a_larger_one(field: Space, tmp_path: Path) -> None:
-    program = (
-        "import os, time\n"
-        "limit = int(os.environ['PLIANT_MEMORY_MB'])\n"
-        "if limit < 250:\n"
-        "    hog = [bytearray(2**20) for _ in range(2 * limit)]\n"
-        "print('enough with', limit)\n"
-    )
-    role = {"resources": {"memory": "200Mi"}}
-    job = ClusterJob(
-        field, tmp_path, ["python", "train.py"], workers=1, files={"train.py": program}, role=role
+@pytest.mark.losses
+def test_a_worker_is_killed_for_its_memory_then_evicted_for_its_storage_and_no_record_is_lost(
+    field: Space, tmp_path: Path
+) -> None:
+    greedy = """
+import os, pathlib, time
+if int(os.environ["PLIANT_MEMORY_MB"]) < 250:
+    hog = [bytearray(2**20) for _ in range(400)]
+told = pathlib.Path("/shared/filled")
+if not told.exists():
+    told.touch()
+    pathlib.Path("/scratch/much").write_bytes(bytes(3 * 2**20))
+    time.sleep(600)
+"""
+    volumes = [{"name": "scratch", "emptyDir": {"sizeLimit": "1Mi"}}]
+    mounts = [{"name": "main", "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}]}]
+    role = {
+        "resources": {"memory": "200Mi"},
+        "template": {"spec": {"volumes": volumes, "containers": mounts}},
+    }
+    job = ReadingClusterJob(field, tmp_path, workers=1, before=greedy, role=role).submit()
+    job.wait_for(lambda: (job.shared / "filled").exists(), "a worker with more memory")
+    job.wait_for(lambda: "Evicted" in job.told(), "the kubelet's word")
+    job.finish()
+    reasons = [reason for _, reason in job.ends()]
+    assert "OOM" in reasons, job.ends()
+    assert "Error" in reasons, job.ends()
+    assert any("EmptyDir" in event.message for event in job.events()), job.report()
+
+
+@pytest.mark.losses
+def test_a_worker_of_low_priority_gives_way_to_others_and_comes_back_where_there_is_room(
+    field: Space, tmp_path: Path
+) -> None:
+    classes = {"priority_class": "pliant-normal", "high_priority_class": "pliant-high", "high_priority_share": 0.5}
+    job = ReadingClusterJob(
+        field, tmp_path, workers=2, role={"resources": {"memory": "1200Mi"}}, kubernetes=classes
     ).submit()
-    status = job.wait_for_phase("Succeeded", "Failed")
-    assert status["phase"] == "Succeeded", job.report()
-    assert any("memory" in event.message.lower() for event in job.events()), job.events()
+    nodes = job.wait_for_workers(2)
+    job.wait_until_all_work(nodes)
+    given = [job.pod(node)["spec"]["priorityClassName"] for node in nodes]
+    assert given == ["pliant-high", "pliant-normal"]
+    machine = job.pod(nodes[1])["spec"]["nodeName"]
+    container = {
+        "name": "main",
+        "image": "localhost/pliant:dev",
+        "command": ["sleep", "600"],
+        "resources": {"requests": {"memory": "2000Mi"}},
+    }
+    spec = {
+        "priorityClassName": "pliant-high",
+        "nodeSelector": {"kubernetes.io/hostname": machine},
+        "terminationGracePeriodSeconds": 0,
+        "containers": [container],
+    }
+    field.create(PODS, {"metadata": {"name": "important"}, "spec": spec})
+    job.wait_for(lambda: "Preempted by" in job.told(), "the scheduler's word")
+    job.wait_for(lambda: nodes[1] not in job.nodes(), "the worker to give way")
+    job.wait_until_all_work(job.wait_for_workers(2))
+    job.finish()
+    assert (nodes[1], "Preempted") in job.ends()
+    assert nodes[0] in [node for node, reason in job.ends() if reason == "Completed"]
 
 
 def test_a_job_that_asks_for_too_much_says_so_and_goes_on_with_less(field: Space, tmp_path: Path) -> None:

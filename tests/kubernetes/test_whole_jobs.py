@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,12 +11,32 @@ from pathlib import Path
 import pytest
 from tests.kubernetes.harness import PROJECT, Space
 from tests.kubernetes.jobs import LONG, SHARED, ClusterJob, ReadingClusterJob
-from tools.kubernetes.testbed.images import INSIDE
+from tools.kubernetes.testbed.images import INSIDE, USER
 
 from pliant.platforms.kubernetes.kinds import CLAIMS, CONFIG_MAPS, PODS, SCALE_PLANS, SECRETS, SERVICES
-from pliant.platforms.kubernetes.names import SUMMARY_KEY
+from pliant.platforms.kubernetes.names import CONTAINER, SUMMARY_KEY, master_name, pod_name
 
 DIGITS = "02_cnn_digits.py"
+# What a process of a container can do, as JSON.
+LOOK = f"""
+import json, os, pathlib
+def writable(folder):
+    try:
+        path = pathlib.Path(folder, "x")
+        path.touch()
+        path.unlink()
+        return True
+    except OSError:
+        return False
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+print(json.dumps(dict(
+    user=os.getuid(),
+    written=[folder for folder in ("/", "/etc", "/usr", "/var", "{INSIDE}/src", "/tmp") if writable(folder)],
+    privileges=int(status["CapEff"], 16),
+    more_privileges=status["NoNewPrivs"].strip() != "1",
+    token=os.path.exists("/var/run/secrets/kubernetes.io/serviceaccount/token"),
+)))
+"""
 # The example as it is, but from its tenth step on it waits for the test: so it cannot be over too early.
 HELD = f"""
 import pathlib, runpy, sys, time
@@ -42,8 +64,43 @@ def test_a_job_reads_every_record_once_and_leaves_a_summary(field: Space, tmp_pa
     assert SUMMARY_KEY in field.get(CONFIG_MAPS, "job-summary")["data"]
 
 
+@pytest.mark.losses
+def test_pods_run_without_root_and_the_jobs_secret_is_not_shown(field: Space, tmp_path: Path) -> None:
+    job = ReadingClusterJob(field, tmp_path, workers=2).submit()
+    nodes = job.wait_for_workers(2)
+    job.wait_until_all_work(nodes)
+    for pod in (*(pod_name(job.name, node) for node in nodes), master_name(job.name)):
+        assert_harmless(field, pod)
+    assert_secret_is_kept(job)
+    job.finish()
+
+
+def assert_harmless(field: Space, pod: str) -> None:
+    """As seen from inside of its container: no root, nothing to write to but what is meant for it, no token for nothing."""
+    found = json.loads(field.kubectl("exec", pod, "-c", CONTAINER, "--", "python", "-c", LOOK).stdout)
+    assert found == {
+        "user": USER,
+        "written": ["/tmp"],
+        "privileges": 0,
+        "more_privileges": False,
+        "token": pod.endswith("-master"),
+    }
+
+
+def assert_secret_is_kept(job: ClusterJob) -> None:
+    """It is in its Secrets, and not where people look."""
+    secret = job.space.get(SECRETS, f"{job.name}-node")["data"]["token"]
+    token = base64.b64decode(secret).decode().strip()
+    assert len(token) > 16
+    pods = job.space.list(PODS)
+    shown = json.dumps([*pods, job.object(), *job.plans()]) + job.told()
+    for text in (shown, *(job.space.logs(pod["metadata"]["name"]) for pod in pods)):
+        assert token not in text
+        assert secret not in text
+
+
 def test_workers_and_the_master_are_deleted_and_no_record_is_lost(field: Space, tmp_path: Path) -> None:
-    job = ReadingClusterJob(field, tmp_path, workers=2, size=200).submit()
+    job = ReadingClusterJob(field, tmp_path, workers=2).submit()
     nodes = job.wait_for_workers(2)
     job.wait_until_all_work(nodes)
     job.delete_pod(nodes[0])

@@ -32,6 +32,7 @@ def failed(*containers: dict[str, Any], **status: Any) -> Any:
 
 LAST_WORDS = json.dumps({"exit_reason": "Error", "message": "exit code 3: ValueError: x"})
 LOW = "The node was low on resource: memory. Container main was using 200Mi, which exceeds its request of 100Mi. "
+VOLUME = 'Usage of EmptyDir volume "scratch" exceeds the limit "1Mi". '
 STORAGE = "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. "
 BY_SCHEDULER = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "higher"}
 
@@ -50,6 +51,7 @@ BY_SCHEDULER = {"type": "DisruptionTarget", "status": "True", "reason": "Preempt
         (failed(reason="Evicted", message=LOW), ExitReason.OOM, "exceeds its request"),
         (failed(reason="Evicted", message="The node had condition: [DiskPressure]. "), ExitReason.PREEMPTED, "Disk"),
         (failed(reason="Evicted", message=STORAGE), ExitReason.ERROR, "storage"),
+        (failed(reason="Evicted", message=VOLUME), ExitReason.ERROR, "EmptyDir"),
         (failed(reason="Preempting", message="to admit critical pod"), ExitReason.PREEMPTED, "critical"),
         (failed(reason="Shutdown", message="Node is shutting, evicting pods"), ExitReason.PREEMPTED, "shutting"),
         (failed(reason="OutOfcpu", message="Node didn't have enough resource: cpu"), ExitReason.PREEMPTED, "cpu"),

@@ -158,6 +158,7 @@ def _kubelet(run: Run, number: int, cgroup: str, memory_mb: int) -> dict[str, An
         "syncFrequency": "10s",
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "200Mi", "imagefs.available": "200Mi"},
         "evictionPressureTransitionPeriod": "10s",
+        "volumeStatsAggPeriod": "5s",  # a minute by itself: so long nobody would notice a volume that is too full
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,
         "systemReserved": {"memory": f"{max(0, total_mb - memory_mb)}Mi"},

@@ -94,7 +94,7 @@ def _end(
         return ExitReason.OOM, "out of memory: the kernel killed its container"
     if reason == "Evicted" and "memory" in words and "exceeds its request" in words:
         return ExitReason.OOM, f"evicted, its machine ran out of memory: {words}"
-    if reason == "Evicted" and "exceed" in words and "storage" in words:
+    if reason == "Evicted" and "exceed" in words and ("storage" in words or "EmptyDir" in words):
         return ExitReason.ERROR, f"evicted: {words}"
     if (told := _last_words(said)) is not None:
         return told
