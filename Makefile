@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-unit test-e2e test-chaos test-kubernetes test-losses tensorflow-testbed kubernetes-testbed lint proto crds manifests bench clean
+.PHONY: help setup quickstart test test-unit test-e2e test-chaos test-kubernetes tensorflow-testbed kubernetes-testbed lint proto crds manifests bench clean
 
 help:  ## show what can be made
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -39,10 +39,7 @@ test-chaos: $(STAMP)  ## real processes under random faults (PLIANT_CHAOS_SEED r
 	$(PYTEST) -m 'chaos and not kubernetes' -s
 
 test-kubernetes: $(STAMP)  ## whole jobs on a real Kubernetes of this machine's own; skipped where it is not built
-	$(PYTEST) -n 2 --dist loadgroup -m 'kubernetes and not losses' tests
-
-test-losses: $(STAMP)  ## machines and operators of the same Kubernetes are taken away; not part of `make test`
-	$(PYTEST) -m losses tests/kubernetes
+	$(PYTEST) -n 2 --dist loadgroup -m kubernetes tests
 
 tensorflow-testbed: $(STAMP)  ## an environment with TensorFlow for the tests of its input, once (1.3 GB in the cache folder)
 	@tools/tensorflow/build.sh

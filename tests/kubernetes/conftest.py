@@ -18,6 +18,8 @@ from tests.kubernetes.fake_kubelet import FakeKubelet
 from tests.kubernetes.harness import PROJECT, Space, Testbed
 from tools.kubernetes.testbed import Cluster, missing
 
+from pliant.platforms.kubernetes.kinds import NODES
+
 CRDS = sorted((PROJECT / "deploy" / "helm" / "crds").glob("*.yaml"))
 LONGEST_TEST = 300  # seconds, with the start of a cluster; only how long a hanging one takes to end
 _shared: list[Path] = []  # the folder that the workers of this run share, once a cluster was asked for
@@ -92,7 +94,14 @@ def start_cluster(owner: int) -> Cluster:
 @pytest.fixture
 def field(cluster: Testbed, request: pytest.FixtureRequest) -> Iterator[Space]:
     with cluster.space(name_for(request)) as space:
+        space.wait_for(
+            lambda: all_machines_take_pods(cluster), "both machines, of which a test before may have taken one"
+        )
         yield space
+
+
+def all_machines_take_pods(cluster: Testbed) -> bool:
+    return not any(node["spec"].get("taints") or node["spec"].get("unschedulable") for node in cluster.kube.list(NODES))
 
 
 @pytest.fixture

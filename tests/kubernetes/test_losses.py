@@ -1,6 +1,6 @@
 """Machines and operators are lost; jobs are not.
 
-These take away what other tests run on, so they run alone: ``make test-losses``.
+These take away what other tests run on, so they run last.
 """
 
 from __future__ import annotations
