@@ -10,28 +10,28 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pliant.ps.memory import carray, compiled, hash_of, pointer
+from pliant.ps.memory import carray, compiled, compiled_in_any_order, hash_of, pointer
 from pliant.ps.pieces import Floats, Ids
 from pliant.ps.placement import PARTITIONS, key_of
 
-_EXPONENT = np.uint32(0x7F800000)
 _PRIME = np.uint64(0x9E3779B185EBCA87)
 _EVEN = np.uint64(0xC2B2AE3D27D4EB4F)
 _R31, _R33 = np.uint64(31), np.uint64(33)
 
 
-@compiled
+@compiled_in_any_order
 def _first_bad(address: Any, count: Any) -> Any:
-    bits = carray(pointer(address), (count,), np.uint32)
-    for first in range(0, count, 1024):
-        last = min(first + 1024, count)
-        bad = np.uint32(0)
-        for i in range(first, last):
-            bad |= np.uint32((bits[i] & _EXPONENT) == _EXPONENT)
-        if bad:
-            for i in range(first, last):
-                if (bits[i] & _EXPONENT) == _EXPONENT:
-                    return i
+    """Zero times a number is zero, and NaN times anything or zero times infinity is NaN: one sum tells of many numbers."""
+    zero = np.float32(0)
+    for first in range(0, count, 4096):
+        part = carray(pointer(address + 4 * first), (min(4096, count - first),), np.float32)
+        total = zero
+        for i in range(part.size):
+            total += part[i] * zero
+        if not total == zero:
+            for i in range(part.size):
+                if not part[i] * zero == zero:
+                    return first + i
     return -1
 
 

@@ -225,17 +225,24 @@ class _Connection:
         rows = tuple(replace(one, found=where) for one, where in zip(push.rows, found, strict=True))
         push = replace(push, rows=rows, finite=finite, release=release)
         if now:
-            iteration = self._store.apply_now(push).iteration
+            self._apply_now(header, push)
+            return
+        if self._all._stage is not None:
+            self._all._stage(push, bytes(meta), buffer)
         else:
-            if self._all._stage is not None:
-                self._all._stage(push, bytes(meta), buffer)
-            else:
-                if self._all._staged is not None and not self._store.knows(push):
-                    self._store.check(push)
-                    self._all._staged(push, bytes(meta), buffer)  # first: no answer is about a push that is not kept
-                self._store.stage(push)
-            iteration = self._store.iteration
-        self._reply(header, Kind.DONE, iteration, b"", [])
+            if self._all._staged is not None and not self._store.knows(push):
+                self._store.check(push)
+                self._all._staged(push, bytes(meta), buffer)  # first: no answer is about a push that is not kept
+            self._store.stage(push)
+        self._reply(header, Kind.DONE, self._store.iteration, b"", [])
+
+    def _apply_now(self, header: Header, push: Push) -> None:
+        """Answered once the push is found good, with the iteration that it makes: a pull of that iteration waits for it, and
+        nothing more of this connection is read before it is applied. So the sender prepares the next one meanwhile."""
+        try:
+            self._store.apply_now(push, lambda iteration: self._reply(header, Kind.DONE, iteration, b"", []))
+        except MemoryError as error:  # the answer is out: all that can be done is to end the connection
+            raise Closed(f"out of memory in an update: {error}") from None
 
     def _receive_gradients(self, sections: list[Section], buffer: memoryview) -> tuple[bool, list[Found]]:
         """The payload of a push. While the sender still sends, its rows are looked up, and what came is looked at for NaN while

@@ -301,11 +301,15 @@ class ParameterStore:
                 push.release()
         return replace(applied, missing=tuple(missing))
 
-    def apply_now(self, push: Push) -> Applied:
-        """Without orders: check and apply at once as the next iteration. For loops without a master."""
+    def apply_now(self, push: Push, accepted: Callable[[int], None] | None = None) -> Applied:
+        """Without orders: check and apply at once as the next iteration. For loops without a master. ``accepted`` is told which
+        iteration that will be as soon as nothing can be wrong with it any more: who waits for that iteration has it."""
         checks.push_is_good(push, self, self._owned)
         with self._orders:
-            applied = self._apply([(push, 1.0)], 1.0, self._iteration + 1)
+            iteration = self._iteration + 1
+            if accepted is not None:
+                accepted(iteration)
+            applied = self._apply([(push, 1.0)], 1.0, iteration)
         push.release()
         return applied
 
