@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -115,3 +116,18 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_launched(
         assert job.wait(LONG) == 2
         assert said in job.output()
     assert not job.home.path.exists()
+
+
+def test_a_slow_worker_leaves_a_batch_when_a_newer_model_comes(tmp_path: Path) -> None:
+    text = MODEL.read_text()
+    slow = 'time.sleep(0.3 if os.environ.get("PLIANT_NODE") == "worker-1" else 0.02)'
+    assert "time.sleep(PAUSE)" in text
+    (tmp_path / "net.py").write_text(text.replace("time.sleep(PAUSE)", slow))
+    make_points(tmp_path / "train.csv", TRAINED)
+    make_points(tmp_path / "test.csv", EVALUATED, first=1000)
+    with NativeJob(tmp_path, "train", [*OPTIONS, "--strategy", "ps-sync"], model=tmp_path / "net.py") as job:
+        assert job.wait(LONG) == 0, job.report()
+    check(job)
+    told = re.search(r"began (\d+) batches anew", (job.home.path / "logs" / "worker-1.log").read_text())
+    assert told is not None
+    assert int(told[1]) > 0

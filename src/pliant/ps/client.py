@@ -28,7 +28,8 @@ import numpy as np
 
 from pliant.core.errors import InvalidRequest, NotFound, RetryableError, SessionExpired
 from pliant.core.ps_states import Fate
-from pliant.ps.connection import PsConnection
+from pliant.ps.dense_copy import DenseCopy
+from pliant.ps.following import ModelStream
 from pliant.ps.merging import group_by_seat, sum_by_place
 from pliant.ps.pieces import BlockGradient, Floats, Ids, Push, RowGradients
 from pliant.ps.placement import blocks_of
@@ -36,7 +37,6 @@ from pliant.ps.routing import Conversation, Route, Router
 from pliant.ps.specs import DenseSpec, Spec, TableSpec
 from pliant.rpc import pliant_pb2 as pb
 
-Block = tuple[str, int]
 Rates = Callable[[int], float | Sequence[float]]
 
 AHEAD = 256  # updates whose learning rates are told at once; more when half of them are done
@@ -80,8 +80,8 @@ class PsClient:
         self._router = Router(conversation, patience=patience)
         self._generation = conversation.generation
         self._sequence = 0
-        self._values: dict[str, Floats] = {}  # flat, of all variables
-        self._have: dict[Block, int] = {}  # the iteration of which each block here is
+        self._patience = patience
+        self._dense = DenseCopy()
         self._version = 0  # the newest iteration seen
         self._rates: Rates | None = None
 
@@ -119,7 +119,7 @@ class PsClient:
                 raise InvalidRequest(f"variable {name!r} has the shape {spec.shape}, not {array.size} values")
         while True:
             route = self._router.refresh()
-            self._have.clear()
+            self._dense.forget()
             if arrays.keys() <= route.initialized:
                 self._await_first_values()
                 return False
@@ -138,7 +138,7 @@ class PsClient:
                 raise RetryableError("a parameter server has not taken the first values of its variables yet")
 
         self._router.insist(attempt, "the first values")
-        self._have.clear()
+        self._dense.forget()
 
     def schedule(self, rates: Rates) -> None:
         """Learning rates over time: ``rates(update)``, counted from 0, is by how much the rates of all are multiplied, or one
@@ -172,7 +172,7 @@ class PsClient:
         wanted = {table: _ids(table, ids) for table, ids in (rows or {}).items()}
         names = list(self._router.route.variables) if dense is None else list(dense)
         for name in names:
-            self._room(self._variable(name))
+            self._dense.make_room(self._variable(name))
         for table in wanted:
             self._table(table)
         least = self._version if at_least is None else at_least
@@ -181,7 +181,8 @@ class PsClient:
             low, high, found = self._router.insist(attempt, "a pull")
             self._version = max(self._version, high)
             if low == high or not self._router.route.sync:
-                return Model(low, {name: self._shaped(name) for name in names}, found)
+                variables = self._router.route.variables
+                return Model(low, {name: self._dense.shaped(variables[name]) for name in names}, found)
             least = high  # some were ahead: once more, when all are
 
     def _pull_once(
@@ -204,40 +205,19 @@ class PsClient:
             found.setdefault(table, np.empty((ids.size, route.tables[table].dim), np.float32))
         return min(lows), max(lows), found
 
-    def _pull_dense(self, route: Route, names: list[str], at_least: int, wait: float = 0.0) -> list[int]:
-        arrays: dict[int, dict[Block, Floats]] = {}
-        for name in names:
-            for block, (first, length) in enumerate(blocks_of(route.variables[name].size)):
-                place = route.block_place(name, block)
-                arrays.setdefault(place, {})[name, block] = self._values[name][first : first + length]
-        send = {}
-        for place, blocks in arrays.items():
-            asked = [(name, block, self._have.get((name, block), -1)) for name, block in blocks]
-            send[place] = _ask_blocks(asked, at_least, wait)
+    def _pull_dense(self, route: Route, names: list[str], at_least: int) -> list[int]:
+        places = self._dense.places(route, names)
+        send = {place: self._dense.request(route, place, blocks, at_least) for place, blocks in places.items()}
+        return self._router.ask(send, lambda place, c: self._dense.receive(route, place, places[place], c))
 
-        def receive(place: int, connection: PsConnection) -> int:
-            for block in arrays[place]:
-                self._have.pop(block, None)  # half an answer may be in it, if the rest does not come
-            iteration, _ = connection.receive_blocks(arrays[place])
-            self._have |= dict.fromkeys(arrays[place], iteration)  # those that did not come have not changed
-            return iteration
-
-        return self._router.ask(send, receive)
-
-    def follow(self, wait: float = 10.0) -> Model:
-        """The dense variables of the next iteration: servers answer as soon as they have applied it, with the blocks that
-        changed, or after ``wait`` seconds with what there is."""
-        names = list(self._router.route.variables)
-        for name in names:
-            self._room(self._variable(name))
-        wanted = self._version + 1
-        versions = self._router.insist(
-            lambda route: self._pull_dense(route, names, wanted, wait), "following the model"
-        )
-        if not versions or (min(versions) != max(versions) and self.sync):
-            return self.pull(at_least=max(versions, default=self._version))
-        self._version = max(self._version, *versions)
-        return Model(min(versions), {name: self._shaped(name) for name in names}, {})
+    def follow(self, names: Sequence[str] | None = None) -> ModelStream:
+        """Dense variables (all, unless named) as the servers send them: each new iteration, without being asked for it."""
+        chosen = list(self._router.refresh().variables) if names is None else list(names)
+        for name in chosen:
+            self._variable(name)
+        if not chosen:
+            raise InvalidRequest("there is no variable to follow", hint="rows of tables are pulled")
+        return ModelStream(self._conversation, chosen, patience=self._patience)
 
     def latest(self) -> int:
         """The newest iteration that the master has ordered."""
@@ -366,13 +346,6 @@ class PsClient:
             raise NotFound(f"there is no table {name!r}", hint=f"tables of this job: {known:.500}")
         return spec
 
-    def _room(self, spec: DenseSpec) -> None:
-        if spec.name not in self._values:
-            self._values[spec.name] = np.empty(spec.size, np.float32)
-
-    def _shaped(self, name: str) -> Floats:
-        return self._values[name].reshape(self._router.route.variables[name].shape)
-
     def _gradient(self, name: str, value: Any) -> Floats:
         spec = self._variable(name)
         array = np.ascontiguousarray(value, np.float32)
@@ -419,10 +392,6 @@ def _cut(counts: Any, place: int) -> slice:
 
 def _ask_rows(asked: list[tuple[str, Ids]], iteration: int) -> Any:
     return lambda connection: connection.send_pull_rows(asked, iteration=iteration)
-
-
-def _ask_blocks(asked: list[tuple[str, int, int]], iteration: int, wait: float) -> Any:
-    return lambda connection: connection.send_pull_blocks(asked, iteration=iteration, wait=wait)
 
 
 def _send_push(push: Push) -> Any:

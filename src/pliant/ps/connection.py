@@ -99,6 +99,13 @@ class PsConnection:
         )
         self._send(Kind.PULL_BLOCKS, meta, [], iteration)
 
+    def wait_for_answer(self) -> None:
+        """Until an answer begins to come."""
+        try:
+            self._socket.wait_readable()
+        except Closed as error:
+            raise self._lost(error) from None
+
     def receive_blocks(self, out: dict[tuple[str, int], Floats]) -> tuple[int, list[tuple[str, int]]]:
         """Receive into the arrays of ``out``; the server's iteration and which blocks came."""
         header, meta = self._receive(Kind.BLOCKS)

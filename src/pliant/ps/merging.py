@@ -28,9 +28,9 @@ def _first_bad(address: Any, count: Any) -> Any:
         total = zero
         for i in range(part.size):
             total += part[i] * zero
-        if not total == zero:
+        if total != zero:
             for i in range(part.size):
-                if not part[i] * zero == zero:
+                if part[i] * zero != zero:
                     return first + i
     return -1
 

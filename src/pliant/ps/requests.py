@@ -11,7 +11,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from pliant.ps.store import ParameterStore
 from pliant.ps.wire import Header, Holds, Kind, Limits, Section
 
 WAIT = 30.0  # seconds that a pull waits for its iteration, before the client is told to ask again
+LOOK = 0.2  # seconds after which one that waits looks whether its peer is still there
 _SKIP = 1 << 20
 _PART = 512 << 10  # bytes
 
@@ -69,6 +70,19 @@ class Requests:
                 "in_work": self._in_work,
                 "busy_seconds": self._busy_seconds,
             }
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """A request that waits for an iteration is not work, and not in the queue."""
+        begun = time.perf_counter()
+        with self._lock:
+            self._in_work -= 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._in_work += 1
+                self._busy_seconds -= time.perf_counter() - begun
 
     def serve(self, peer: FrameSocket) -> None:
         """Until the connection ends; raises what ended it."""
@@ -148,8 +162,21 @@ class _Connection:
         size = sum(map(len, payload))
         self._peer.send(Header(kind, 0, len(meta), size, header.request, iteration), meta, payload)
 
+    def _reached(self, iteration: int, wait: float) -> bool:
+        """Whether the store comes to an iteration in time; meanwhile the peer may go away."""
+        if self._store.iteration >= iteration:
+            return True
+        deadline = time.monotonic() + wait
+        with self._all.waiting():
+            while not self._store.wait_for(iteration, min(LOOK, max(0.0, deadline - time.monotonic()))):
+                if self._peer.gone():
+                    raise Closed("the connection was closed")
+                if time.monotonic() >= deadline:
+                    return False
+        return True
+
     def _wait(self, iteration: int, wait: float = WAIT) -> None:
-        if not self._store.wait_for(iteration, wait):
+        if not self._reached(iteration, wait):
             raise RetryableError(f"iteration {iteration} is not applied yet; this server is at {self._store.iteration}")
 
     def _pull_rows(self, header: Header, meta: memoryview) -> None:
@@ -199,7 +226,7 @@ class _Connection:
         have = {(wire.name_of(s.key, names), s.number): s.count - 1 for s in sections}
         wait = sections[0].width / 1000
         if wait:
-            self._store.wait_for(header.iteration, min(wait, WAIT))
+            self._reached(header.iteration, min(wait, WAIT))
         else:
             self._wait(header.iteration)
         with self._store.blocks(list(have), have) as (iteration, values):

@@ -190,5 +190,10 @@ class Router:
         behind = isinstance(error, Moved) and error.map_version < self.route.map.version
         self.refresh(newer=not behind)  # a server that is behind needs a moment, not another map
 
+    def interrupt(self) -> None:
+        """From another thread: whoever waits for an answer is told that the connection is lost."""
+        for connection in list(self._connections.values()):
+            connection.close()
+
     def close(self) -> None:
         self.give_up(list(self._connections.values()))

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import hmac
 import secrets
+import select
 import socket
 import ssl
 import struct
@@ -51,6 +52,7 @@ class FrameSocket:
 
     def set_timeout(self, timeout: float | None) -> None:
         """By the kernel's own time-outs: the socket stays blocking, and one call receives a whole array."""
+        self._timeout = timeout
         if self._tls:
             self._socket.settimeout(timeout)
             return
@@ -65,6 +67,28 @@ class FrameSocket:
         with contextlib.suppress(OSError):  # not connected any more
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
+
+    def wait_readable(self) -> None:
+        """Until there is something to receive, or the other side has closed."""
+        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+            return
+        poll = select.poll()  # select() knows no file descriptors above 1023
+        try:
+            poll.register(self._socket, select.POLLIN)
+            came = poll.poll(None if self._timeout is None else self._timeout * 1000)
+        except (OSError, ValueError) as error:  # closed by another thread
+            raise Closed(f"the connection broke: {error}") from None
+        if not came:
+            raise Closed(f"nothing came for {self._timeout} s")
+
+    def gone(self) -> bool:
+        """Whether the other side, or another thread of this one, has closed the connection."""
+        poll = select.poll()
+        try:
+            poll.register(self._socket, select.POLLRDHUP)
+            return bool(poll.poll(0))
+        except (OSError, ValueError):
+            return True
 
     def receive_into(self, buffer: memoryview | bytearray) -> None:
         """Fill a buffer."""

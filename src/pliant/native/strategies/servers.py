@@ -4,8 +4,7 @@ The servers have the model; a worker has a copy for the batch that it works on. 
 batch needs, computes the gradient, and contributes it together with the records it is of: one decision of the master, so a record
 counts once whoever dies. A gradient that is dropped as too old is computed again, of the same records on the newer model.
 
-The modules of ``pliant.torch`` with tables ask for rows when they are called, or all at once with the dense parameters if they say
-in which feature their ids are. In sync mode a worker that sees a newer model in the middle of a batch begins the batch anew.
+How the model comes to the worker, and what happens when a newer one comes in the middle of a batch, is in ``served_model``.
 
 A version is an iteration. To be evaluated or exported it is dumped by the servers and written as one model; a lock beside the
 versions lets one worker do it, and another if that one dies.
@@ -16,23 +15,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
 from pliant.client.shards import Shard
-from pliant.core.errors import CorruptData, InvalidRequest, NotFound, RetryableError
+from pliant.core.errors import CorruptData, InvalidRequest, NotFound
 from pliant.native.feed import Batch, Feed, Mode
-from pliant.native.models import describe_file, load_trained, loss_of, make_model, predict, put_state, save_model
+from pliant.native.models import describe_file, load_trained, loss_of, make_model, put_state, save_model
 from pliant.native.server_specs import server_specs
 from pliant.native.server_state import state_of_dump
 from pliant.native.strategies.base import TRAIN, Strategy, Work
+from pliant.native.strategies.served_model import ServedModel
 from pliant.platforms.durable_files import FileLock, write_text
 from pliant.ps.client import Contributed
-from pliant.ps.pieces import Floats, Ids
 from pliant.rpc import pliant_pb2 as pb
 from pliant.torch.embedding import tables_of
 
@@ -47,9 +46,8 @@ class ServerStrategy(Strategy):
         super().__init__(work)
         about = work.description
         self.model: nn.Module = make_model(work.file, seed=about.seed, sample=work.sample)
-        self._tables = tables_of(self.model)
         if about.trained:
-            if self._tables:
+            if tables_of(self.model):
                 raise InvalidRequest(
                     "--trained with tables on parameter servers", hint="see parameters.restore of the job"
                 )
@@ -62,10 +60,8 @@ class ServerStrategy(Strategy):
         self._client.initialize({name: self._first[name] for name in self._trained})
         if specs.rates is not None:
             self._client.schedule(specs.rates)
-        self._iteration = 0  # of the model that the batch in work is computed on
-        self._fetched: dict[str, tuple[Ids, Floats]] = {}  # of the batch in work: distinct ids, sorted, and their rows
-        for name, module in self._tables.items():
-            module.attach(_Rows(self, name))
+        self._served = ServedModel(self._client, self.model, self._trained)
+        self._too_old = 0  # gradients that were dropped
         self._evaluated: nn.Module | None = None
         self._evaluated_version = -1
         self._epoch = 0
@@ -121,56 +117,16 @@ class ServerStrategy(Strategy):
     def _contribute(self, batch: Batch, shard: Shard, done: int) -> tuple[Contributed, float]:
         """Until the gradient of these records is taken, or they are another's."""
         while True:
-            try:
-                loss = self._compute(batch)
-            except _NewerModel:
-                continue
-            rows = {name: table.take_gradients() for name, table in self._tables.items()}
+            loss = self._served.compute(batch, partial(loss_of, self.work.file))
+            dense, rows = self._served.gradients()
             told = self._client.push(
-                self._iteration,
-                examples=batch.size,
-                dense={n: p.grad.detach().cpu().numpy() for n, p in self._trained.items() if p.grad is not None},
-                rows={name: pair for name, pair in rows.items() if pair is not None},
-                shards=[(shard, done)],
+                self._served.iteration, examples=batch.size, dense=dense, rows=rows, shards=[(shard, done)]
             )
+            self._served.ordered(told.iteration)
             if not told.stale:
                 return told, loss
+            self._too_old += 1
             log.debug("computes %d records again: %s", batch.size, told.reason)
-
-    def _compute(self, batch: Batch) -> float:
-        """Leaves the gradients in the model."""
-        self._pull(batch)
-        self.model.train()
-        self.model.zero_grad(set_to_none=True)
-        loss = loss_of(self.work.file, batch.labels, predict(self.model, batch.features))
-        loss.backward()  # type: ignore[no-untyped-call]
-        return float(loss.detach())
-
-    def _pull(self, batch: Batch) -> None:
-        """All that is dense, and the rows of tables that say in which feature their ids are."""
-        wanted = {}
-        for name, table in self._tables.items():
-            if table.feature is not None:
-                ids = torch.as_tensor(_feature(batch.features, table.feature, name)).reshape(-1)
-                kept = ids if table.padding_idx is None else ids[ids != table.padding_idx]
-                wanted[name] = table.distinct(kept)[0].numpy()
-        found = self._client.pull(wanted, dense=list(self._trained))
-        self._iteration = found.iteration
-        with torch.no_grad():
-            for name, parameter in self._trained.items():
-                parameter.copy_(torch.from_numpy(found.dense[name]))
-        self._fetched = {name: (ids, found.rows[name]) for name, ids in wanted.items()}
-
-    def rows_of(self, table: str, ids: Ids) -> Floats:
-        had, rows = self._fetched.get(table, (None, None))
-        if had is not None and rows is not None and had.size:
-            places = np.minimum(np.searchsorted(had, ids), had.size - 1)
-            if np.array_equal(had[places], ids):
-                return np.ascontiguousarray(rows[places])
-        found = self._client.pull({table: ids}, dense=[], at_least=self._iteration)
-        if self._client.sync and ids.size and found.iteration != self._iteration:
-            raise _NewerModel
-        return found.rows[table]
 
     # --- versions
 
@@ -274,32 +230,11 @@ class ServerStrategy(Strategy):
         return {**describe_file(self.work.file), "job": self.work.job.name, "strategy": about.strategy}
 
     def close(self) -> None:
+        if self._client.sync:
+            log.info(
+                "began %d batches anew because a newer model came, and computed %d gradients that came too late",
+                self._served.begun_anew,
+                self._too_old,
+            )
+        self._served.close()
         self._client.close()
-
-
-class _NewerModel(RetryableError):
-    """The servers went on while a batch was computed, whose gradient would be dropped."""
-
-    def __init__(self) -> None:
-        super().__init__("the model changed in the middle of a batch")
-
-
-class _Rows:
-    """Rows of one table, for its module."""
-
-    def __init__(self, strategy: ServerStrategy, table: str) -> None:
-        self._strategy = strategy
-        self._table = table
-
-    def pull(self, ids: Ids) -> Floats:
-        return self._strategy.rows_of(self._table, ids)
-
-
-def _feature(features: Any, key: str | int, table: str) -> Any:
-    try:
-        return features[key]
-    except (KeyError, IndexError, TypeError):
-        known = ", ".join(map(str, features)) if isinstance(features, dict) else f"a {type(features).__name__}"
-        raise InvalidRequest(
-            f"table {table!r} is to have its ids from the feature {key!r}", hint=f"features are {known:.300}"
-        ) from None

@@ -1,0 +1,138 @@
+"""The stream of the model: servers send each new iteration, and a worker sees whole ones only."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from tests.ps.crew import Crew
+
+from pliant.core.errors import InvalidRequest, NotFound, PliantError
+from pliant.ps.client import PsClient
+from pliant.ps.following import ModelStream
+from pliant.ps.specs import DenseSpec, InitializerSpec, OptimizerSpec
+
+RULE = OptimizerSpec("sgd", 1.0)
+ZERO = InitializerSpec("zeros")
+VARIABLES = [DenseSpec("w", (3, 2), RULE, ZERO), DenseSpec("b", (5,), RULE, ZERO)]
+
+
+@pytest.fixture
+def crew() -> Iterator[Crew]:
+    made = Crew(VARIABLES)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def stream(crew: Crew) -> Iterator[ModelStream]:
+    made = PsClient(crew, patience=20).follow()
+    yield made
+    made.close()
+
+
+def test_each_new_iteration_comes_without_being_asked_for(crew: Crew, stream: ModelStream) -> None:
+    with stream.model() as first:
+        assert first.iteration == 0
+    for iteration in range(1, 6):
+        crew.step()
+        with stream.model(at_least=iteration) as model:
+            assert model.iteration == iteration == stream.newest
+            assert model.dense["w"].shape == (3, 2)
+            for values in model.dense.values():
+                assert np.all(values == -iteration)
+
+
+def test_an_iteration_that_only_some_servers_have_is_not_shown(crew: Crew, stream: ModelStream) -> None:
+    crew.step()
+    with stream.model(at_least=1):
+        pass
+    crew.step(0)  # the first one is ahead
+    late = threading.Timer(0.2, crew.step, [1])
+    late.start()
+    with stream.model(at_least=1) as model:  # either the old one or, after the second has followed, the new one
+        seen = {float(value) for values in model.dense.values() for value in values.flat}
+        assert seen == {-float(model.iteration)}
+    with stream.model(at_least=2) as model:
+        assert {float(value) for values in model.dense.values() for value in values.flat} == {-2.0}
+    late.join()
+
+
+def test_what_a_reader_has_does_not_change_while_it_reads(crew: Crew, stream: ModelStream) -> None:
+    crew.step()
+    with stream.model(at_least=1) as model:
+        crew.step()
+        crew.step()
+        before = {name: values.copy() for name, values in model.dense.items()}
+        deadline = time.monotonic() + 0.3
+        while time.monotonic() < deadline:
+            assert all(np.array_equal(model.dense[name], values) for name, values in before.items())
+    with stream.model(at_least=3) as model:
+        assert np.all(model.dense["b"] == -3)
+
+
+def test_the_stream_goes_on_at_the_new_place_of_a_server(crew: Crew, stream: ModelStream) -> None:
+    crew.step()
+    with stream.model(at_least=1):
+        pass
+    crew.replace(1)
+    crew.step()
+    with stream.model(at_least=2) as model:
+        assert np.all(model.dense["b"] == -2)
+        assert np.all(model.dense["w"] == -2)
+
+
+def test_a_server_that_was_restored_with_other_values_is_believed(crew: Crew, stream: ModelStream) -> None:
+    crew.step()
+    with stream.model(at_least=1):
+        pass
+    crew.stores[1]._block("b", 0).value[:] = 7.0  # its log was lost: older values, of the same iteration
+    crew.replace(1)
+    crew.step(0)
+    crew.stores[1].reset(2)
+    with stream.model(at_least=2) as model:
+        assert np.all(model.dense["b"] == 7)
+
+
+def test_closing_ends_the_thread_and_servers_at_once(crew: Crew) -> None:
+    stream = PsClient(crew, patience=20).follow()
+    with stream.model():
+        pass
+    begun = time.monotonic()
+    stream.close()
+    assert not stream._thread.is_alive()
+    with pytest.raises(PliantError, match="closed"), stream.model():
+        pass
+    crew.close()
+    assert time.monotonic() - begun < 3  # not the ten seconds that a request may wait
+
+
+def test_waiting_requests_are_neither_work_nor_queue(crew: Crew, stream: ModelStream) -> None:
+    crew.step()
+    with stream.model(at_least=1):
+        pass
+    deadline = time.monotonic() + 10
+    while crew.servers[0].stats()["in_work"]:
+        assert time.monotonic() < deadline
+    assert crew.servers[0].stats()["busy_seconds"] < 1
+
+
+def test_readers_are_told_when_no_server_answers_for_too_long(crew: Crew) -> None:
+    stream = PsClient(crew, patience=0.5).follow()
+    with stream.model():
+        pass
+    crew.close()
+    with pytest.raises(PliantError, match="following the model did not succeed"), stream.model(at_least=9):
+        pass
+    stream.close()
+
+
+def test_only_variables_can_be_followed(crew: Crew) -> None:
+    client = PsClient(crew)
+    with pytest.raises(NotFound, match="'x'"):
+        client.follow(["x"])
+    with pytest.raises(InvalidRequest, match="no variable"):
+        client.follow([])
