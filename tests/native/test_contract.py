@@ -71,6 +71,11 @@ MISTAKES = {  # what is replaced by what, and what is then said (a line number w
     "no pairs": (r"return dataset.map.*", "return dataset", r":14: it must yield \(features, label\)"),
     "an unknown column": (r'row\["x"\]', 'row["y"]', r":15: dataset_fn failed on .*data.csv record 0: KeyError: 'y'"),
     "a model that cannot be made": (r"nn.Linear\(1, 2\)", "nn.Linear(1, zwei)", r":7: Net failed: NameError"),
+    "a failure in Python's own frozen modules": (
+        r"return self.layer\(x\)",
+        "import os; return self.layer(x) * int(os.environ['NOT_SET_ANYWHERE'])",
+        r":9: Net failed: KeyError",
+    ),
     "a model that does not fit": (r"nn.Linear\(1, 2\)", "nn.Linear(5, 2)", r":9: Net failed: RuntimeError"),
     "no torch module": (
         r"class Net\(nn.Module\)",
@@ -138,7 +143,10 @@ def test_a_model_file_that_keeps_the_contract_is_taken(tmp_path: Path, data: Pat
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_in_the_model_file_is_named_with_its_line(tmp_path: Path, data: Path, mistake: str) -> None:
+def test_a_mistake_in_the_model_file_is_named_with_its_line(
+    tmp_path: Path, data: Path, mistake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     pattern, by, told = MISTAKES[mistake]
     text, count = re.subn(pattern, lambda _: by, GOOD)
     assert count == 1

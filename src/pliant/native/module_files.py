@@ -95,6 +95,8 @@ def place_of(error: BaseException, path: Path, otherwise: str = "") -> str:
     """file:line of the deepest frame that lies in the model's folder, else the other place, else the file itself."""
     folder = path.resolve().parent
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if frame.filename.startswith("<"):  # <frozen os> and its like are no files
+            continue
         source = Path(frame.filename).resolve()
         if source == path.resolve() or (folder in source.parents and "site-packages" not in source.parts):
             return f"{frame.filename}:{frame.lineno}"
