@@ -10,14 +10,16 @@ import json
 import socket
 import ssl
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 
 from pliant.core.errors import InvalidRequest, PliantError, ServerUnavailable
-from pliant.ps import wire
+from pliant.ps import sharing, wire
 from pliant.ps.pieces import Floats, Ids, Piece, Push
 from pliant.ps.placement import key_of
+from pliant.ps.sharing import Bytes, Region
 from pliant.ps.sockets import SERVER_NAME, BadFrame, Closed, FrameSocket, tls_context
 from pliant.ps.specs import Spec
 from pliant.ps.wire import Header, Holds, Kind, Limits, Section
@@ -40,6 +42,10 @@ class PsConnection:
         self._limits = limits or Limits()
         self._where = f"{host}:{port}"
         self._request = 0
+        self._region: Region | None = None
+        self._refused = 0  # bytes for which the server had no memory to share
+        self._largest = 0  # bytes of an answer that would have fitted into such memory
+        self._shared: Bytes | None = None  # what is left of an answer that came there
         try:
             sock = socket.create_connection((host, port), timeout)
             try:
@@ -131,7 +137,7 @@ class PsConnection:
 
     def send_push(self, push: Push, *, apply_now: bool = False) -> None:
         meta, payload = wire.encode_push(push)
-        self._send(Kind.PUSH, meta, payload, 0, wire.APPLY_NOW if apply_now else 0)
+        self._send(Kind.PUSH, meta, payload, 0, wire.APPLY_NOW if apply_now else 0, early=bool(push.rows))
 
     def receive_pushed(self) -> int:
         """The push is staged (or applied); the server's iteration."""
@@ -162,18 +168,66 @@ class PsConnection:
         told: dict[str, Any] = json.loads(self._receive(Kind.TEXT)[1])
         return told
 
-    def _send(self, kind: Kind, meta: bytes, payload: list[memoryview], iteration: int, flags: int = 0) -> None:
+    def _send(
+        self,
+        kind: Kind,
+        meta: bytes,
+        payload: list[memoryview],
+        iteration: int,
+        flags: int = 0,
+        *,
+        early: bool = False,
+    ) -> None:
+        """``early``: the first piece may be sent before the others, if memory is shared."""
         size = sum(map(len, payload))
         if size > self._limits.payload or len(meta) > self._limits.meta:
             raise InvalidRequest(
                 f"a request of {len(meta)} + {size} bytes; at most {self._limits.meta} + {self._limits.payload} are taken",
                 hint="send it in parts",
             )
-        self._request += 1
+        region = self._share(max(size, self._largest))
+        if region is None or not sharing.LEAST <= size <= region.size:
+            self._exchange(Header(kind, flags, len(meta), size, 0, iteration), meta, payload)
+            return
+        self._socket.bytes_out += size
+        flags |= wire.SHARED
+        now = 1 if early else len(payload)
+        sharing.put(region.to_server, payload[:now])
+        self._exchange(Header(kind, flags | (wire.LATER if early else 0), len(meta), size, 0, iteration), meta, [])
+        if early:  # the server looks for the rows of the ids meanwhile
+            sharing.put(region.to_server, payload[1:], len(payload[0]))
+            self._mark()
+
+    def _mark(self) -> None:
         try:
-            self._socket.send(Header(kind, flags, len(meta), size, self._request, iteration), meta, payload)
+            self._socket.send_mark()
         except Closed as error:
             raise self._lost(error) from None
+
+    def _exchange(self, header: Header, meta: bytes, payload: list[memoryview]) -> None:
+        self._request += 1
+        try:
+            self._socket.send(replace(header, request=self._request), meta, payload)
+        except Closed as error:
+            raise self._lost(error) from None
+
+    def _share(self, size: int) -> Region | None:
+        """The memory shared with the server; larger from now on, if it is too small for so many bytes and may be larger."""
+        have = 0 if self._region is None else self._region.size
+        if self._socket.local and max(have, self._refused, sharing.LEAST - 1) < size <= sharing.MOST:
+            wanted = sharing.room_for(size)
+            if not (told := self._ask_for_memory(wanted)):
+                self._refused = wanted
+            elif (region := sharing.take(told)) is not None:
+                self._region = region
+            else:  # this process cannot have it: neither may the server use it
+                self._ask_for_memory(0)
+                self._region, self._refused = None, sharing.MOST
+        return self._region
+
+    def _ask_for_memory(self, size: int) -> bytes:
+        self._exchange(Header(Kind.SHARE, 0, 8, 0, 0, 0), size.to_bytes(8, "little"), [])
+        return self._receive(Kind.TEXT)[1]
 
     def _receive(self, kind: Kind) -> tuple[Header, bytes]:
         try:
@@ -187,10 +241,23 @@ class PsConnection:
             raise wire.decode_error(header.kind, meta, header.iteration)
         if header.kind != kind:
             raise self._lost(BadFrame(f"an answer of kind {header.kind} came"))
+        self._shared = None
+        if header.flags & wire.SHARED:
+            if self._region is None or header.payload > self._region.size:
+                raise self._lost(BadFrame("an answer in memory that is not shared"))
+            self._shared = self._region.to_client[: header.payload]
+        elif header.payload <= sharing.MOST:
+            self._largest = max(self._largest, header.payload)
         return header, meta
 
     def _fill(self, array: Floats) -> None:
-        if array.size:
+        if array.size and self._shared is not None:
+            if array.nbytes > self._shared.size:
+                raise self._lost(BadFrame("an answer that is cut short"))
+            array.reshape(-1).view(np.uint8)[:] = self._shared[: array.nbytes]
+            self._shared = self._shared[array.nbytes :]
+            self._socket.bytes_in += array.nbytes
+        elif array.size:
             try:
                 self._socket.receive_into(wire.bytes_of(array))
             except Closed as error:

@@ -12,16 +12,16 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from pliant.core.errors import InvalidRequest, Moved, NotAvailable, PliantError, RetryableError
-from pliant.ps import wire
+from pliant.ps import sharing, wire
 from pliant.ps.merging import first_not_finite
 from pliant.ps.pieces import Floats, Found, Ids, Push
 from pliant.ps.placement import key_of
+from pliant.ps.sharing import Bytes, Offer, Region, Shares
 from pliant.ps.sockets import BadFrame, Closed, FrameSocket, KeptBuffer, KeptBuffers
 from pliant.ps.specs import spec_from_json
 from pliant.ps.store import ParameterStore
@@ -56,6 +56,7 @@ class Requests:
         self._stage = stage
         self._server_stats = server_stats
         self._buffers = KeptBuffers()
+        self.shares = Shares()
         self._lock = threading.Lock()
         self._counts = dict.fromkeys((kind.name.lower() for kind in Kind if kind < Kind.DONE), 0)
         self._failed = 0
@@ -87,6 +88,12 @@ class Requests:
     def serve(self, peer: FrameSocket) -> None:
         """Until the connection ends; raises what ended it."""
         connection = _Connection(self, peer)
+        try:
+            self._serve(connection, peer)
+        finally:
+            connection.close()
+
+    def _serve(self, connection: _Connection, peer: FrameSocket) -> None:
         while True:
             header = peer.receive_header()
             begun = time.perf_counter()
@@ -113,7 +120,11 @@ class _Connection:
         self._peer = peer
         self._in = KeptBuffer()
         self._out = KeptBuffer()
-        self._unread = 0
+        self._unread = 0  # bytes of the request that are still on the wire
+        self._offer_made: Offer | None = None
+        self._region: Region | None = None
+        self._later = False  # of which only the first array is there, and a byte will follow
+        self._shared = False  # the payload of the request in work is in memory shared with the peer
         self._actions: dict[int, Callable[[Header, memoryview], None]] = {
             Kind.PULL_ROWS: self._pull_rows,
             Kind.PULL_BLOCKS: self._pull_blocks,
@@ -121,7 +132,12 @@ class _Connection:
             Kind.IMPORT: self._import,
             Kind.DEFINE: self._define,
             Kind.STATS: self._stats,
+            Kind.SHARE: self._share,
         }
+
+    def close(self) -> None:
+        if self._offer_made is not None:
+            self._all.shares.close(self._offer_made)
 
     def answer(self, header: Header) -> bool:
         """Serve one request; False if it was refused. Raises if the connection cannot go on."""
@@ -129,9 +145,14 @@ class _Connection:
         if action is None:
             raise BadFrame(f"{header.kind} is no request")
         meta = self._peer.receive_meta(header)
-        self._unread = header.payload
+        self._shared = bool(header.flags & wire.SHARED)
+        if self._shared and (self._region is None or header.payload > self._region.size):
+            raise BadFrame("a payload in memory that is not shared")
+        self._later = self._shared and bool(header.flags & wire.LATER)
+        self._unread = 0 if self._shared else header.payload
         try:
             action(header, meta)
+            self._await_rest()
         except (Closed, BadFrame):
             raise
         except Moved as error:
@@ -146,6 +167,7 @@ class _Connection:
         return False
 
     def _refuse(self, header: Header, kind: Kind, error: PliantError, number: int) -> None:
+        self._await_rest()
         while self._unread:
             size = min(self._unread, _SKIP)
             self._peer.receive_into(self._in.take(size))
@@ -153,14 +175,31 @@ class _Connection:
         meta = wire.encode_error(error)
         self._peer.send(Header(kind, 0, len(meta), 0, header.request, number), meta)
 
+    def _await_rest(self) -> None:
+        if self._later:
+            self._peer.receive_mark()
+            self._later = False
+
     def _receive(self, buffer: memoryview) -> memoryview:
-        self._unread = 0
-        self._peer.receive_into(buffer)
+        """The whole payload; of shared memory a copy, which the peer cannot change."""
+        self._await_rest()
+        self._receive_part(buffer, 0, len(buffer))
         return buffer
 
     def _reply(self, header: Header, kind: Kind, iteration: int, meta: bytes, payload: list[memoryview]) -> None:
         size = sum(map(len, payload))
-        self._peer.send(Header(kind, 0, len(meta), size, header.request, iteration), meta, payload)
+        flags = 0
+        if (half := self._half_for(size)) is not None:
+            sharing.put(half, payload)
+            flags, payload = wire.SHARED, []
+        self._peer.send(Header(kind, flags, len(meta), size, header.request, iteration), meta, payload)
+
+    def _half_for(self, size: int) -> Bytes | None:
+        """Shared memory for an answer of this size, if it is to go there."""
+        if self._region is None or not sharing.LEAST <= size <= self._region.size:
+            return None
+        self._peer.bytes_out += size
+        return self._region.to_client[:size]
 
     def _reached(self, iteration: int, wait: float) -> bool:
         """Whether the store comes to an iteration in time; meanwhile the peer may go away."""
@@ -186,7 +225,8 @@ class _Connection:
         if sum(sizes) > self._limits.payload:
             raise InvalidRequest(f"rows of {sum(sizes)} bytes in one answer", hint="ask for fewer ids at a time")
         payload = self._receive(self._in.take(header.payload))
-        rows = self._out.take(sum(sizes))
+        half = self._half_for(sum(sizes))
+        rows = self._out.take(sum(sizes)) if half is None else half.data
         wanted: list[tuple[str, Ids]] = []
         out: list[Floats] = []
         at = start = 0
@@ -197,6 +237,10 @@ class _Connection:
             at += 8 * section.count
             start += size
         self._wait(header.iteration)
+        if half is not None:
+            iteration = self._store.pull(wanted, out)
+            self._peer.send(Header(Kind.ROWS, wire.SHARED, 0, len(rows), header.request, iteration), b"")
+            return
         waiting: list[memoryview] = []
 
         def begin(iteration: int) -> None:
@@ -248,9 +292,7 @@ class _Connection:
             wire.name_of(section.key, self._store.names)
         buffer, release = (self._in.take(header.payload), _nothing) if now else self._all._buffers.take(header.payload)
         finite, found = self._receive_gradients(sections, buffer)
-        push = wire.decode_push(meta, buffer, self._store.names, self._limits)
-        rows = tuple(replace(one, found=where) for one, where in zip(push.rows, found, strict=True))
-        push = replace(push, rows=rows, finite=finite, release=release)
+        push = wire.push_of(sections, meta, buffer, self._store.names, found, finite=finite, release=release)
         if now:
             self._apply_now(header, push)
             return
@@ -284,6 +326,7 @@ class _Connection:
                 ids = np.frombuffer(buffer, np.int64, section.count, at)
                 at = self._receive_part(buffer, at, at + ids.nbytes)
                 found.append(self._store.find(name, ids))
+            self._await_rest()
             floats = 4 * section.count * section.width
             last = at + floats
             while at < last:
@@ -293,7 +336,13 @@ class _Connection:
         return finite, found
 
     def _receive_part(self, buffer: memoryview, first: int, last: int) -> int:
-        if last > first:
+        if last <= first:
+            return last
+        if self._shared:
+            assert self._region is not None  # since ``answer`` has looked
+            np.frombuffer(buffer, np.uint8)[first:last] = self._region.to_server[first:last]
+            self._peer.bytes_in += last - first
+        else:
             self._peer.receive_into(buffer[first:last])
             self._unread -= last - first
         return last
@@ -317,6 +366,17 @@ class _Connection:
         for spec in [spec_from_json(value) for value in told]:
             self._store.define(spec)
         self._reply(header, Kind.DONE, self._store.iteration, b"", [])
+
+    def _share(self, header: Header, meta: memoryview) -> None:
+        """Memory of the size asked for, instead of what is shared now; an empty answer: there is none. 0: none is wanted."""
+        if len(meta) != 8 or header.payload:
+            raise InvalidRequest("who wants to share memory says how much, in eight bytes")
+        size = int.from_bytes(meta, "little")
+        offer = self._all.shares.offer(size) if self._peer.local else None
+        if offer is not None or not size:
+            self.close()
+            self._offer_made, self._region = offer, None if offer is None else offer.region
+        self._reply(header, Kind.TEXT, 0, b"" if offer is None else offer.told(), [])
 
     def _stats(self, header: Header, meta: memoryview) -> None:
         if header.payload:

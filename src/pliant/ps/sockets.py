@@ -47,7 +47,9 @@ class FrameSocket:
         self.bytes_in = 0
         self.bytes_out = 0
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        _unpaced(sock)
+        self.local = _same_machine(sock)
+        if self.local:
+            _unpaced(sock)
         self.set_timeout(timeout)
 
     def set_timeout(self, timeout: float | None) -> None:
@@ -118,6 +120,13 @@ class FrameSocket:
         """One frame, in one system call where it fits."""
         self._send_all([memoryview(header.pack() + meta), *(piece for piece in payload if len(piece))])
 
+    def send_mark(self) -> None:
+        """One byte that belongs to no frame: what was announced is there."""
+        self._send_all([memoryview(b"\n")])
+
+    def receive_mark(self) -> None:
+        self.receive_into(bytearray(1))
+
     def offer(self, waiting: list[memoryview]) -> None:
         """Send as much of this as goes without waiting; what is left stays in the list, for ``send_rest``."""
         if self._tls:
@@ -186,13 +195,20 @@ class FrameSocket:
             raise Unauthenticated("what listens there does not know this job's token")
 
 
+def _same_machine(sock: socket.socket) -> bool:
+    """Both ends have the same address."""
+    try:
+        return bool(sock.getsockname()[0] == sock.getpeername()[0])
+    except (OSError, IndexError):  # not connected any more, or an address of another family
+        return False
+
+
 def _unpaced(sock: socket.socket) -> None:
     """Between processes of one machine there is no congestion to control. Where the system's default is to pace what is
     sent (bbr), the plain algorithm, which every Linux allows, is almost twice as fast there."""
     if hasattr(socket, "TCP_CONGESTION"):
-        with contextlib.suppress(OSError):  # an address of no internet family, or a system that forbids it
-            if sock.getsockname()[0] == sock.getpeername()[0]:
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
+        with contextlib.suppress(OSError):  # a system that forbids it
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
 
 
 def _proof(token: str, side: bytes, challenge: bytes | bytearray, nonce: bytes | bytearray) -> bytes:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import enum
 import json
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,7 @@ from pliant.core.errors import (
     PliantError,
     RetryableError,
 )
-from pliant.ps.pieces import BlockGradient, BlockState, Evicted, Ids, Piece, Push, RowBatch, RowGradients
+from pliant.ps.pieces import BlockGradient, BlockState, Evicted, Found, Ids, Piece, Push, RowBatch, RowGradients
 from pliant.ps.placement import key_of
 
 MAGIC = b"PLPS"
@@ -40,6 +40,8 @@ HEADER = struct.Struct("<4sHHIIQQQ")
 SECTION = struct.Struct("<QHHIQQ")  # key, kind, zero, width, count, number (a block's, or an iteration)
 PUSH_HEAD = struct.Struct("<QQQIHH")  # sequence, examples, based on, part, bytes of the session's name, zero
 APPLY_NOW = 1  # flag of a push
+SHARED = 2  # flag of any frame: its payload is in the memory that both sides share (``sharing``), not on the wire
+LATER = 4  # flag of a shared push: only its first array, of ids, is there yet; a byte follows when the rest is
 
 
 class Kind(enum.IntEnum):
@@ -51,6 +53,7 @@ class Kind(enum.IntEnum):
     IMPORT = 4
     DEFINE = 5
     STATS = 6
+    SHARE = 7
     DONE = 16
     ROWS = 17
     BLOCKS = 18
@@ -215,7 +218,20 @@ def decode_push(
 ) -> Push:
     """The push in views of ``payload``. ``names``: the name of each key. Raises ``InvalidRequest`` or ``NotFound``."""
     meta = memoryview(meta)
-    sections = check_push(meta, len(payload), limits or Limits())
+    return push_of(check_push(meta, len(payload), limits or Limits()), meta, payload, names)
+
+
+def push_of(
+    sections: Sequence[Section],
+    meta: memoryview,
+    payload: memoryview,
+    names: Mapping[int, str],
+    found: Sequence[Found | None] = (),
+    *,
+    finite: bool = False,
+    release: Callable[[], None] = lambda: None,
+) -> Push:
+    """``decode_push`` of what was checked (``sections``), with what is known besides: where the rows are, in their order."""
     sequence, examples, based_on, part, length, _ = PUSH_HEAD.unpack_from(meta)
     try:
         session = bytes(meta[PUSH_HEAD.size : PUSH_HEAD.size + length]).decode()
@@ -232,8 +248,9 @@ def decode_push(
         ids = np.frombuffer(payload, np.int64, section.count, at)
         floats = np.frombuffer(payload, np.float32, section.count * section.width, at + ids.nbytes)
         shaped = floats.reshape(section.count, section.width)
-        rows.append(RowGradients(name, ids, shaped, section.holds == Holds.UNIQUE_GRADIENTS))
-    return Push(session, sequence, examples, based_on, tuple(rows), tuple(blocks), part)
+        where = found[len(rows)] if found else None
+        rows.append(RowGradients(name, ids, shaped, section.holds == Holds.UNIQUE_GRADIENTS, where))
+    return Push(session, sequence, examples, based_on, tuple(rows), tuple(blocks), part, finite, release)
 
 
 def _places(sections: Sequence[Section]) -> Iterator[tuple[Section, int]]:
