@@ -82,6 +82,7 @@ class PsClient:
         self._sequence = 0
         self._patience = patience
         self._dense = DenseCopy()
+        self._kept: dict[str, Floats] = {}  # by table
         self._version = 0  # the newest iteration seen
         self._rates: Rates | None = None
 
@@ -191,7 +192,7 @@ class PsClient:
         lows = [at_least] if not names and not wanted else []
         lows += self._pull_dense(route, names, at_least)
         grouped = {t: group_by_seat(t, ids, route.owner, len(route.seats)) for t, ids in wanted.items() if ids.size}
-        unique = {t: np.empty((ids.size, route.tables[t].dim), np.float32) for t, (ids, _, _) in grouped.items()}
+        unique = {t: self._memory_for(t, ids.size, route.tables[t].dim) for t, (ids, _, _) in grouped.items()}
         send, out = {}, {}
         for place in range(len(route.seats)):
             cuts = {t: _cut(counts, place) for t, (_, counts, _) in grouped.items() if counts[place]}
@@ -200,7 +201,7 @@ class PsClient:
                 out[place] = [unique[t][cut] for t, cut in cuts.items()]
                 send[place] = _ask_rows(asked, at_least)
         lows += self._router.ask(send, lambda place, connection: connection.receive_rows(out[place]))
-        found = {t: unique[t][places] for t, (_, _, places) in grouped.items()}
+        found = {t: unique[t].take(places, 0, mode="clip") for t, (_, _, places) in grouped.items()}
         for table, ids in wanted.items():
             found.setdefault(table, np.empty((ids.size, route.tables[table].dim), np.float32))
         return min(lows), max(lows), found
@@ -287,7 +288,7 @@ class PsClient:
 
         def attempt(route: Route) -> tuple[Route, list[int]]:
             self._sequence += 1
-            pieces = _pieces(route, dense, rows, assign)
+            pieces = self._pieces(route, dense, rows, assign)
             session = self._conversation.name
             send = {
                 place: _send_push(Push(session, self._sequence, examples, based_on, tuple(r), tuple(b)))
@@ -297,6 +298,32 @@ class PsClient:
             return route, list(send)
 
         return self._router.insist(attempt, "a push")
+
+    def _pieces(
+        self, route: Route, dense: Mapping[str, Floats], rows: Mapping[str, tuple[Ids, Floats]], assign: bool
+    ) -> dict[int, tuple[list[RowGradients], list[BlockGradient]]]:
+        """By the place of the seat: what it is sent."""
+        out: dict[int, tuple[list[RowGradients], list[BlockGradient]]] = {}
+        for name, gradient in dense.items():
+            for block, (first, length) in enumerate(blocks_of(gradient.size)):
+                piece = BlockGradient(name, block, gradient[first : first + length], assign)
+                out.setdefault(route.block_place(name, block), ([], []))[1].append(piece)
+        for table, (ids, gradients) in rows.items():
+            unique, counts, places = group_by_seat(table, ids, route.owner, len(route.seats))
+            memory = self._memory_for(table, unique.size, gradients.shape[1])
+            merged = sum_by_place(places, gradients, unique.size, memory)
+            for place in np.flatnonzero(counts):
+                cut = _cut(counts, int(place))
+                piece_rows = RowGradients(table, unique[cut], merged[cut], unique=True)
+                out.setdefault(int(place), ([], []))[0].append(piece_rows)
+        return out
+
+    def _memory_for(self, table: str, rows: int, dim: int) -> Floats:
+        """For rows on their way, used again and again: new memory costs more than what is done in it."""
+        kept = self._kept.get(table)
+        if kept is None or kept.shape[0] < rows or kept.shape[1] != dim:
+            kept = self._kept[table] = np.empty((rows + rows // 8, dim), np.float32)
+        return kept[:rows]
 
     def _decide(self, method: Any, staged: tuple[Route, list[int]], **fields: Any) -> pb.ContributeReply | None:
         """The master's word; None: the session had ended, and everything has to be done anew."""
@@ -364,25 +391,6 @@ class PsClient:
 
 def _json(spec: Spec) -> str:
     return json.dumps(spec.to_json(), sort_keys=True)
-
-
-def _pieces(
-    route: Route, dense: Mapping[str, Floats], rows: Mapping[str, tuple[Ids, Floats]], assign: bool
-) -> dict[int, tuple[list[RowGradients], list[BlockGradient]]]:
-    """By the place of the seat: what it is sent."""
-    out: dict[int, tuple[list[RowGradients], list[BlockGradient]]] = {}
-    for name, gradient in dense.items():
-        for block, (first, length) in enumerate(blocks_of(gradient.size)):
-            piece = BlockGradient(name, block, gradient[first : first + length], assign)
-            out.setdefault(route.block_place(name, block), ([], []))[1].append(piece)
-    for table, (ids, gradients) in rows.items():
-        unique, counts, places = group_by_seat(table, ids, route.owner, len(route.seats))
-        merged = sum_by_place(places, gradients, unique.size)
-        for place in np.flatnonzero(counts):
-            cut = _cut(counts, int(place))
-            piece_rows = RowGradients(table, unique[cut], merged[cut], unique=True)
-            out.setdefault(int(place), ([], []))[0].append(piece_rows)
-    return out
 
 
 def _cut(counts: Any, place: int) -> slice:
