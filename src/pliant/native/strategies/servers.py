@@ -110,7 +110,8 @@ class ServerStrategy(Strategy):
                 continue
             told, loss = self._contribute(batch, shard, at + len(some))
             if not told.accepted:
-                log.info("%s is another's now: %s", shard, told.reason)
+                log.info("%s is given back: %s", shard, told.reason)  # another's now, or nobody's: training is over
+                shard.release()
                 return
             self._after(told.iteration, loss, shard.epoch, batch.size)
             if self._is_over() and not shard.finished:
