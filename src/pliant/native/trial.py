@@ -5,6 +5,7 @@ Where the data cannot be read from here (it is on the cluster's storage, say) th
 
 from __future__ import annotations
 
+import inspect
 import os
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,17 @@ from pliant.native.contract import ModelFile, load_model_file
 from pliant.native.description import Description
 from pliant.native.feed import Batch, Feed, Mode, open_data
 from pliant.native.metrics import Metric, as_metrics, pack_states
-from pliant.native.models import as_arrays, check_tables, load_trained, loss_of, make_model, predict, put_state
+from pliant.native.models import (
+    as_arrays,
+    check_tables,
+    feature_of,
+    is_keras,
+    load_trained,
+    loss_of,
+    make_model,
+    predict,
+    put_state,
+)
 from pliant.native.module_files import described, place_of
 from pliant.native.schedules import make_scheduler
 
@@ -46,6 +57,8 @@ def check(description: Description, model: Path, *, data_is_here: bool = True) -
     net = _make(file, description, sample)
     if sample is not None:
         _try(file, net, sample, learns=description.task == "train")
+        if description.strategy.startswith("ps"):
+            _check_features(net, sample)
     if evaluated is not None:
         _evaluate(file, net, evaluated, metrics)
 
@@ -124,12 +137,31 @@ def _make(file: ModelFile, description: Description, sample: Batch | None) -> nn
 
 def _predict(file: ModelFile, net: nn.Module, batch: Batch) -> Any:
     name = file.model_class or "custom_model"
+    _check_arguments(file, net, batch, f"{file.path}:{file.lines.get(name, 1)}")
     predictions = file.call_as(name, predict, net, batch.features)
     try:
         as_arrays(predictions)
     except InvalidRequest as error:
         raise InvalidRequest(f"{file.path}:{file.lines.get(name, 1)}: what {name} gives: {error.message}") from None
     return predictions
+
+
+def _check_arguments(file: ModelFile, net: nn.Module, batch: Batch, where: str) -> None:
+    """Features that are several are several arguments."""
+    several = batch.features
+    if is_keras(net) or not isinstance(several, tuple | list):
+        return
+    if isinstance(several, list) and all(isinstance(one, str | bytes) for one in several):
+        raise InvalidRequest(f"{file.where('dataset_fn')}: features are texts; make numbers of them")
+    try:
+        inspect.signature(net.forward).bind(*several)
+    except TypeError as error:
+        raise InvalidRequest(
+            f"{where}: its forward is given the {len(several)} features of a tuple as arguments: {error}",
+            hint="take as many, or yield the features as a dict, which is one argument",
+        ) from None
+    except ValueError:
+        return  # nobody can tell
 
 
 def _try(file: ModelFile, net: nn.Module, batch: Batch, *, learns: bool) -> None:
@@ -148,8 +180,19 @@ def _try(file: ModelFile, net: nn.Module, batch: Batch, *, learns: bool) -> None
         )
 
 
+def _check_features(net: nn.Module, batch: Batch) -> None:
+    """That tables on parameter servers take their ids from."""
+    from pliant.torch.embedding import tables_of
+
+    for name, table in tables_of(net).items():
+        if table.feature is not None:
+            feature_of(batch.features, table.feature, name)
+
+
 def _evaluate(file: ModelFile, net: nn.Module, batch: Batch, metrics: dict[str, Metric]) -> None:
     """Metrics on one batch. Some are defined for many records only: a value that cannot be computed of a few is no mistake."""
+    if batch.labels is None:
+        raise InvalidRequest(f"{file.where('dataset_fn')}: it yields no labels in mode eval, and metrics need them")
     with torch.no_grad():
         labels, predictions = as_arrays(batch.labels), as_arrays(_predict(file, net, batch))
     for name, metric in metrics.items():

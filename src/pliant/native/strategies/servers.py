@@ -26,7 +26,16 @@ from torch import nn
 from pliant.client.shards import Shard
 from pliant.core.errors import CorruptData, InvalidRequest, NotFound, RetryableError
 from pliant.native.feed import Batch, Feed, Mode
-from pliant.native.models import describe_file, load_trained, loss_of, make_model, predict, put_state, save_model
+from pliant.native.models import (
+    describe_file,
+    feature_of,
+    load_trained,
+    loss_of,
+    make_model,
+    predict,
+    put_state,
+    save_model,
+)
 from pliant.native.server_specs import server_specs
 from pliant.native.server_state import state_of_dump
 from pliant.native.strategies.base import TRAIN, Strategy, Work
@@ -152,7 +161,7 @@ class ServerStrategy(Strategy):
         wanted = {}
         for name, table in self._tables.items():
             if table.feature is not None:
-                ids = torch.as_tensor(_feature(batch.features, table.feature, name)).reshape(-1)
+                ids = torch.as_tensor(feature_of(batch.features, table.feature, name)).reshape(-1)
                 kept = ids if table.padding_idx is None else ids[ids != table.padding_idx]
                 wanted[name] = table.distinct(kept)[0].numpy()
         found = self._client.pull(wanted, dense=list(self._trained))
@@ -294,13 +303,3 @@ class _Rows:
 
     def pull(self, ids: Ids) -> Floats:
         return self._strategy.rows_of(self._table, ids)
-
-
-def _feature(features: Any, key: str | int, table: str) -> Any:
-    try:
-        return features[key]
-    except (KeyError, IndexError, TypeError):
-        known = ", ".join(map(str, features)) if isinstance(features, dict) else f"a {type(features).__name__}"
-        raise InvalidRequest(
-            f"table {table!r} is to have its ids from the feature {key!r}", hint=f"features are {known:.300}"
-        ) from None
