@@ -218,6 +218,23 @@ def test_a_feature_that_a_table_on_servers_is_to_have_its_ids_from_is_looked_for
         check(Description(model="net.py", model_class="Net", data=[str(data)], strategy="ps-sync"), file)
 
 
+def test_a_model_that_cannot_train_on_the_one_record_that_is_left_over_is_refused(tmp_path: Path, data: Path) -> None:
+    file = tmp_path / "net.py"
+    file.write_text(GOOD.replace("nn.Linear(1, 2)", "nn.Sequential(nn.Linear(1, 2), nn.BatchNorm1d(2))"))
+    about = Description(model="net.py", model_class="Net", data=[str(data)], batch_size=4)
+    check(about, file)  # of 20 records none is left over
+    for changes in (
+        {"batch_size": 19},
+        {"batch_size": 38, "virtual_workers": 2},
+        {"batch_size": 19, "strategy": "ps-async"},
+    ):
+        with pytest.raises(
+            InvalidRequest, match=r"net.py:9: the last batch of an epoch has one record, .* more than 1 value"
+        ):
+            check(about.model_copy(update=changes), file)
+    check(about.model_copy(update={"batch_size": 19, "max_steps": 1}), file)
+
+
 def test_an_output_that_cannot_be_made_is_refused(tmp_path: Path, data: Path) -> None:
     file = tmp_path / "net.py"
     file.write_text(GOOD)

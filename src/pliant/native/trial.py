@@ -50,15 +50,17 @@ def check(description: Description, model: Path, *, data_is_here: bool = True) -
     if not data_is_here:
         return
     check_output(description)
-    sample = _sample(file, description, description.data, MODES[description.task], "--data")
+    reader, sample = _sample(file, description, description.data, MODES[description.task], "--data")
     evaluated = sample if description.task == "evaluate" else None
     if description.eval_data:
-        evaluated = _sample(file, description, description.eval_data, Mode.EVALUATION, "--eval-data")
+        _, evaluated = _sample(file, description, description.eval_data, Mode.EVALUATION, "--eval-data")
     net = _make(file, description, sample)
     if sample is not None:
         _try(file, net, sample, learns=description.task == "train")
         if description.strategy.startswith("ps"):
             _check_features(net, sample)
+        if description.task == "train" and _ends_with_one(description, reader):
+            _try_one(file, net, Feed(file, reader, Mode.TRAINING).batch([(0, reader[0])]))
     if evaluated is not None:
         _evaluate(file, net, evaluated, metrics)
 
@@ -88,7 +90,9 @@ def _check_names(file: ModelFile, description: Description, callbacks: list[Any]
             raise InvalidRequest(f"{where}: EarlyStopping watches {callback.monitor!r}, which is no metric", hint=known)
 
 
-def _sample(file: ModelFile, description: Description, sources: list[str], mode: Mode, option: str) -> Batch | None:
+def _sample(
+    file: ModelFile, description: Description, sources: list[str], mode: Mode, option: str
+) -> tuple[DataReader, Batch | None]:
     name = file.name_of("dataset_fn")
     try:
         reader = _open(file, description, sources, option)
@@ -96,7 +100,7 @@ def _sample(file: ModelFile, description: Description, sources: list[str], mode:
         for most in RECORDS:
             records = list(enumerate(reader.fetch(range(min(most, len(reader))))))
             if (batch := feed.batch(records)) is not None:
-                return batch
+                break
     except RecordError as error:
         line = place_of(error.__cause__ or error, file.path)
         raise InvalidRequest(f"{line}: {name} failed on {error.message}") from error
@@ -104,7 +108,7 @@ def _sample(file: ModelFile, description: Description, sources: list[str], mode:
         raise
     except Exception as error:  # the user's function
         raise InvalidRequest(f"{place_of(error, file.path)}: {name} failed: {described(error)}") from error
-    return None
+    return reader, batch
 
 
 def _open(file: ModelFile, description: Description, sources: list[str], option: str) -> DataReader:
@@ -178,6 +182,34 @@ def _try(file: ModelFile, net: nn.Module, batch: Batch, *, learns: bool) -> None
             f"{file.where('loss')}: the loss does not depend on what the model has to learn",
             hint="compute it from the predictions, by functions of torch, without detach() and no_grad()",
         )
+
+
+def _ends_with_one(description: Description, reader: DataReader) -> bool:
+    """Whether some batch of an epoch will have a single record, as what is left over."""
+    size, count = description.micro_batch, len(reader)
+    if 0 < description.max_steps * description.batch_size <= count:
+        return False
+    by_files = description.strategy.startswith("ps")  # shards do not reach over the end of a file
+    return any(size == 1 or n % size == 1 for n in (reader.create_shards().values() if by_files else (count,)))
+
+
+def _try_one(file: ModelFile, net: nn.Module, batch: Batch | None) -> None:
+    """Some models cannot train on one record: batch norm without anything to take a mean of, or a squeeze too many."""
+    if batch is None:
+        return
+    try:
+        with torch.no_grad():
+            loss_of(file, batch.labels, predict(net.train(), batch.features))
+    except PliantError:
+        raise
+    except Exception as error:  # the user's model
+        place = place_of(error, file.path)
+        raise InvalidRequest(
+            f"{place}: the last batch of an epoch has one record, and training on one fails: {described(error)}",
+            hint="another --batch-size leaves another number of records over, or none",
+        ) from error
+    finally:
+        net.eval()
 
 
 def _check_features(net: nn.Module, batch: Batch) -> None:
