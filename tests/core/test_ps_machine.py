@@ -37,7 +37,10 @@ class PsMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
-        self.book = ParameterBook(PsOptions(sync=self.sync, batch=20, partitions=16, max_staleness=3, alpha=0.5), 2)
+        options = PsOptions(
+            sync=self.sync, batch=20, partitions=16, max_staleness=3, alpha=0.5, max_iterations=self.last
+        )
+        self.book = ParameterBook(options, 2)
         self.nodes = 0
         self.servers: dict[int, Server] = {}  # by seat
         self.staged: dict[tuple[str, int], int] = {}  # accepted contributions: examples
@@ -47,6 +50,7 @@ class PsMachine(RuleBasedStateMachine):
         self.known = 0  # updates whose learning rate was told
 
     sync = True
+    last = 0  # iteration that is wanted; 0: no limit
 
     def do(self, name: str, **arguments: Any) -> Any:
         """Through JSON, as the journal has it; and a book restored from a snapshot must answer the same."""
@@ -111,8 +115,11 @@ class PsMachine(RuleBasedStateMachine):
         }
         stale = self.book.iteration - given["based_on"]
         unknown_rate = 0 < self.known <= self.book.iteration
+        over = self.book.iteration == self.last > 0
         verdict = self.do("contribute", **given)
-        if stale > (0 if self.sync else 3):
+        if over:
+            assert verdict.fate is Fate.OVER
+        elif stale > (0 if self.sync else 3):
             assert verdict.fate is Fate.STALE
         elif unknown_rate:
             assert verdict.fate is Fate.UNSCHEDULED
@@ -210,6 +217,12 @@ class PsMachine(RuleBasedStateMachine):
         assert all(abs(sum(part.weight for part in order.parts) - 1) < 1e-9 for order in steps)
 
     @invariant()
+    def no_iteration_comes_after_the_last_that_is_wanted(self) -> None:
+        assert self.book.iteration <= (self.last or self.book.iteration)
+        assert self.book.over is (self.book.iteration == self.last > 0)
+        assert not self.book.over or not self.book.pending, "what was accepted is part of the model"
+
+    @invariant()
     def each_update_has_the_learning_rate_of_its_number(self) -> None:
         steps = [order for order in self.all_orders if order.kind is Kind.APPLY]
         told = [order.iteration - 1 for order in steps if order.factors]
@@ -227,6 +240,17 @@ class AsyncMachine(PsMachine):
     sync = False
 
 
+class BoundedMachine(PsMachine):
+    last = 1
+
+
+class BoundedAsyncMachine(AsyncMachine):
+    last = 2
+
+
 TestSync = PsMachine.TestCase
 TestAsync = AsyncMachine.TestCase
+TestBounded = BoundedMachine.TestCase
+TestBoundedAsync = BoundedAsyncMachine.TestCase
 TestSync.settings = TestAsync.settings = settings(max_examples=20, stateful_step_count=25, deadline=None)
+TestBounded.settings = TestBoundedAsync.settings = settings(max_examples=15, stateful_step_count=30, deadline=None)

@@ -688,3 +688,14 @@ def test_a_restored_book_refuses_and_accepts_what_the_first_one_would() -> None:
     answer = worker.ask(now=12.0, done=[1, 2, 3, 4])
     assert answer.refused == (1, 3)
     assert [a.lease.number for a in answer.accepted] == [4]
+
+
+def test_a_dataset_that_is_ended_while_its_last_shard_is_out_does_not_hand_it_out_again() -> None:
+    book = book_of(size=10)
+    worker = Worker(book)
+    (lease,) = worker.lease(1)
+    assert book.end(0.0, dataset="train")
+    assert not book.end(0.0, dataset="train"), "it is over already"
+    assert not book.queue("train").complete, "what is out may still be done"
+    assert worker.ask(1, released=[lease]).supply is Supply.END
+    assert book.queue("train").complete

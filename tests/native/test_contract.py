@@ -121,6 +121,21 @@ MISTAKES = {  # what is replaced by what, and what is then said (a line number w
         "class PredictionOutputsProcessor:\n    def process(self, predictions): ...\n",
         r":19: it is called as process\(predictions, worker_id\)",
     ),
+    "a program without its guard": (r"\Z", "raise SystemExit(3)\n", r":18: SystemExit: 3"),
+    "batches": (r'row\["label"\]\)\)\)', 'row["label"]))).batch(4)', r":14: it makes batches; batching is ours"),
+    "several features for one argument": (
+        r'torch.tensor\(\[float\(row\["x"\]\)\]\)',
+        '(torch.tensor([float(row["x"])]), 1)',
+        r":4: its forward is given the 2 features of a tuple",
+    ),
+    "no labels": (r'int\(row\["label"\]\)', "None", r":14: it yields no labels in mode eval"),
+    "texts": (r'torch.tensor\(\[float\(row\["x"\]\)\]\)', 'row["x"]', r":14: features are texts"),
+    "a rate below zero": (
+        r"\Z",
+        "def learning_rate_schedule(step):\n    return -1\n",
+        r":18: the learning rate of update 0 is -1.0",
+    ),
+    "an optimizer of closures": (r"SGD\(model.parameters\(\), lr=0.1\)", "LBFGS(model.parameters())", r":12: LBFGS"),
     "not Python": (r"def loss", "dev loss", r":10: no valid Python"),
     "an import that fails": (r"import torch\n", "import torch, nowhere_to_be_found\n", r":2: ModuleNotFoundError"),
 }
@@ -187,6 +202,45 @@ class PredictionOutputsProcessor:
     file = tmp_path / "net.py"
     file.write_text(GOOD + more)
     checked(file, data, model_class="")
+
+
+def test_layers_that_get_their_shape_from_the_first_batch_are_built_before_anything_is_made_of_the_model(
+    tmp_path: Path, data: Path
+) -> None:
+    file = tmp_path / "net.py"
+    file.write_text(GOOD.replace("nn.Linear(1, 2)", "nn.LazyLinear(2)"))
+    for strategy in ("local", "allreduce", "ps-sync"):
+        check(Description(model="net.py", model_class="Net", data=[str(data)], strategy=strategy), file)
+    file.write_text(file.read_text().replace("return dataset.map(", "return dataset.filter(lambda row: False).map("))
+    with pytest.raises(InvalidRequest, match=":4: Net has parameters that get their shape from the first batch"):
+        checked(file, data)
+
+
+def test_a_feature_that_a_table_on_servers_is_to_have_its_ids_from_is_looked_for_before_the_launch(
+    tmp_path: Path, data: Path
+) -> None:
+    file = tmp_path / "net.py"
+    table = "from pliant.torch import Embedding\n        self.table = Embedding('t', 2, feature='uid')\n        self.layer ="
+    file.write_text(GOOD.replace("self.layer =", table))
+    with pytest.raises(InvalidRequest, match="table 't' is to have its ids from the feature 'uid'"):
+        check(Description(model="net.py", model_class="Net", data=[str(data)], strategy="ps-sync"), file)
+
+
+def test_a_model_that_cannot_train_on_the_one_record_that_is_left_over_is_refused(tmp_path: Path, data: Path) -> None:
+    file = tmp_path / "net.py"
+    file.write_text(GOOD.replace("nn.Linear(1, 2)", "nn.Sequential(nn.Linear(1, 2), nn.BatchNorm1d(2))"))
+    about = Description(model="net.py", model_class="Net", data=[str(data)], batch_size=4)
+    check(about, file)  # of 20 records none is left over
+    for changes in (
+        {"batch_size": 19},
+        {"batch_size": 38, "virtual_workers": 2},
+        {"batch_size": 19, "strategy": "ps-async"},
+    ):
+        with pytest.raises(
+            InvalidRequest, match=r"net.py:9: the last batch of an epoch has one record, .* more than 1 value"
+        ):
+            check(about.model_copy(update=changes), file)
+    check(about.model_copy(update={"batch_size": 19, "max_steps": 1}), file)
 
 
 def test_an_output_that_cannot_be_made_is_refused(tmp_path: Path, data: Path) -> None:

@@ -85,3 +85,11 @@ def test_early_stopping_waits_for_its_patience() -> None:
     assert [answer is not None for answer in answers] == [False] * 5 + [True]
     with pytest.raises(InvalidRequest, match="watches 'accuracy'"):
         stopping.on_evaluation(9, {"loss": 1.0})
+
+
+def test_a_function_may_be_written_for_torch_or_for_numpy() -> None:
+    expected = float(np.mean(SCORES - LABELS))
+    for function in (lambda y, p: (p - y).mean(), lambda y, p: np.mean(p - y), lambda y, p: (p - y).mean(axis=0)):
+        assert in_shards(function, LABELS, SCORES, [7, 200]) == pytest.approx(expected, rel=1e-5)
+    with pytest.raises(TypeError, match="mean"):
+        in_shards(lambda y, p: p.mean(axes=0), LABELS, SCORES, [7])

@@ -140,7 +140,11 @@ def train(
     }
     changes: dict[str, Any] = {"checkpoint": saving}
     if chosen.startswith("ps"):
-        changes["parameters"] = {"batch_size": batch_size, **pairs(ps_options, "--ps-options")}
+        changes["parameters"] = {
+            "batch_size": batch_size,
+            "max_iterations": max_steps,
+            **pairs(ps_options, "--ps-options"),
+        }
         changes["roles"] = {"ps": {"replicas": num_ps or 1, "command": ["python", "-m", "pliant.ps"]}}
     run_native(description, model.model, options, workers=workers.range(), strategy=chosen, spec_changes=changes)
 

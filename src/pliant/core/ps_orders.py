@@ -21,7 +21,9 @@ What always holds:
 6. A dump is complete when every seat that its order names has written. A newer one is begun only when none is open.
 7. Once a schedule of the learning rate was told, a contribution is accepted only if the factors of the update that it will be
    part of are known; they are in the order.
-8. A seat has at most one holder; a vacant seat keeps its parameters, and the next one who joins fills it. Seats that
+8. The iteration never goes beyond ``max_iterations``, if there is such: once it is reached training is over, and nothing more is
+   accepted.
+9. A seat has at most one holder; a vacant seat keeps its parameters, and the next one who joins fills it. Seats that
    leave go when they are empty. Seat numbers are never used twice.
 """
 
@@ -207,6 +209,9 @@ class ParameterBook:
         if not 0 <= based_on <= self.iteration:
             raise InvalidRequest(f"a gradient of iteration {based_on}; the newest is {self.iteration}")
         staleness = self.iteration - based_on
+        if self.over:
+            why = f"training is over with iteration {self.iteration}"
+            return Verdict(Fate.OVER, self.iteration, staleness, why)
         bound = 0 if self.options.sync else self.options.max_staleness
         if staleness > bound and (self.options.sync or bound):
             return Verdict(Fate.STALE, self.iteration, staleness, f"{staleness} iterations old; allowed: {bound}")
@@ -385,6 +390,11 @@ class ParameterBook:
     def scheduled(self) -> int:
         """The first update whose learning rate is not known; 0: there is no schedule."""
         return self._schedule.until if self._schedule is not None else 0
+
+    @property
+    def over(self) -> bool:
+        """Whether the last iteration that is wanted is reached."""
+        return 0 < self.options.max_iterations <= self.iteration
 
     @property
     def open_dump(self) -> Dump | None:

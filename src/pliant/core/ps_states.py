@@ -21,6 +21,7 @@ class PsOptions:
     batch: int = 1  # examples of one iteration; sync
     alpha: float = 0.0  # async: the learning rate is scaled by 1 / (1 + staleness) ** alpha
     max_staleness: int = 0  # async: what is more stale is dropped; 0: nothing is
+    max_iterations: int = 0  # then training is over, and no contribution is taken; 0: no limit
     dump_iterations: int = 0  # between two dumps; 0: not by iterations
     dump_seconds: float = 60.0  # between two dumps; 0: not by time
     full_every: int = 10  # dumps, of which one is full and the others hold what changed
@@ -33,6 +34,7 @@ class PsOptions:
             "batch": self.batch >= 1,
             "alpha": 0 <= self.alpha <= 100,
             "max_staleness": self.max_staleness >= 0,
+            "max_iterations": self.max_iterations >= 0,
             "dump_iterations": self.dump_iterations >= 0,
             "dump_seconds": 0 <= self.dump_seconds < float("inf"),
             "full_every": self.full_every >= 1,
@@ -175,6 +177,7 @@ class Fate(StrEnum):
 
     ACCEPTED = "accepted"
     REPEATED = "repeated"  # accepted before; this is the same answer again
+    OVER = "over"  # the last iteration was reached before: nothing more is taken
     STALE = "stale"  # computed on a model that is too old: pull, compute again
     UNSCHEDULED = "unscheduled"  # the learning rate of the next update is not known yet: tell it, and contribute again
     MOVED = "moved"  # staged by a map that is no more, or on a server that was replaced: stage again

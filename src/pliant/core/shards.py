@@ -74,9 +74,9 @@ class ShardBook:
         del self._queues[dataset]
 
     def end(self, now: float, *, dataset: str) -> bool:
-        """Declare a dataset over: nothing more is handed out. False if it was over already."""
+        """Declare a dataset over: nothing more is handed out, also of what is out and comes back. False if it was over already."""
         queue = self._queue(dataset)
-        if queue.exhausted:
+        if queue.ended or queue.complete:
             return False
         queue.end()
         return True

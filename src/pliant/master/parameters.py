@@ -209,6 +209,7 @@ class ParameterCoordinator:
             self._notify()
         elif verdict.fate in self._dropped:
             self._dropped[verdict.fate] += 1
+        self._end()
         reply = verdict_message(verdict)
         reply.scheduled = self.book.scheduled
         return reply
@@ -345,6 +346,14 @@ class ParameterCoordinator:
         if not self._shards.book.has_session(session):
             raise SessionExpired("the master gave this program up", hint="open a new session")
         self._shards.beat(session)
+
+    def _end(self) -> None:
+        """Once the last iteration is reached nothing more is to be trained on; what workers have in work comes back undone."""
+        if not self.book.over:
+            return
+        for queue in self._shards.book.queues():
+            if queue.is_training:
+                self._shards.end_dataset(queue.spec.name)
 
     def _flush(self) -> None:
         """A last, smaller batch, if no more records can come."""

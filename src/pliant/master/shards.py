@@ -91,7 +91,7 @@ class DataShardManager:
     def end_dataset(self, dataset: str) -> None:
         """Nothing more of it is handed out."""
         queue = self.book.queue(dataset)
-        if not queue.exhausted and self._journal.do(self.book.end, dataset=dataset):
+        if not (queue.ended or queue.complete) and self._journal.do(self.book.end, dataset=dataset):
             total = queue.records_per_epoch * queue.spec.epochs
             told = f"dataset {dataset} ends after {queue.finished_records:,} of {total:,} records"
             self._journal.event("dataset", told)

@@ -94,6 +94,10 @@ class ModelFile:
                 f"{self.where('optimizer')}: optimizer(model) must give a torch.optim.Optimizer; it gives {_a(made)}",
                 hint="for a Keras model too: torch.optim.Adam(model.parameters())",
             )
+        if any(isinstance(one, torch.optim.LBFGS) for one in several):
+            raise InvalidRequest(
+                f"{self.where('optimizer')}: LBFGS computes the loss several times per step, and native training once"
+            )
         return made
 
     def make_callbacks(self) -> list[Any]:

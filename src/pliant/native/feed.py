@@ -89,6 +89,11 @@ class Feed:
         if isinstance(made, Dataset):
             for value, marks in made.items():
                 if not isinstance(value, Signal):
+                    if len(marks) > 1:
+                        raise InvalidRequest(
+                            f"{self._where}: it makes batches; batching is ours",
+                            hint="leave out .batch(…), see --batch-size",
+                        )
                     yield value, marks[0][1] if marks else records[0][0]
             return
         loose = list(made)

@@ -158,7 +158,8 @@ def _plain_function(function: Callable[[Array, Array], Any]) -> Metric:
 
 
 def _call_with_arrays(function: Callable[..., Any], labels: Array, predictions: Array) -> Any:
-    """Many functions are written for torch: they are given tensors, which NumPy's functions take as well."""
+    """Many functions are written for torch: they are given tensors. Where that fails they are given arrays: for one, ``np.mean``
+    does not take tensors."""
     import torch
 
     def tensors(value: Array) -> Any:
@@ -166,7 +167,15 @@ def _call_with_arrays(function: Callable[..., Any], labels: Array, predictions: 
             return {name: tensors(one) for name, one in value.items()}
         return tuple(map(tensors, value)) if isinstance(value, tuple) else torch.from_numpy(value)
 
-    made = function(tensors(labels), tensors(predictions))
+    try:
+        made = function(tensors(labels), tensors(predictions))
+    except (AttributeError, TypeError):
+        try:
+            made = function(labels, predictions)
+        except (AttributeError, TypeError):
+            made = None
+        if made is None:
+            raise
     return made.detach().cpu().numpy() if isinstance(made, torch.Tensor) else made
 
 

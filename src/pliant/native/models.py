@@ -6,7 +6,6 @@ written last and names the checksum of the tensors, so a directory with a JSON f
 
 from __future__ import annotations
 
-import inspect
 import json
 import random
 import sys
@@ -43,10 +42,23 @@ def make_model(file: ModelFile, *, seed: int, sample: Batch | None) -> nn.Module
         kind = f"{type(model).__module__}.{type(model).__name__}"
         hint = "set KERAS_BACKEND=torch" if "keras" in kind else "derive it from torch.nn.Module"
         raise InvalidRequest(f"{where}: {name} gives a {kind}, which is no torch module", hint=hint)
-    if is_keras(model) and not model.built and sample is not None:
+    unbuilt = (is_keras(model) and not model.built) or _is_lazy(model)
+    if unbuilt and sample is not None:
         with torch.no_grad():
-            predict(model, sample.features)
+            file.call_as(name, predict, model.eval(), sample.features)
+        model.train()
+    if _is_lazy(model):
+        raise InvalidRequest(
+            f"{where}: {name} has parameters that get their shape from the first batch",
+            hint="dataset_fn drops all of the first records: give the shape"
+            if sample is None
+            else "use all of its layers",
+        )
     return model
+
+
+def _is_lazy(model: nn.Module) -> bool:
+    return any(isinstance(p, nn.parameter.UninitializedParameter) for p in model.parameters())
 
 
 def seed_all(seed: int) -> None:
@@ -80,17 +92,25 @@ def predict(model: nn.Module, features: Any) -> Any:
     return model(*features) if isinstance(features, tuple | list) else model(features)
 
 
+def feature_of(features: Any, key: str | int, table: str) -> Any:
+    """The ids of a table, among the features of a batch."""
+    try:
+        if isinstance(features, dict | tuple | list):
+            return features[key]  # type: ignore[index]  # a list by a name raises
+        raise TypeError
+    except (KeyError, IndexError, TypeError):
+        known = ", ".join(map(str, features)) if isinstance(features, dict) else f"a {type(features).__name__}"
+        raise InvalidRequest(
+            f"table {table!r} is to have its ids from the feature {key!r}", hint=f"features are {known:.300}"
+        ) from None
+
+
 def loss_of(file: ModelFile, labels: Any, predictions: Any) -> torch.Tensor:
     """The mean over the batch."""
     made = file.get("loss")(labels, predictions)
     if not isinstance(made, torch.Tensor):
         raise InvalidRequest(f"{file.where('loss')}: loss must give a tensor; it gives {type(made).__name__}")
     return made if made.dim() == 0 else made.mean()
-
-
-def takes_batch_alone(model: nn.Module) -> bool:
-    """Whether its forward takes one argument: then a tuple of features cannot be spread."""
-    return len(inspect.signature(model.forward).parameters) == 1
 
 
 def copy_state(model: nn.Module) -> dict[str, torch.Tensor]:

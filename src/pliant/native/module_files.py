@@ -83,11 +83,12 @@ def load_module(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # the user's file; whatever it raises is told with its place
+    except (Exception, SystemExit) as error:  # the user's file; whatever it raises is told with its place
         del sys.modules[name]
-        raise InvalidRequest(
-            f"{place_of(error, path)}: {described(error)}", hint="the model file is imported"
-        ) from error
+        main = "the model file is imported"
+        if isinstance(error, SystemExit):
+            main += "; what it does as a program belongs below `if __name__ == '__main__':`"
+        raise InvalidRequest(f"{place_of(error, path)}: {described(error)}", hint=main) from error
     return module
 
 

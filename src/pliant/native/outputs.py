@@ -61,8 +61,7 @@ def _csv(path: Path, rows: Iterator[bytes]) -> None:
             if writer is None:
                 writer = csv.DictWriter(file, list(row))
                 writer.writeheader()
-            if list(row) != list(writer.fieldnames):
-                raise InvalidRequest(f"row {row.get('id')} has columns {list(row)}, those before {writer.fieldnames}")
+            _check_columns(row, list(writer.fieldnames))
             writer.writerow(row)
 
 
@@ -73,9 +72,19 @@ def _parquet(path: Path, rows: Iterator[bytes]) -> None:
     except ImportError:
         raise MissingLibrary("Parquet", "pyarrow") from None
     writer = None
+    columns: list[str] = []
     try:
         while block := [_as_json(row) for row in islice(rows, BLOCK)]:
-            table = pa.Table.from_pylist(block, schema=writer.schema if writer is not None else None)
+            columns = columns or list(block[0])
+            for row in block:
+                _check_columns(row, columns)
+            try:
+                table = pa.Table.from_pylist(block, schema=writer.schema if writer is not None else None)
+            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+                first = block[0].get("id")
+                raise InvalidRequest(
+                    f"rows from {first} on have values of other kinds than those before: {error}"
+                ) from None
             if writer is None:
                 writer = pq.ParquetWriter(path, table.schema)
             writer.write_table(table)
@@ -84,6 +93,14 @@ def _parquet(path: Path, rows: Iterator[bytes]) -> None:
     finally:
         if writer is not None:
             writer.close()
+
+
+def _check_columns(row: dict[str, Any], columns: list[str]) -> None:
+    if list(row) != columns:
+        raise InvalidRequest(
+            f"row {row.get('id')} has columns {', '.join(row)}, those before {', '.join(columns)}",
+            hint="the processor must give the same columns for all records, or name the output *.jsonl",
+        )
 
 
 def _as_json(row: bytes) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import logging
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ def predict(description: Description, file: ModelFile, job: Job) -> None:
     parts.mkdir(parents=True, exist_ok=True)
     size = description.shard_size or SHARD_BATCHES * description.batch_size
     files = [(name, 0, count) for name, count in reader.create_shards().items()]
-    work = Predictor(file, reader, model.eval(), description.batch_size, job.node)
+    work = Predictor(file, reader, model.eval(), description, job.node)
     for shard in job.shards(DATASET, files=files, shard_size=size, type="predict", acknowledge=False, prefetch=1):
         name = f"{shard.session.replace('/', '-')}-{shard.lease}.rio"
         with RecordIOWriter(parts / name) as part:
@@ -69,11 +69,14 @@ def predict(description: Description, file: ModelFile, job: Job) -> None:
 class Predictor:
     """Rows of records."""
 
-    def __init__(self, file: ModelFile, reader: DataReader, model: nn.Module, batch_size: int, node: str) -> None:
+    def __init__(
+        self, file: ModelFile, reader: DataReader, model: nn.Module, description: Description, node: str
+    ) -> None:
         self._file = file
         self._reader = reader
         self._model = model
-        self._batch = batch_size
+        self._batch = description.batch_size
+        self._format = description.output_format
         self._node = node
         self._feed = Feed(file, reader, Mode.PREDICTION)
         processor = file.get("PredictionOutputsProcessor")
@@ -96,11 +99,16 @@ class Predictor:
         made = self._processor.process(predictions, self._node, **more)
         if made is None:
             return make_rows(predictions, ids)
-        rows = list(made)
+        where = self._file.where("PredictionOutputsProcessor")
+        rows = list(made) if isinstance(made, Iterable) else [made]
         if len(rows) != len(ids):
             raise InvalidRequest(
-                f"{self._file.where('PredictionOutputsProcessor')}: process gave {len(rows)} rows for {len(ids)} records",
+                f"{where}: process gave {len(rows)} rows for {len(ids)} records",
                 hint="give one row per record, or None to have the predictions written as they are",
+            )
+        if self._format != "recordio" and any(isinstance(row, bytes) for row in rows):
+            raise InvalidRequest(
+                f"{where}: process gave bytes, which only RecordIO can hold", hint="name the output *.rio"
             )
         return [self._named(row, number) for row, number in zip(rows, ids, strict=True)]
 
@@ -108,7 +116,10 @@ class Predictor:
     def _named(row: Any, number: int) -> Any:
         if isinstance(row, bytes):
             return row
-        return {"id": number, **row} if isinstance(row, dict) else {"id": number, "prediction": _value(row)}
+        named = (
+            {str(name): value for name, value in row.items()} if isinstance(row, dict) else {"prediction": _value(row)}
+        )
+        return {"id": number, **named}
 
 
 def make_rows(predictions: Any, ids: Sequence[int]) -> list[dict[str, Any]]:

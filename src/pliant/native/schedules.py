@@ -27,11 +27,14 @@ def rate_function(file: ModelFile) -> Callable[[int], float] | None:
 
     def rate(update: int) -> float:
         made = file.call(function, update)
+        where = file.where("learning_rate_schedule")
         try:
-            return float(made)
+            value = float(made)
         except (TypeError, ValueError):
-            where = file.where("learning_rate_schedule")
             raise InvalidRequest(f"{where}: it must give the rate as a number; it gives {made!r:.40}") from None
+        if not 0 <= value < float("inf"):
+            raise InvalidRequest(f"{where}: the learning rate of update {update} is {value}")
+        return value
 
     return rate
 

@@ -40,14 +40,25 @@ def state_of_dump(model: nn.Module, dump: Path) -> tuple[int, dict[str, torch.Te
             stay = ~np.isin(ids, piece.ids)
             rows[piece.table] = ids[stay], values[stay]
     state = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+    names = _names_of_parameters(model)
     for name, blocks in dense.items():
-        state[name] = _whole(name, blocks, state[name].shape)
-    for prefix, module in model.named_modules():
+        value = _whole(name, blocks, state[name].shape)
+        state |= dict.fromkeys(names.get(name, [name]), value)
+    for prefix, module in model.named_modules(remove_duplicate=False):  # a state has a table under each of its names
         if isinstance(module, Embedding | EmbeddingBag):
             none = np.empty(0, np.int64), np.empty((0, module.spec.dim), np.float32)
             ids, values = rows.get(module.spec.name, none)
             state |= table_state(prefix, ids, values)
     return int(manifest["iteration"]), state
+
+
+def _names_of_parameters(model: nn.Module) -> dict[str, list[str]]:
+    """A parameter that is used in several places is one on the servers, under its first name; in a state it is under each."""
+    first: dict[nn.Parameter, str] = {}
+    names: dict[str, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(first.setdefault(parameter, name), []).append(name)
+    return names
 
 
 def table_state(prefix: str, ids: Ids, values: Floats) -> Mapping[str, torch.Tensor]:

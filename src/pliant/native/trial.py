@@ -5,6 +5,7 @@ Where the data cannot be read from here (it is on the cluster's storage, say) th
 
 from __future__ import annotations
 
+import inspect
 import os
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,17 @@ from pliant.native.contract import ModelFile, load_model_file
 from pliant.native.description import Description
 from pliant.native.feed import Batch, Feed, Mode, open_data
 from pliant.native.metrics import Metric, as_metrics, pack_states
-from pliant.native.models import as_arrays, check_tables, load_trained, loss_of, make_model, predict, put_state
+from pliant.native.models import (
+    as_arrays,
+    check_tables,
+    feature_of,
+    is_keras,
+    load_trained,
+    loss_of,
+    make_model,
+    predict,
+    put_state,
+)
 from pliant.native.module_files import described, place_of
 from pliant.native.schedules import make_scheduler
 
@@ -39,13 +50,17 @@ def check(description: Description, model: Path, *, data_is_here: bool = True) -
     if not data_is_here:
         return
     check_output(description)
-    sample = _sample(file, description, description.data, MODES[description.task], "--data")
+    reader, sample = _sample(file, description, description.data, MODES[description.task], "--data")
     evaluated = sample if description.task == "evaluate" else None
     if description.eval_data:
-        evaluated = _sample(file, description, description.eval_data, Mode.EVALUATION, "--eval-data")
+        _, evaluated = _sample(file, description, description.eval_data, Mode.EVALUATION, "--eval-data")
     net = _make(file, description, sample)
     if sample is not None:
         _try(file, net, sample, learns=description.task == "train")
+        if description.strategy.startswith("ps"):
+            _check_features(net, sample)
+        if description.task == "train" and _ends_with_one(description, reader):
+            _try_one(file, net, Feed(file, reader, Mode.TRAINING).batch([(0, reader[0])]))
     if evaluated is not None:
         _evaluate(file, net, evaluated, metrics)
 
@@ -75,7 +90,9 @@ def _check_names(file: ModelFile, description: Description, callbacks: list[Any]
             raise InvalidRequest(f"{where}: EarlyStopping watches {callback.monitor!r}, which is no metric", hint=known)
 
 
-def _sample(file: ModelFile, description: Description, sources: list[str], mode: Mode, option: str) -> Batch | None:
+def _sample(
+    file: ModelFile, description: Description, sources: list[str], mode: Mode, option: str
+) -> tuple[DataReader, Batch | None]:
     name = file.name_of("dataset_fn")
     try:
         reader = _open(file, description, sources, option)
@@ -83,7 +100,7 @@ def _sample(file: ModelFile, description: Description, sources: list[str], mode:
         for most in RECORDS:
             records = list(enumerate(reader.fetch(range(min(most, len(reader))))))
             if (batch := feed.batch(records)) is not None:
-                return batch
+                break
     except RecordError as error:
         line = place_of(error.__cause__ or error, file.path)
         raise InvalidRequest(f"{line}: {name} failed on {error.message}") from error
@@ -91,7 +108,7 @@ def _sample(file: ModelFile, description: Description, sources: list[str], mode:
         raise
     except Exception as error:  # the user's function
         raise InvalidRequest(f"{place_of(error, file.path)}: {name} failed: {described(error)}") from error
-    return None
+    return reader, batch
 
 
 def _open(file: ModelFile, description: Description, sources: list[str], option: str) -> DataReader:
@@ -124,12 +141,31 @@ def _make(file: ModelFile, description: Description, sample: Batch | None) -> nn
 
 def _predict(file: ModelFile, net: nn.Module, batch: Batch) -> Any:
     name = file.model_class or "custom_model"
+    _check_arguments(file, net, batch, f"{file.path}:{file.lines.get(name, 1)}")
     predictions = file.call_as(name, predict, net, batch.features)
     try:
         as_arrays(predictions)
     except InvalidRequest as error:
         raise InvalidRequest(f"{file.path}:{file.lines.get(name, 1)}: what {name} gives: {error.message}") from None
     return predictions
+
+
+def _check_arguments(file: ModelFile, net: nn.Module, batch: Batch, where: str) -> None:
+    """Features that are several are several arguments."""
+    several = batch.features
+    if is_keras(net) or not isinstance(several, tuple | list):
+        return
+    if isinstance(several, list) and all(isinstance(one, str | bytes) for one in several):
+        raise InvalidRequest(f"{file.where('dataset_fn')}: features are texts; make numbers of them")
+    try:
+        inspect.signature(net.forward).bind(*several)
+    except TypeError as error:
+        raise InvalidRequest(
+            f"{where}: its forward is given the {len(several)} features of a tuple as arguments: {error}",
+            hint="take as many, or yield the features as a dict, which is one argument",
+        ) from None
+    except ValueError:
+        return  # nobody can tell
 
 
 def _try(file: ModelFile, net: nn.Module, batch: Batch, *, learns: bool) -> None:
@@ -148,8 +184,47 @@ def _try(file: ModelFile, net: nn.Module, batch: Batch, *, learns: bool) -> None
         )
 
 
+def _ends_with_one(description: Description, reader: DataReader) -> bool:
+    """Whether some batch of an epoch will have a single record, as what is left over."""
+    size, count = description.micro_batch, len(reader)
+    if 0 < description.max_steps * description.batch_size <= count:
+        return False
+    by_files = description.strategy.startswith("ps")  # shards do not reach over the end of a file
+    return any(size == 1 or n % size == 1 for n in (reader.create_shards().values() if by_files else (count,)))
+
+
+def _try_one(file: ModelFile, net: nn.Module, batch: Batch | None) -> None:
+    """Some models cannot train on one record: batch norm without anything to take a mean of, or a squeeze too many."""
+    if batch is None:
+        return
+    try:
+        with torch.no_grad():
+            loss_of(file, batch.labels, predict(net.train(), batch.features))
+    except PliantError:
+        raise
+    except Exception as error:  # the user's model
+        place = place_of(error, file.path)
+        raise InvalidRequest(
+            f"{place}: the last batch of an epoch has one record, and training on one fails: {described(error)}",
+            hint="another --batch-size leaves another number of records over, or none",
+        ) from error
+    finally:
+        net.eval()
+
+
+def _check_features(net: nn.Module, batch: Batch) -> None:
+    """That tables on parameter servers take their ids from."""
+    from pliant.torch.embedding import tables_of
+
+    for name, table in tables_of(net).items():
+        if table.feature is not None:
+            feature_of(batch.features, table.feature, name)
+
+
 def _evaluate(file: ModelFile, net: nn.Module, batch: Batch, metrics: dict[str, Metric]) -> None:
     """Metrics on one batch. Some are defined for many records only: a value that cannot be computed of a few is no mistake."""
+    if batch.labels is None:
+        raise InvalidRequest(f"{file.where('dataset_fn')}: it yields no labels in mode eval, and metrics need them")
     with torch.no_grad():
         labels, predictions = as_arrays(batch.labels), as_arrays(_predict(file, net, batch))
     for name, metric in metrics.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from pliant.core.errors import Conflict, NotFound
+from pliant.core.errors import Conflict, InvalidRequest, NotFound
 from pliant.platforms.durable_files import write_text
 
 BLANK = "blank"
@@ -38,6 +38,9 @@ def start(name: str, to: Path, *, overwrite: bool) -> Path:
     target = to / known[name].name if to.is_dir() else to
     if target.exists() and not overwrite:
         raise Conflict(f"there is a file {target}", hint="--overwrite replaces it")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write_text(target, known[name].read_text())
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_text(target, known[name].read_text())
+    except OSError as error:
+        raise InvalidRequest(f"{target} cannot be written: {error.strerror}") from error
     return target

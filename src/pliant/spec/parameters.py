@@ -27,6 +27,11 @@ class ParametersSpec(Model):
     max_staleness: Count = Field(
         default=0, description="ps-async: a gradient that is more iterations old is computed again; 0: none is."
     )
+    max_iterations: Count = Field(
+        default=0,
+        description="Training is over with exactly this iteration: no gradient is taken after it, and no more shards are given "
+        "out; 0: no limit.",
+    )
     dump_iterations: Count = Field(default=0, description="Iterations between two dumps; 0: not by iterations.")
     dump_seconds: Seconds = Field(default=60.0, description="Seconds between two dumps; 0: not by time.")
     full_every: Positive = Field(
@@ -48,6 +53,7 @@ class ParametersSpec(Model):
             batch=self.batch_size,
             alpha=self.staleness_power,
             max_staleness=self.max_staleness,
+            max_iterations=self.max_iterations,
             dump_iterations=self.dump_iterations,
             dump_seconds=self.dump_seconds,
             full_every=self.full_every,

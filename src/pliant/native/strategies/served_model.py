@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from pliant.core.errors import InvalidRequest, RetryableError
+from pliant.core.errors import RetryableError
 from pliant.native.feed import Batch
-from pliant.native.models import predict
+from pliant.native.models import feature_of, predict
 from pliant.ps.client import PsClient
 from pliant.ps.following import ModelStream
 from pliant.ps.pieces import Floats, Ids
@@ -49,6 +49,11 @@ class ServedModel:
                 module.register_forward_pre_hook(self._check)
             for parameter in trained.values():
                 parameter.register_post_accumulate_grad_hook(self._check)  # type: ignore[no-untyped-call]
+
+    @property
+    def newest(self) -> int:
+        """The newest iteration that this worker knows of."""
+        return max(self._ordered, self.iteration, self._client.iteration)
 
     def compute(self, batch: Batch, loss: Loss) -> float:
         """Leaves the gradients in the model and its tables; ``iteration`` is what they were computed on."""
@@ -96,7 +101,7 @@ class ServedModel:
         wanted = {}
         for name, table in self._tables.items():
             if table.feature is not None:
-                ids = torch.as_tensor(_feature(batch.features, table.feature, name)).reshape(-1)
+                ids = torch.as_tensor(feature_of(batch.features, table.feature, name)).reshape(-1)
                 kept = ids if table.padding_idx is None else ids[ids != table.padding_idx]
                 wanted[name] = table.distinct(kept)[0].numpy()
         rows = self._pull(wanted) if self._stream is None else self._take(self._stream, wanted)
@@ -161,13 +166,3 @@ class _Rows:
 
     def pull(self, ids: Ids) -> Floats:
         return self._served.rows_of(self._table, ids)
-
-
-def _feature(features: Any, key: str | int, table: str) -> Any:
-    try:
-        return features[key]
-    except (KeyError, IndexError, TypeError):
-        known = ", ".join(map(str, features)) if isinstance(features, dict) else f"a {type(features).__name__}"
-        raise InvalidRequest(
-            f"table {table!r} is to have its ids from the feature {key!r}", hint=f"features are {known:.300}"
-        ) from None

@@ -94,7 +94,7 @@ class ServerStrategy(Strategy):
 
     def _is_over(self) -> bool:
         most = self.work.description.max_steps
-        return bool(self.work.hooks.stop_reason) or bool(most and self._client.iteration >= most)
+        return bool(self.work.hooks.stop_reason) or bool(most and self._served.newest >= most)
 
     def _learn(self, shard: Shard, feed: Feed) -> None:
         reader, size = self.work.reader, self.work.description.micro_batch
@@ -106,7 +106,8 @@ class ServerStrategy(Strategy):
                 continue
             told, loss = self._contribute(batch, shard, at + len(some))
             if not told.accepted:
-                log.info("%s is another's now: %s", shard, told.reason)
+                log.info("%s is given back: %s", shard, told.reason)  # another's now, or nobody's: training is over
+                shard.release()
                 return
             self._after(told.iteration, loss, shard.epoch, batch.size)
             if self._is_over() and not shard.finished:
@@ -153,7 +154,7 @@ class ServerStrategy(Strategy):
                     version = self._save()
                     hooks.report(version, evaluate=True)
                     write_text(told, str(version))
-        hooks.after_step(self._client.iteration, float("nan"), epoch=epoch - 1, ends_epoch=True)
+        hooks.after_step(self._served.newest, float("nan"), epoch=epoch - 1, ends_epoch=True)
 
     def finish(self) -> None:
         """All records are done: the last version is there, and the master knows it."""

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pliant.native.zoo import models
+
+from .conftest import Cli
+
+
+def test_a_model_of_the_zoo_is_listed_and_started_once(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = cli("zoo", "list")
+    assert [line.split()[0] for line in listed.output.splitlines()] == sorted(models())
+    monkeypatch.chdir(tmp_path)
+    assert cli("zoo", "init", "my_model.py").exit_code == 0
+    assert (tmp_path / "my_model.py").read_text() == models()["blank"].read_text()
+    assert cli("zoo", "init", "deepfm", "new/folder/net.py").exit_code == 0
+    assert (tmp_path / "new/folder/net.py").read_text() == models()["deepfm"].read_text()
+    for args, told in (
+        (["my_model.py"], "there is a file my_model.py"),
+        (["deepfn"], "there is no model 'deepfn' in the zoo"),
+        (["blank", "my_model.py/net.py"], "my_model.py/net.py cannot be written"),
+    ):
+        result = cli("zoo", "init", *args)
+        assert result.exit_code == 2
+        assert told in result.output
+    assert cli("zoo", "init", "my_model.py", "--overwrite").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--strategy", "magic"], "none of local, allreduce, ps-sync, ps-async"),
+        (["--strategy", "local", "--max-workers", "2"], "trains in one process"),
+        (["--strategy", "local", "--num-ps", "1"], "has no parameter servers"),
+        (["--num_epoch", "0"], "greater than or equal to 1"),
+        (["--batch_size", "0"], "greater than or equal to 1"),
+        (["--min-workers", "3", "--max-workers", "2"], "is more than --max-workers"),
+        (["--strategy", "allreduce", "--max-workers", "2", "--batch-size", "1"], "cannot be shared by 2"),
+        (["--eval-every-steps", "5"], "nothing to evaluate on"),
+        (["--best-mode", "middle"], "--best-mode"),
+        (["--model-params", "width"], "is not name=value"),
+        (["--model-class", ""], "there is no model"),
+        (["--model-class", "Nut"], "there is no class Nut; classes in it: Net"),
+        (["--data", "nothing*.csv"], "no file at"),
+        (["--trained", "nowhere"], "there is no trained model in"),
+        (["--output", "net.py"], "is no directory"),
+    ],
+)
+def test_a_mistake_in_training_is_told_in_one_message_and_leaves_no_job_behind(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str], told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text(models()["blank"].read_text())
+    (tmp_path / "train.csv").write_text("x0,x1,label\n0.5,0.5,1\n")
+    given = ["--model", "net.py", "--model-class", "Net"] + ([] if "--data" in args else ["--data", "train.csv"])
+    result = cli("train", *given, *args)
+    assert result.exit_code == 2, result.output
+    assert told in result.output
+    assert not cli.home.exists()
