@@ -67,6 +67,15 @@ def test_a_plan_without_trouble_succeeds() -> None:
     assert (status["phase"], status["created"]) == ("Succeeded", 2)
 
 
+def test_what_an_interrupted_operator_had_made_is_counted_by_the_next_and_the_beginning_stays() -> None:
+    found = work(plan(OWNER, 1, create=TWO), pods=(pod(OWNER, "worker-0"),))
+    progress = Progress("plan-1", NOW, "2023-11-14T22:10:00Z", created={"worker-1"})
+    status = after_round(found, progress, later=False, now=NOW + 1)
+    assert (status["phase"], status["created"], status["started"]) == ("Succeeded", 2, "2023-11-14T22:10:00Z")
+    gone = work(plan(OWNER, 1, create=TWO), progress=progress)
+    assert gone.create == (), "what was there and is gone is not made again"
+
+
 def test_what_may_pass_is_tried_again_with_growing_pauses_and_told() -> None:
     progress = Progress("plan-1", NOW, problems={"worker-0": Problem("worker-0", "exceeded quota", passing=True)})
     first = work(plan(OWNER, 1, create=TWO))
