@@ -70,7 +70,8 @@ class PlanRunner:
         if problem is None and spec is not None:
             try:
                 address = await self._executor.address(job)
-                body = node_pod(job, spec, entry, master_address=address, image=self._executor.image)
+                master = uid_of(seen.master) if seen.master is not None else ""
+                body = node_pod(job, spec, entry, master_address=address, image=self._executor.image, master=master)
                 await self._executor.create(PODS, body, job)
                 progress.created.add(entry.node)
                 return
@@ -90,6 +91,9 @@ class PlanRunner:
             return Problem(entry.node, "the job's spec is not valid any more", passing=True)
         if entry.role not in spec.roles:
             return Problem(entry.node, f"the job has no role {entry.role}", passing=False)
+        options = spec.platform.kubernetes
+        if seen.master is None and options.shared_claim and options.journal.volume != "claim":
+            return Problem(entry.node, "the job has no master now", passing=True)  # nor a folder: it begins anew
         return None
 
     async def _remove(self, entry: PodToRemove, progress: Progress, seen: Seen) -> None:
