@@ -128,7 +128,7 @@ def train(
     seconds = (
         checkpoint_every_seconds if checkpoint_every_seconds is not None else 0.0 if checkpoint_every_steps else 30.0
     )
-    saving = {
+    saving: dict[str, Any] = {
         "every_steps": checkpoint_every_steps,
         "every_seconds": seconds,
         "keep_last": keep_checkpoints,
