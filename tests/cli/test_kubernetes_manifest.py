@@ -150,6 +150,7 @@ def test_lines_that_a_server_repeats_after_a_reconnect_are_told_once() -> None:
     assert log.take("rest of it") == "rest of it"
     assert [log.take(f"2026-01-01T00:00:01.{f}Z again") for f in ("1", "25")] == [None, None]
     assert log.take("rest of it") is None
+    assert log.take("unable to retrieve container logs for containerd://1f85") is None
     assert log.take("2026-01-01T00:00:01.3Z ") == ""
     assert log.since == "2026-01-01T00:00:01.3Z"
 

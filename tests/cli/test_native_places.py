@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.cli.native import _placed
+from pliant.cli.native import _placed, placed
 from pliant.core.errors import InvalidRequest
 from pliant.native.description import Description
 
@@ -35,3 +35,10 @@ def test_what_no_pod_would_find_or_what_would_be_lost_is_refused(tmp_path: Path)
         with pytest.raises(InvalidRequest, match=told) as error:
             _placed(given, claim, servers=servers)
         assert "--claim" in error.value.hint
+
+
+def test_checkpoints_go_to_the_claim_or_to_a_url() -> None:
+    assert placed("saved", "--checkpoint-dir", "team") == "/pliant/shared/saved"
+    assert placed("s3://b/saved", "--checkpoint-dir", None) == "s3://b/saved"
+    with pytest.raises(InvalidRequest, match="would be lost"):
+        placed("/nowhere/saved", "--checkpoint-dir", "team")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.kubernetes import harness
+from tests.kubernetes.commands import Cli
 from tests.kubernetes.fake_kubelet import FakeKubelet
 from tests.kubernetes.harness import PROJECT, Space, Testbed
 from tools.kubernetes.testbed import Cluster, missing
@@ -102,6 +103,14 @@ def field(cluster: Testbed, request: pytest.FixtureRequest) -> Iterator[Space]:
 
 def all_machines_take_pods(cluster: Testbed) -> bool:
     return not any(node["spec"].get("taints") or node["spec"].get("unschedulable") for node in cluster.kube.list(NODES))
+
+
+@pytest.fixture
+def cli(field: Space, tmp_path: Path) -> Iterator[Cli]:
+    """The commands, as a user of the cluster has them."""
+    made = Cli(field, tmp_path)
+    yield made
+    made.close()
 
 
 @pytest.fixture

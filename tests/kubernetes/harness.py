@@ -30,6 +30,8 @@ PROJECT = Path(__file__).parents[2]
 PATIENCE = 90.0  # seconds; only how long a failure takes to show on a busy machine
 VOLUMES = Kind("", "v1", "PersistentVolume", "persistentvolumes", namespaced=False)
 LOOK_EVERY = 0.1  # seconds; a look is a request
+# The process of the run, found out while it surely lives: of a killed run's worker the parent is that of all orphans.
+RUN = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
 
 
 class Kube:
@@ -213,8 +215,7 @@ def share(folder: Path, name: str, start: Callable[[int], Cluster]) -> Cluster:
         known = read_json(folder / f"{name}.json")
         if known is not None:
             return Cluster.attach(str(known["name"]))
-        owner = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
-        cluster = start(owner)
+        cluster = start(RUN)
         write_json(folder / f"{name}.json", {"name": cluster.run.name})
         return cluster
     finally:

@@ -6,19 +6,15 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
+from tests.kubernetes.commands import Cli
 from tests.kubernetes.harness import PATIENCE, PROJECT, Space
 from tests.kubernetes.jobs import LONG, ReadingClusterJob
-from typer.testing import CliRunner, Result
 
-from pliant.cli.app import app
 from pliant.platforms.kubernetes.api import KubeApi
 from pliant.platforms.kubernetes.kinds import CONFIG_MAPS, ELASTIC_JOBS, PODS
 from pliant.platforms.kubernetes.names import files_name
@@ -35,54 +31,6 @@ server = socketserver.ThreadingTCPServer(("0.0.0.0", 7777), Echo)
 print("listening", flush=True)
 server.serve_forever()
 """
-
-
-class Cli:
-    """The command line as a user of the cluster has it."""
-
-    def __init__(self, space: Space, folder: Path) -> None:
-        self.space = space
-        self.folder = folder
-        self.env = {
-            "KUBECONFIG": str(space.testbed.kubeconfig),
-            "PLIANT_NAMESPACE": space.name,
-            "PLIANT_HOME": str(folder / "home"),
-            "COLUMNS": "200",
-        }
-        self.started: list[subprocess.Popen[str]] = []
-
-    def __call__(self, *args: str) -> Result:
-        return CliRunner(env=self.env).invoke(app, list(args))
-
-    def json(self, *args: str) -> Any:
-        result = self(*args, "--json")
-        assert result.exit_code == 0, result.output
-        return json.loads(result.stdout)
-
-    def start(self, *args: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "pliant.cli", *args],
-            env={**os.environ, **self.env},
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        self.started.append(process)
-        return process
-
-    def close(self) -> None:
-        for process in self.started:
-            process.kill()
-            process.communicate()
-
-
-@pytest.fixture
-def cli(field: Space, tmp_path: Path) -> Iterator[Cli]:
-    made = Cli(field, tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.fixture

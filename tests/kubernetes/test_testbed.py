@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 from pathlib import Path
 
 import pytest
 from tests.kubernetes.harness import PATIENCE, PROJECT, Kube, Space, Testbed
 from tools.kubernetes.testbed import Cluster, sweep
-from tools.kubernetes.testbed.runs import CGROUPS, PREFIX, find
+from tools.kubernetes.testbed.runs import CGROUPS, LOCK, PREFIX, UNNAMED, find
 
 from pliant.core.errors import NotFound
+from pliant.platforms.durable_files import FileLock
 from pliant.platforms.kubernetes.errors import Forbidden
 from pliant.platforms.kubernetes.kinds import CONFIG_MAPS, NAMESPACES
 from pliant.testing import wait_until
@@ -83,6 +87,43 @@ def test_two_clusters_cannot_have_one_name() -> None:
     Cluster.attach(name).down()
     assert not Path(f"/tmp/{PREFIX}{name}").exists()
     owner.communicate()
+
+
+def test_sweeping_goes_on_while_others_make_name_and_remove_their_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the workers of a run do that starts while the clusters of another are being removed."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    over = threading.Event()
+
+    def come_and_go() -> None:
+        while not over.is_set():
+            unnamed = Path(tempfile.mkdtemp(prefix=UNNAMED))
+            named = unnamed.rename(tmp_path / unnamed.name.replace(UNNAMED, PREFIX))
+            shutil.rmtree(named, ignore_errors=True)  # a sweep may have been there first
+
+    others = [threading.Thread(target=come_and_go) for _ in range(2)]
+    for other in others:
+        other.start()
+    try:
+        for _ in range(2000):
+            sweep()
+    finally:
+        over.set()
+        for other in others:
+            other.join()
+
+
+def test_a_run_that_somebody_removes_is_left_to_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = tmp_path / f"{PREFIX}dying"
+    folder.mkdir()
+    keeper = FileLock(folder / LOCK)
+    assert keeper.try_acquire()
+    assert sweep() == []
+    assert folder.exists()
+    keeper.release()
+    assert sweep() == ["dying"]
 
 
 def _begin(name: str, owner: str) -> subprocess.Popen[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.native.running import MODEL, NativeJob, make_points
 
+from pliant.master.offline import audit_of
 from pliant.native.zoo import models
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -53,6 +54,11 @@ def test_evaluate_gives_the_metrics_of_all_records_by_name(folder: Path) -> None
     options = ["--data", "new.csv", "--trained", "out", "--summary", "summary.json", "--batch-size", "16"]
     with NativeJob(folder, "evaluate", options) as job:
         assert job.wait(LONG) == 0
+        proof = audit_of(job.home)
+    assert proof["exact"], proof
+    assert [found["dataset"] for found in proof["datasets"]] == ["eval@3"], (
+        "nobody trained, so nothing was to be exported"
+    )
     summary = json.loads((folder / "summary.json").read_text())
     assert set(summary["evaluation"]) == {"accuracy", "auc", "count", "loss"}
     assert summary["evaluation"]["count"] == RECORDS

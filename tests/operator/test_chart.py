@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from pliant.operator.__main__ import parser
 from pliant.operator.job_objects import master_rules
 
 PROJECT = Path(__file__).parents[2]
@@ -91,6 +92,13 @@ def test_with_namespaces_there_are_no_rights_elsewhere(helm: str) -> None:
     assert {("a", "pliant"), ("b", "pliant")} <= roles
     args = of_kind(objects, "Deployment")[0]["spec"]["template"]["spec"]["containers"][0]["args"]
     assert {"--namespace=a", "--namespace=b"} <= set(args)
+
+
+def test_what_the_chart_gives_the_operator_is_understood_by_it(helm: str) -> None:
+    flags = ("--set", "watchSeconds=45", "--set", "namespaces={a}", "--set", "extraArgs={--lease-namespace=b}")
+    args = of_kind(rendered(helm, *flags), "Deployment")[0]["spec"]["template"]["spec"]["containers"][0]["args"]
+    options = parser().parse_args(args)
+    assert (options.watch_seconds, options.namespace, options.lease_namespace) == (45, ["a"], "b")
 
 
 def test_image_command_and_volumes_can_be_given(helm: str, tmp_path: Path) -> None:

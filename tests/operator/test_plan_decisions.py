@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from tests.operator.builders import NOW, deleted, job, plan, pod, seen
 
 from pliant.operator.actions import DeletePlan
+from pliant.operator.executor import Executor
+from pliant.operator.job_spec import spec_of
 from pliant.operator.plan_decisions import (
     PATIENCE,
     Problem,
@@ -16,7 +20,9 @@ from pliant.operator.plan_decisions import (
     next_work,
     old_plans,
 )
+from pliant.operator.plan_runner import PlanRunner
 from pliant.platforms.kubernetes.kinds import Object
+from pliant.platforms.kubernetes.plans import PodToCreate
 
 OWNER = job(status={"phase": "Running"})
 TWO: list[Object] = [{"node": "worker-0", "role": "worker"}, {"node": "worker-1", "role": "worker"}]
@@ -67,6 +73,15 @@ def test_a_plan_without_trouble_succeeds() -> None:
     assert (status["phase"], status["created"]) == ("Succeeded", 2)
 
 
+def test_what_an_interrupted_operator_had_made_is_counted_by_the_next_and_the_beginning_stays() -> None:
+    found = work(plan(OWNER, 1, create=TWO), pods=(pod(OWNER, "worker-0"),))
+    progress = Progress("plan-1", NOW, "2023-11-14T22:10:00Z", created={"worker-1"})
+    status = after_round(found, progress, later=False, now=NOW + 1)
+    assert (status["phase"], status["created"], status["started"]) == ("Succeeded", 2, "2023-11-14T22:10:00Z")
+    gone = work(plan(OWNER, 1, create=TWO), progress=progress)
+    assert gone.create == (), "what was there and is gone is not made again"
+
+
 def test_what_may_pass_is_tried_again_with_growing_pauses_and_told() -> None:
     progress = Progress("plan-1", NOW, problems={"worker-0": Problem("worker-0", "exceeded quota", passing=True)})
     first = work(plan(OWNER, 1, create=TWO))
@@ -94,6 +109,16 @@ def test_a_plan_that_cannot_be_read_fails_and_does_not_block_the_next() -> None:
     broken = work(plan(OWNER, 1, create=[{"role": "worker"}]))
     assert broken.broken
     assert after_round(broken, Progress("plan-1", NOW), later=False, now=NOW)["phase"] == "Failed"
+
+
+def test_nodes_that_share_a_folder_with_their_master_wait_for_it_where_each_master_has_its_own() -> None:
+    options = {"shared_claim": "team"}
+    for journal, waits in (("emptyDir", True), ("claim", False)):
+        owner = job(platform={"kubernetes": {**options, "journal": {"volume": journal}}})
+        runner, entry = PlanRunner(cast(Executor, None)), PodToCreate(node="worker-0", role="worker")
+        problem = runner._not_now(entry, seen(owner), spec_of(owner))
+        assert (problem is not None and problem.passing) is waits
+        assert runner._not_now(entry, seen(owner, pods=(pod(owner),)), spec_of(owner)) is None
 
 
 def test_the_newest_twenty_finished_plans_are_kept() -> None:

@@ -354,7 +354,8 @@ class Agent:
             else:
                 self._heard = time.monotonic()
                 if reply.stop:
-                    log.info("%s: the master ends it: %s", self._config.node, reply.reason)
+                    if not self._stopping.is_set():  # it is told with every heartbeat, until the program has ended
+                        log.info("%s: the master ends it: %s", self._config.node, reply.reason)
                     self._stop(reply.grace)
                 self._place.hear(request.generation, reply)
             await self._place.pause(self._heartbeat_seconds)

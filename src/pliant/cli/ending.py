@@ -28,7 +28,8 @@ def print_ending(console: Console, place: Place, summary: dict[str, Any]) -> Non
     head.append(f" in {clock(summary['seconds'])}: {summary['reason']}")
     console.print(head)
     for dataset in summary["datasets"]:
-        console.print(f"pliant | {_dataset(dataset)}", markup=False)
+        if phase != "Succeeded" or dataset["records_done"] or not dataset["records_total"]:  # else it was never wanted
+            console.print(f"pliant | {_dataset(dataset)}", markup=False)
     for line in _evaluations(summary):
         console.print(f"pliant | {line}", markup=False)
     trouble = []

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from pliant.native.description import Description
     from pliant.spec import JobSpec
 
+ON_A_VOLUME = f"put it on a volume and name its claim by --claim: Pods see it at {SHARED_FOLDER}"
+WRITTEN = ("--output", "--checkpoint-dir")
+
 
 def run_native(
     description: Description,
@@ -76,33 +79,35 @@ def absolute(path: str) -> str:
 
 def _placed(description: Description, claim: str | None, *, servers: bool) -> Description:
     """With paths as Pods see them: relative ones are of the shared claim. Refuses what no Pod would find, or what would be lost."""
-    hint = f"put it on a volume and name its claim by --claim: Pods see it at {SHARED_FOLDER}"
     if servers and not claim:
-        raise InvalidRequest("parameter servers on Kubernetes need a folder that all Pods of the job share", hint=hint)
-
-    def placed(path: str, option: str) -> str:
-        if not path or "://" in path:
-            return path
-        if Path(path).is_absolute():
-            if not Path(path).is_relative_to(SHARED_FOLDER) and Path(path).exists():
-                raise InvalidRequest(f"{option} {path} is a path of this machine, and Pods do not see it", hint=hint)
-            if option == "--output" and not (claim and Path(path).is_relative_to(SHARED_FOLDER)):
-                raise InvalidRequest(f"--output {path} would be lost with the Pod that writes it", hint=hint)
-            return path
-        if not claim:
-            raise InvalidRequest(
-                f"{option} {path}: Pods do not see files of this machine", hint=f"{hint}; or use an URL"
-            )
-        return f"{SHARED_FOLDER}/{path}"
-
+        raise InvalidRequest(
+            "parameter servers on Kubernetes need a folder that all Pods of the job share", hint=ON_A_VOLUME
+        )
     return description.model_copy(
         update={
-            "data": [placed(path, "--data") for path in description.data],
-            "eval_data": [placed(path, "--eval-data") for path in description.eval_data],
-            "output": placed(description.output, "--output"),
-            "trained": placed(description.trained, "--trained"),
+            "data": [placed(path, "--data", claim) for path in description.data],
+            "eval_data": [placed(path, "--eval-data", claim) for path in description.eval_data],
+            "output": placed(description.output, "--output", claim),
+            "trained": placed(description.trained, "--trained", claim),
         }
     )
+
+
+def placed(path: str, option: str, claim: str | None) -> str:
+    """A path as Pods see it."""
+    if not path or "://" in path:
+        return path
+    if Path(path).is_absolute():
+        shared = Path(path).is_relative_to(SHARED_FOLDER)
+        if not shared and Path(path).exists():
+            raise InvalidRequest(f"{option} {path} is a path of this machine, and Pods do not see it", hint=ON_A_VOLUME)
+        if option in WRITTEN and not (claim and shared):
+            raise InvalidRequest(f"{option} {path} would be lost with the Pod that writes it", hint=ON_A_VOLUME)
+        return path
+    if not claim:
+        hint = f"{ON_A_VOLUME}; or use an URL"
+        raise InvalidRequest(f"{option} {path}: Pods do not see files of this machine", hint=hint)
+    return f"{SHARED_FOLDER}/{path}"
 
 
 def _spec(

@@ -11,6 +11,7 @@ Exit code: 0 when it is told to end, 1 if it cannot go on.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -18,6 +19,7 @@ import typer
 from pliant.core.errors import PliantError
 from pliant.operator.__main__ import LEVELS, start_logging
 from pliant.operator.app import Settings, run
+from pliant.operator.watching import WATCH_SECONDS
 
 
 def operator(
@@ -33,16 +35,28 @@ def operator(
         str | None, typer.Option("--image", help="For jobs that name none. [default: $PLIANT_IMAGE]")
     ] = None,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Of /healthz, /readyz and /metrics.")] = 8080,
+    watch_seconds: Annotated[
+        int,
+        typer.Option(
+            "--watch-seconds",
+            min=1,
+            help="Renew watches so often; less than what a proxy lets a quiet connection live.",
+        ),
+    ] = WATCH_SECONDS,
     log_level: Annotated[str, typer.Option("--log-level", help=f"One of {', '.join(LEVELS)}.")] = "info",
 ) -> None:
     if log_level not in LEVELS:
         raise typer.BadParameter(f"{log_level!r}; known: {', '.join(LEVELS)}")
     start_logging(log_level)
     settings = Settings(
-        namespaces=tuple(namespace or ()), lease_name=lease_name, lease_namespace=lease_namespace, port=port
+        namespaces=tuple(namespace or ()),
+        lease_name=lease_name,
+        lease_namespace=lease_namespace,
+        port=port,
+        watch_seconds=watch_seconds,
     )
     if image:
-        settings = Settings(settings.namespaces, lease_name, lease_namespace, image, port)
+        settings = replace(settings, image=image)
     try:
         run(settings)
     except PliantError:

@@ -91,7 +91,7 @@ def train(
     *,
     options: RunOptions,
 ) -> None:
-    from pliant.cli.native import absolute, run_native
+    from pliant.cli.native import absolute, placed, run_native
     from pliant.native.description import Evaluation
 
     most = workers.range()[1]
@@ -128,16 +128,15 @@ def train(
     seconds = (
         checkpoint_every_seconds if checkpoint_every_seconds is not None else 0.0 if checkpoint_every_steps else 30.0
     )
-    saving = {
+    saving: dict[str, Any] = {
         "every_steps": checkpoint_every_steps,
         "every_seconds": seconds,
         "keep_last": keep_checkpoints,
-        **(
-            {"dir": checkpoint_dir if options.platform == "kubernetes" else absolute(checkpoint_dir)}
-            if checkpoint_dir
-            else {}
-        ),
     }
+    if checkpoint_dir and options.platform == "kubernetes":
+        saving["dir"] = placed(checkpoint_dir, "--checkpoint-dir", options.claim)
+    elif checkpoint_dir:
+        saving["dir"] = absolute(checkpoint_dir)
     changes: dict[str, Any] = {"checkpoint": saving}
     if chosen.startswith("ps"):
         changes["parameters"] = {

@@ -277,6 +277,11 @@ class ShardQueue:
         return behind and 0 <= piece.offset < extent.end - extent.start and min(piece.failures, piece.timeouts) >= 0
 
     @property
+    def never_wanted(self) -> bool:
+        """The shard of the end of training, of a job that trains nothing and so never asked for it."""
+        return self.spec.type is ShardType.TRAIN_END and self.cursor == 0
+
+    @property
     def is_training(self) -> bool:
         return self.spec.type is ShardType.TRAIN
 

@@ -406,10 +406,10 @@ class Master:
             await parts.journal.durable()
             summary = summarize(parts, asdict(self.spec.components()))
             write_json(self.job_dir.summary_file, summary)
-            if desk is not None and reporter is not None:
+            if reporter is not None:
                 audit = {"audit": await asyncio.to_thread(self._read_audit)} if self.spec.audit else {}
                 events = await asyncio.to_thread(self._last_events)  # the journal may be gone with the Pod
-                await desk.finish(reporter.report(), {**summary, **audit, "events": events})
+                await reporter.finish({**summary, **audit, "events": events})
         finally:
             if follow is not None:
                 follow.cancel()

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from pliant.core.clock import Clock
-from pliant.core.datasets import LARGEST, ShardType
+from pliant.core.datasets import LARGEST
 from pliant.core.errors import Conflict, InvalidRequest, NotAvailable, NotFound
 from pliant.core.job import JobBook, Phase
 from pliant.core.node_states import Node, NodeState, RestartProgram
@@ -292,8 +292,7 @@ class Components:
             more = f" (and {len(parked) - 1} more)" if len(parked) > 1 else ""
             return f"a shard could not be done: {parked[0]}{more}"
         for queue in self.shards.book.queues():
-            nobody_wanted_it = queue.spec.type is ShardType.TRAIN_END and queue.cursor == 0
-            if not queue.complete and not nobody_wanted_it:
+            if not queue.complete and not queue.never_wanted:
                 total = queue.records_per_epoch * queue.spec.epochs
                 return (
                     f"all workers finished, but dataset {queue.spec.name} is not done: "

@@ -79,7 +79,8 @@ def audit_of(home: JobDir) -> dict[str, Any]:
     rows: dict[str, list[AuditRow]] = {}
     for row in read_audit(home.journal):
         rows.setdefault(row.dataset, []).append(row)
-    audits = [audit_dataset(queue, rows.get(queue.spec.name, [])) for queue in job.queues()]
+    wanted = (queue for queue in job.queues() if not queue.never_wanted)
+    audits = [audit_dataset(queue, rows.get(queue.spec.name, [])) for queue in wanted]
     return {
         "name": job.spec.name,
         "over": home.summary_file.exists(),

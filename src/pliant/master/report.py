@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from pliant.core.errors import PliantError
+from pliant.core.job import Phase
 from pliant.core.node_states import NodeState
 from pliant.master.components import SERVICE_ROLES, Components
 from pliant.platforms.base import Desk, JobReport, RoleReport
@@ -30,27 +32,44 @@ class Reporter:
         self._had = self._wanted = 0.0  # seconds of workers: that ran, that should have
         self._measured_at: float | None = None
         self._suspended_at = 0.0
+        self._telling = asyncio.Lock()
+        self._finished = False
 
     async def run(self) -> None:
-        """For ever."""
+        """Until the last word."""
         sent, sent_at = None, 0.0
         loop = asyncio.get_running_loop()
         while True:
-            report = self.report()
+            report = self._before_the_end(self.report())
             told = replace(report, eta=round(report.eta, -1) if report.eta is not None else None)
-            if told != sent or loop.time() - sent_at > AGAIN:
-                try:
-                    await self._desk.report(report)
-                    sent, sent_at = told, loop.time()
-                except PliantError as error:
-                    log.warning("the report does not arrive: %s", error)
+            async with self._telling:
+                if self._finished:
+                    return
+                if told != sent or loop.time() - sent_at > AGAIN:
+                    try:
+                        await self._desk.report(report)
+                        sent, sent_at = told, loop.time()
+                    except PliantError as error:
+                        log.warning("the report does not arrive: %s", error)
             await asyncio.sleep(EVERY)
+
+    async def finish(self, summary: Mapping[str, Any]) -> None:
+        """The last word: no other report comes after it."""
+        async with self._telling:
+            self._finished = True
+            await self._desk.finish(self.report(), summary)
+
+    def _before_the_end(self, report: JobReport) -> JobReport:
+        """Of a job that is over: it runs until its nodes are gone. Its end is told once its summary is there (``Desk.finish``), for
+        whoever sees the end looks for that, and no master is started again for a job that has ended."""
+        return replace(report, phase=Phase.RUNNING.value, ended_at=0.0) if self._parts.job.over else report
 
     def report(self) -> JobReport:
         parts, job = self._parts, self._parts.job
         roles = self._roles()
         self._measure(roles)
-        queues = parts.shards.book.queues() if parts.shards is not None else []
+        known = parts.shards.book.queues() if parts.shards is not None else []
+        queues = [queue for queue in known if not queue.never_wanted]
         total = sum(queue.records_per_epoch * queue.spec.epochs for queue in queues)
         done = sum(queue.finished_records for queue in queues)
         speed = parts.stats.records_per_second()

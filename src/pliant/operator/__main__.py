@@ -18,7 +18,7 @@ def start_logging(level: str) -> None:
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))
 
 
-def main() -> int:
+def parser() -> argparse.ArgumentParser:
     defaults = Settings()
     parser = argparse.ArgumentParser(prog="python -m pliant.operator", description="The Kubernetes operator of Pliant.")
     parser.add_argument("--namespace", "-N", action="append", default=[], help="Serve this one; repeat it for several.")
@@ -28,7 +28,11 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=defaults.port, help="Of /healthz, /readyz and /metrics.")
     parser.add_argument("--watch-seconds", type=int, default=defaults.watch_seconds, help="Renew watches so often.")
     parser.add_argument("--log-level", choices=LEVELS, default="info")
-    options = parser.parse_args()
+    return parser
+
+
+def main() -> int:
+    options = parser().parse_args()
     start_logging(options.log_level)
     settings = Settings(
         namespaces=tuple(options.namespace),

@@ -22,6 +22,7 @@ from pliant.platforms.kubernetes.pods import (
 from pliant.spec import JobSpec
 
 GRACE = 10  # seconds that a master has to write down what it knows
+OWN_UID = "$(PLIANT_POD_UID)"  # Kubernetes fills it in, in a command
 PATIENCE = {"claim": 10, "emptyDir": 60}  # seconds that its machine may be unreachable; an emptyDir is lost with it
 
 
@@ -35,7 +36,7 @@ def master_pod(job: Object, spec: JobSpec, cluster_ip: str, image: str) -> Objec
             "serviceAccountName": names.master_name(name),
             "automountServiceAccountToken": True,
             "terminationGracePeriodSeconds": GRACE,
-            "containers": [_container(name, spec, cluster_ip, options.image or image)],
+            "containers": [_container(job, spec, cluster_ip, options.image or image)],
             "volumes": [*_volumes(name, spec), *shared_volumes(options)],
         },
     }
@@ -59,8 +60,8 @@ def _leaves_after(state: str, patience: int) -> Object:
     }
 
 
-def _container(name: str, spec: JobSpec, cluster_ip: str, image: str) -> Object:
-    options, port = spec.platform.kubernetes, names.MASTER_PORT
+def _container(job: Object, spec: JobSpec, cluster_ip: str, image: str) -> Object:
+    name, options, port = job["metadata"]["name"], spec.platform.kubernetes, names.MASTER_PORT
     asked = Resources(options.master.resources.cpu, options.master.resources.memory)
     command = [
         *("python", "-m", "pliant.master"),
@@ -72,7 +73,7 @@ def _container(name: str, spec: JobSpec, cluster_ip: str, image: str) -> Object:
         *("--token-file", f"{names.SECRET_FOLDER}/{names.TOKEN_KEY}"),
     ]
     if spec.components().parameters and options.shared_claim:
-        command += ["--parameters-dir", f"{kept_folder(name, options)}/parameters"]
+        command += ["--parameters-dir", f"{kept_folder(job, options, OWN_UID)}/parameters"]
     if spec.tls:
         command += ["--tls-dir", names.SECRET_FOLDER]
     ports = [{"name": "grpc", "containerPort": port}]
@@ -89,6 +90,7 @@ def _container(name: str, spec: JobSpec, cluster_ip: str, image: str) -> Object:
             {"name": "PLIANT_JOB", "value": name},
             {"name": "PLIANT_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
             {"name": "PLIANT_POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "PLIANT_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
         ],
         "ports": ports,
         "resources": _resources(asked),

@@ -46,7 +46,8 @@ class Progress:
 
     plan: str  # its uid
     began: float
-    created: set[str] = field(default_factory=set)
+    started: str = ""  # what an operator before this one told of when it began
+    created: set[str] = field(default_factory=set)  # by whomever: this operator, or one before it that was interrupted
     removed: set[str] = field(default_factory=set)
     problems: dict[str, Problem] = field(default_factory=dict)  # by node
     rounds: int = 0
@@ -61,6 +62,7 @@ class Work:
     plan: Object
     create: tuple[PodToCreate, ...] = ()
     remove: tuple[PodToRemove, ...] = ()
+    there: frozenset[str] = frozenset()  # nodes that it asks for and that have a Pod already
     wait: float = 0.0  # seconds, before anything is done
     broken: str = ""  # why it cannot be read
 
@@ -90,21 +92,22 @@ def next_work(seen: Seen, progress: Progress | None, first_seen: dict[str, float
     if now < progress.not_before:
         return Work(plan, wait=progress.not_before - now)
     there = seen.pods_by_name
+    made = frozenset(entry.node for entry in spec.create if pod_name(seen.name, entry.node) in there)
     settled = progress.created | {problem.node for problem in progress.problems.values() if not problem.passing}
     return Work(
         plan,
-        create=tuple(
-            entry for entry in spec.create if entry.node not in settled and pod_name(seen.name, entry.node) not in there
-        ),
+        create=tuple(entry for entry in spec.create if entry.node not in settled | made),
+        there=made,
         remove=tuple(entry for entry in spec.remove if entry.node not in progress.removed),
     )
 
 
 def after_round(work: Work, progress: Progress, *, later: bool, now: float) -> dict[str, Any]:
     """The plan's status after a round of tries. It ends, or ``progress.not_before`` says when the next round is."""
+    progress.created |= work.there
     waiting = [problem for problem in progress.problems.values() if problem.passing]
     counts = {"created": len(progress.created), "removed": len(progress.removed)}
-    times = {"started": rfc3339(progress.began)}
+    times = {"started": progress.started or rfc3339(progress.began)}
     if work.broken:
         return {"phase": "Failed", "message": work.broken, **times, "finished": rfc3339(now)}
     if waiting and not later and now - progress.began < PATIENCE:

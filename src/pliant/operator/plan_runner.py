@@ -14,7 +14,7 @@ from pliant.operator.seen import Seen, owner_uid, rfc3339, uid_of
 from pliant.platforms.kubernetes.errors import Forbidden
 from pliant.platforms.kubernetes.kinds import PODS, Object
 from pliant.platforms.kubernetes.names import pod_name
-from pliant.platforms.kubernetes.plans import PodToCreate, PodToRemove
+from pliant.platforms.kubernetes.plans import PodToCreate, PodToRemove, status_of
 from pliant.platforms.kubernetes.pods import node_pod
 from pliant.spec import JobSpec
 
@@ -35,7 +35,8 @@ class PlanRunner:
             return None
         progress = self._progress
         if progress is None or progress.plan != uid_of(work.plan):
-            progress = self._progress = Progress(uid_of(work.plan), now)
+            told = status_of(work.plan).get("started") or ""
+            progress = self._progress = Progress(uid_of(work.plan), now, told)
         if work.wait and not later_plan(seen, work.plan):
             return work.wait
         if not work.broken and not work.wait:
@@ -52,7 +53,7 @@ class PlanRunner:
     async def _round(self, work: Work, progress: Progress, seen: Seen, spec: JobSpec | None) -> None:
         if work.size > LARGE and not progress.told:
             progress.told = True
-            status = {"phase": "Executing", "started": rfc3339(progress.began)}
+            status = {"phase": "Executing", "started": progress.started or rfc3339(progress.began)}
             await self._executor.patch_plan(work.plan, {"status": status}, status=True)
         progress.problems = {node: found for node, found in progress.problems.items() if not found.passing}
         tasks = [self._remove(entry, progress, seen) for entry in work.remove]
@@ -69,7 +70,8 @@ class PlanRunner:
         if problem is None and spec is not None:
             try:
                 address = await self._executor.address(job)
-                body = node_pod(job, spec, entry, master_address=address, image=self._executor.image)
+                master = uid_of(seen.master) if seen.master is not None else ""
+                body = node_pod(job, spec, entry, master_address=address, image=self._executor.image, master=master)
                 await self._executor.create(PODS, body, job)
                 progress.created.add(entry.node)
                 return
@@ -89,6 +91,9 @@ class PlanRunner:
             return Problem(entry.node, "the job's spec is not valid any more", passing=True)
         if entry.role not in spec.roles:
             return Problem(entry.node, f"the job has no role {entry.role}", passing=False)
+        options = spec.platform.kubernetes
+        if seen.master is None and options.shared_claim and options.journal.volume != "claim":
+            return Problem(entry.node, "the job has no master now", passing=True)  # nor a folder: it begins anew
         return None
 
     async def _remove(self, entry: PodToRemove, progress: Progress, seen: Seen) -> None:

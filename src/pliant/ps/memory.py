@@ -17,13 +17,17 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from pliant.ps.kept_code import bring_along
+
 carray: Any = _carray  # an array over memory at a pointer
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def compiled(function: F) -> F:
     """Compile on first call, run without the GIL, keep the code on disk for the next process."""
-    return cast(F, njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")(function))
+    made = njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")(function)
+    bring_along(made)
+    return cast(F, made)
 
 
 def compiled_in_any_order(function: F) -> F:

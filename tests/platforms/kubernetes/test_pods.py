@@ -48,6 +48,9 @@ def test_resources_are_asked_for_and_set_as_limits() -> None:
     amounts = {"cpu": "500m", "memory": "1024Mi", "nvidia.com/gpu": "2"}
     made = pod(resources={"cpu": "500m", "memory": "1Gi", "gpu": 2})
     assert made["spec"]["containers"][0]["resources"] == {"requests": amounts, "limits": amounts}
+    assert {"name": "OMP_NUM_THREADS", "value": "1"} in made["spec"]["containers"][0]["env"]
+    own = pod(resources={"cpu": 6}, role={"env": {"OMP_NUM_THREADS": "3"}})["spec"]["containers"][0]["env"]
+    assert {"name": "OMP_NUM_THREADS", "value": "3"} in own
     assert pod()["spec"]["containers"][0]["resources"] == {}
 
 
@@ -101,17 +104,24 @@ def test_a_template_adds_volumes_sidecars_labels_and_changes_the_main_container(
 
 def test_what_is_to_outlive_pods_goes_to_the_shared_claim_of_master_and_nodes() -> None:
     roles = {"worker": {"command": ["python", "-m", "pliant.native"]}, "ps": {"command": ["python", "-m", "pliant.ps"]}}
-    for claim, folder in (("team", "/pliant/shared/digits"), (None, "/var/lib/pliant")):
-        options = {"kind": "kubernetes", "kubernetes": {"shared_claim": claim} if claim else {}}
+    cases = [
+        ("team", "claim", "/pliant/shared/digits/u-1"),
+        ("team", "emptyDir", "/pliant/shared/digits/m-1"),
+        (None, "emptyDir", "/var/lib/pliant"),
+    ]
+    for claim, journal, folder in cases:
+        kubernetes = {"journal": {"volume": journal}, **({"shared_claim": claim} if claim else {})}
+        options = {"kind": "kubernetes", "kubernetes": kubernetes}
         given = {"name": "digits", "strategy": "ps-async", "platform": options, "roles": roles}
         spec = JobSpec.from_dict({**given, "checkpoint": {"every_steps": 5}})
         entry = PodToCreate.model_validate({"node": "ps-0", "role": "ps"})
-        node = node_pod(JOB, spec, entry, master_address="10.0.0.1:7777", image="pliant:1")["spec"]
+        node = node_pod(JOB, spec, entry, master_address="10.0.0.1:7777", image="pliant:1", master="m-1")["spec"]
         env = {item["name"]: item.get("value", "") for item in node["containers"][0]["env"]}
         assert env["PLIANT_PS_DIR"] == f"{folder}/parameters"
         assert json.loads(env["PLIANT_CHECKPOINT"])["directory"] == f"{folder}/checkpoints"
         master = master_pod(JOB, spec, "10.0.0.1", "pliant:1")["spec"]
-        assert (f"{folder}/parameters" in master["containers"][0]["command"]) is bool(claim)
+        command = [word.replace("$(PLIANT_POD_UID)", "m-1") for word in master["containers"][0]["command"]]
+        assert (f"{folder}/parameters" in command) is bool(claim)
         for inside in (node, master):
             volumes = [v["persistentVolumeClaim"]["claimName"] for v in inside["volumes"] if v["name"] == "shared"]
             mounts = [m["mountPath"] for m in inside["containers"][0]["volumeMounts"] if m["name"] == "shared"]

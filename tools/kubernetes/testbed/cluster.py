@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
@@ -185,7 +186,7 @@ class Cluster:
         try:
             with urllib.request.urlopen(request, timeout=10, context=trust) as answer:
                 body = answer.read()
-        except (urllib.error.URLError, OSError):
+        except (urllib.error.URLError, OSError, http.client.HTTPException):
             return None
         return json.loads(body) if parse else body
 

@@ -14,6 +14,7 @@ import os
 import select
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,8 @@ from tools.kubernetes.testbed.ready import search_path
 from pliant.platforms.durable_files import FileLock, read_json, write_json
 
 PREFIX = "pliant-kubernetes-"
+LOCK = "lock"
+UNNAMED = ".pliant-kubernetes-new-"  # until its lock is held
 CGROUPS = Path("/sys/fs/cgroup")
 LONGEST_START = 60.0  # seconds; a holder is there at once, unless the machine is very busy
 LONGEST_END = 60.0  # seconds
@@ -53,7 +56,7 @@ class Run:
 
     @property
     def _lock(self) -> FileLock:
-        return FileLock(self.folder / "lock")
+        return FileLock(self.folder / LOCK)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -86,8 +89,17 @@ class Run:
 
 def runs() -> list[Run]:
     """All that are there, kept or not."""
-    found = Path(tempfile.gettempdir()).glob(f"{PREFIX}*")
-    return [Run(folder) for folder in sorted(found) if folder.is_dir() and folder.stat().st_uid == os.geteuid()]
+    found = sorted(Path(tempfile.gettempdir()).glob(f"{PREFIX}*"))
+    return [Run(folder) for folder in found if (facts := _facts_of(folder)) and facts.st_uid == os.geteuid()]
+
+
+def _facts_of(folder: Path) -> os.stat_result | None:
+    """None: it is not there (any more), since others make and remove folders at any moment."""
+    try:
+        found = folder.lstat()
+    except FileNotFoundError:
+        return None
+    return found if stat.S_ISDIR(found.st_mode) else None
 
 
 def find(name: str) -> Run | None:
@@ -98,8 +110,8 @@ def find(name: str) -> Run | None:
 def begin(name: str | None, owner: int | None) -> Run:
     """A new run with its keeper and its namespaces; ``owner`` is the process that it must not outlive."""
     sweep()
-    unnamed = Path(tempfile.mkdtemp(prefix=".pliant-kubernetes-new-"))
-    lock = FileLock(unnamed / "lock")
+    unnamed = Path(tempfile.mkdtemp(prefix=UNNAMED))
+    lock = FileLock(unnamed / LOCK)
     assert lock.try_acquire()
     folder = unnamed.with_name(f"{PREFIX}{name or unnamed.name.rsplit('-', 1)[1]}")
     try:
@@ -175,13 +187,19 @@ def child_of(process: subprocess.Popen[bytes], name: str) -> int:
 
 
 def remove(run: Run) -> None:
-    """What is left of a run whose processes are dead, or dying: its link, its cgroups, its files."""
+    """What is left of a run whose processes are dead, or dying: its link, its cgroups, its files; the lock, which keeps others
+    from doing the same, last."""
     if link := run.facts.get("link"):
         network.disconnect(link)
     remove_cgroup(run.cgroup)
     # Processes that are dying may still write for a moment.
     deadline = time.monotonic() + LONGEST_END
     while run.folder.exists() and time.monotonic() < deadline:
+        for path in run.folder.glob("*"):
+            if path.name != LOCK:
+                with contextlib.suppress(OSError):
+                    path.unlink()  # of a folder this fails
+                shutil.rmtree(path, ignore_errors=True)
         shutil.rmtree(run.folder, ignore_errors=True)
 
 
@@ -199,20 +217,29 @@ def remove_cgroup(path: str) -> None:
         time.sleep(0.02)
 
 
+def _is_there(lock: FileLock, path: Path) -> bool:
+    """Whether the lock that was got is the one that lies there: a run may have gone meanwhile, and another have its name."""
+    try:
+        return os.path.samestat(os.fstat(lock.fd), path.stat())
+    except FileNotFoundError:
+        return False
+
+
 def sweep() -> list[str]:
-    """Remove the runs whose keepers are dead; gives their names."""
+    """Remove the runs whose keepers are dead; gives their names. Those that somebody else removes now are left to them."""
     swept = []
     for run in runs():
-        lock = FileLock(run.folder / "lock")
+        lock = FileLock(run.folder / LOCK)
         try:
             free = lock.try_acquire()
         except OSError:  # somebody else removes it at this moment
             continue
-        if free:
+        if free and _is_there(lock, run.folder / LOCK):
             remove(run)
-            lock.release()
             swept.append(run.name)
-    for folder in Path(tempfile.gettempdir()).glob(".pliant-kubernetes-new-*"):
-        if time.time() - folder.stat().st_mtime > LONGEST_START:  # its maker died between two lines
+        lock.release()
+    for folder in Path(tempfile.gettempdir()).glob(f"{UNNAMED}*"):
+        facts = _facts_of(folder)  # None: its maker has given it its name
+        if facts is not None and time.time() - facts.st_mtime > LONGEST_START:  # its maker died between two lines
             shutil.rmtree(folder, ignore_errors=True)
     return swept

@@ -28,6 +28,10 @@ MOST_WAITING = 20_000  # lines that were read and not shown yet; then reading wa
 LAST_WORDS = 20.0  # seconds for the logs of an ended job to come through
 AGAIN = 0.5  # seconds before a log that broke off is opened again
 STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)) ?")
+# What a kubelet sends as if it were the log, of a container that was removed a moment ago.
+NO_LOG = re.compile(
+    r"unable to retrieve container logs for |rpc error: code = |failed to try resolving symlinks in path "
+)
 
 
 @dataclass(slots=True)
@@ -41,7 +45,7 @@ class Resumed:
         """The line without its time; None: it was told before."""
         stamp = STAMP.match(line)
         if stamp is None:  # the rest of a line that has a line break of another kind in it
-            return None if self._skipping else line
+            return None if self._skipping or NO_LOG.match(line) else line
         self._skipping = bool(self.since) and _key(stamp[1]) <= _key(self.since)
         if self._skipping:
             return None
@@ -190,7 +194,8 @@ class PodOutput:
         )
         try:
             async for line in lines:
-                await self._put(pod, line)
+                if not NO_LOG.match(line):
+                    await self._put(pod, line)
         except (NotFound, InvalidRequest):
             return  # it is gone, or was never there
 

@@ -39,8 +39,11 @@ WHOLE = frozenset({"env", "volumes"})  # of these an item is of one sort: it rep
 ADDED = frozenset({"tolerations", "matchExpressions"})  # lists of which both sides hold
 
 
-def node_pod(job: Mapping[str, Any], spec: JobSpec, entry: PodToCreate, *, master_address: str, image: str) -> Object:
-    """The Pod of one node. ``job`` is the ElasticJob; ``image`` is used where the spec names none."""
+def node_pod(
+    job: Mapping[str, Any], spec: JobSpec, entry: PodToCreate, *, master_address: str, image: str, master: str = ""
+) -> Object:
+    """The Pod of one node. ``job`` is the ElasticJob; ``image`` is used where the spec names none; ``master`` is the uid of the
+    master's Pod, see ``kept_folder``."""
     name, options = job["metadata"]["name"], spec.platform.kubernetes
     labels = names.labels_of(name, role=entry.role, node=entry.node)
     pod: Object = {
@@ -53,7 +56,7 @@ def node_pod(job: Mapping[str, Any], spec: JobSpec, entry: PodToCreate, *, maste
             **pod_defaults(options, node_selector=options.node_selector),
             "automountServiceAccountToken": False,
             "terminationGracePeriodSeconds": math.ceil(spec.fault.grace) + AFTER_GRACE,
-            "containers": [_container(name, spec, entry, master_address, options.image or image)],
+            "containers": [_container(job, spec, entry, master_address, options.image or image, master)],
             "volumes": [*_volumes(name), *shared_volumes(options)],
         },
     }
@@ -102,9 +105,16 @@ def shared_mounts(options: KubernetesOptions) -> list[Object]:
     return [{"name": "shared", "mountPath": names.SHARED_FOLDER}] if options.shared_claim else []
 
 
-def kept_folder(job: str, options: KubernetesOptions) -> str:
-    """Where a job's checkpoints and parameters go: seen by all of its Pods if it has a claim, else lost with the Pod."""
-    return f"{names.SHARED_FOLDER}/{job}" if options.shared_claim else names.JOB_FOLDER
+def kept_folder(job: Mapping[str, Any], options: KubernetesOptions, master: str) -> str:
+    """Where a job's checkpoints and parameters go: seen by all of its Pods if it has a claim, else lost with the Pod.
+
+    On a claim each life of a job has a folder of its own. Another job of the same name does not go on with what this one
+    left, and neither does this one where it begins anew, since its journal was lost with the Pod ``master`` (a uid).
+    """
+    if not options.shared_claim:
+        return names.JOB_FOLDER
+    life = job["metadata"]["uid"] if options.journal.volume == "claim" else master
+    return f"{names.SHARED_FOLDER}/{job['metadata']['name']}/{life}"
 
 
 def container_security() -> Object:
@@ -157,7 +167,9 @@ def _merged_by_name(base: list[Any], more: list[Any], name: str, *, whole: bool)
     return [*kept, *theirs.values(), *unnamed]
 
 
-def _container(job: str, spec: JobSpec, entry: PodToCreate, master_address: str, image: str) -> Object:
+def _container(
+    job: Mapping[str, Any], spec: JobSpec, entry: PodToCreate, master_address: str, image: str, master: str
+) -> Object:
     options, role = spec.platform.kubernetes, spec.roles[entry.role]
     return {
         "name": names.CONTAINER,
@@ -165,7 +177,7 @@ def _container(job: str, spec: JobSpec, entry: PodToCreate, master_address: str,
         "imagePullPolicy": options.image_pull_policy,
         "command": ["python", "-m", "pliant.agent", "--", *(entry.command or role.command)],
         "workingDir": entry.working_dir or spec.working_dir or names.FILES_FOLDER,
-        "env": _environment(job, spec, entry, master_address),
+        "env": _environment(job, spec, entry, master_address, master),
         "resources": resources_of(entry.resources.to_core()),
         "securityContext": container_security(),
         "terminationMessagePath": TERMINATION_LOG,  # the agent's last words, see ``exits``
@@ -181,15 +193,17 @@ def _container(job: str, spec: JobSpec, entry: PodToCreate, master_address: str,
     }
 
 
-def _environment(job: str, spec: JobSpec, entry: PodToCreate, master_address: str) -> list[Object]:
+def _environment(
+    job: Mapping[str, Any], spec: JobSpec, entry: PodToCreate, master_address: str, master: str
+) -> list[Object]:
     asked = entry.resources.to_core()
-    kept = kept_folder(job, spec.platform.kubernetes)
+    kept = kept_folder(job, spec.platform.kubernetes, master)
     values = {
         "HOME": "/tmp",
         "PYTHONUNBUFFERED": "1",
         **program_environment(spec, entry.role, checkpoint_dir=f"{kept}/checkpoints"),
         **entry.env,
-        "PLIANT_JOB": job,
+        "PLIANT_JOB": job["metadata"]["name"],
         "PLIANT_NODE": entry.node,
         "PLIANT_ROLE": entry.role,
         "PLIANT_MASTER_ADDR": master_address,
@@ -201,6 +215,8 @@ def _environment(job: str, spec: JobSpec, entry: PodToCreate, master_address: st
         "PLIANT_CPU": f"{asked.cpu:g}",
         "PLIANT_LIMITS": "container",
     }
+    if asked.cpu:  # else a program starts a thread for each core of the machine, and they wait for each other
+        values.setdefault("OMP_NUM_THREADS", str(math.ceil(asked.cpu)))
     if spec.components().parameters:
         values.setdefault("PLIANT_PS_DIR", f"{kept}/parameters")
     if spec.tls:

@@ -1,0 +1,43 @@
+"""Compiled loops that were made beforehand are used also where nothing can be written beside them.
+
+numba keeps what it compiled beside the source file, if it can write there; else in the user's cache folder, where it does not find
+what an image brought along: Pods have a read-only file system and another user than the one who built the image. So what is
+beside the source is copied there first. numba itself sees whether it is of this source, release and processor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+
+def bring_along(function: Any) -> None:
+    """Of one compiled function, before it is first called."""
+    place = getattr(getattr(function, "_cache", None), "cache_path", None)
+    if place is None:  # nothing is kept, or nothing is compiled at all
+        return
+    code = function.py_func.__code__
+    source, there = Path(code.co_filename), Path(place)
+    beside = source.parent / "__pycache__"
+    if there == beside:
+        return
+    for file in beside.glob(f"{source.stem}.{function.py_func.__qualname__}-{code.co_firstlineno}.*.nb?"):
+        if not (there / file.name).exists():
+            with contextlib.suppress(OSError):  # a full disk: then it is compiled, as ever
+                _copy(file, there)
+
+
+def _copy(file: Path, folder: Path) -> None:
+    """Whole or not at all: several processes may do so at once."""
+    number, temporary = tempfile.mkstemp(dir=folder)
+    os.close(number)
+    try:
+        shutil.copyfile(file, temporary)
+        Path(temporary).replace(folder / file.name)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        raise
