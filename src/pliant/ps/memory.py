@@ -25,14 +25,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def compiled(function: F) -> F:
     """Compile on first call, run without the GIL, keep the code on disk for the next process."""
-    made = njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")(function)
-    bring_along(made)
-    return cast(F, made)
+    return _compiled(function, {"contract"})
 
 
 def compiled_in_any_order(function: F) -> F:
     """As ``compiled``; floats may be added in any order, so that a sum over an array uses the whole width of the processor."""
-    return cast(F, njit(nogil=True, cache=True, fastmath={"contract", "reassoc"}, error_model="numpy")(function))
+    return _compiled(function, {"contract", "reassoc"})
+
+
+def _compiled(function: F, fastmath: set[str]) -> F:
+    made = njit(nogil=True, cache=True, fastmath=fastmath, error_model="numpy")(function)
+    bring_along(made)
+    return cast(F, made)
 
 
 def _inline(generator: Callable[..., Any]) -> Any:
