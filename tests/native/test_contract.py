@@ -9,6 +9,7 @@ from tests.native.running import make_points
 from pliant.core.errors import InvalidRequest, NotFound
 from pliant.native.contract import load_model_file
 from pliant.native.description import Description
+from pliant.native.models import save_model
 from pliant.native.module_files import copy_files
 from pliant.native.trial import check
 
@@ -105,6 +106,12 @@ MISTAKES = {  # what is replaced by what, and what is then said (a line number w
         r"\Z",
         "def custom_data_reader(source):\n    return 3\n",
         r":18: int is no data reader",
+    ),
+    "a reader with less than nothing": (
+        r"\Z",
+        "class R:\n    def create_shards(self): return {'a': 3, 'b': -1}\n    def read_records(self, task): ...\n"
+        "def custom_data_reader(source):\n    return R()\n",
+        r"net.py:21: create_shards says that 'b' has -1 records",
     ),
     "a reader that fails": (
         r"\Z",
@@ -214,8 +221,12 @@ def test_a_feature_that_a_table_on_servers_is_to_have_its_ids_from_is_looked_for
     file = tmp_path / "net.py"
     table = "from pliant.torch import Embedding\n        self.table = Embedding('t', 2, feature='uid')\n        self.layer ="
     file.write_text(GOOD.replace("self.layer =", table))
+    about = Description(model="net.py", model_class="Net", data=[str(data)], strategy="ps-sync")
     with pytest.raises(InvalidRequest, match="table 't' is to have its ids from the feature 'uid'"):
-        check(Description(model="net.py", model_class="Net", data=[str(data)], strategy="ps-sync"), file)
+        check(about, file)
+    save_model(tmp_path / "trained", load_model_file(file, "Net").make_model().state_dict(), {})
+    with pytest.raises(InvalidRequest, match="--trained with tables"):
+        check(about.model_copy(update={"trained": str(tmp_path / "trained")}), file)
 
 
 def test_a_model_that_cannot_train_on_the_one_record_that_is_left_over_is_refused(tmp_path: Path, data: Path) -> None:

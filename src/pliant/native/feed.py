@@ -160,7 +160,9 @@ def open_data(file: ModelFile, description: Description, sources: Sequence[str])
         return open_reader(source, **description.data_options)
     made = file.call(own, source, **description.data_options)
     try:
-        return open_reader(source, custom_data_reader=lambda _: made)
+        reader = open_reader(source, custom_data_reader=lambda _: made)
+        file.call_as("create_shards of the reader", lambda: reader.parts)
+        return reader
     except InvalidRequest as error:
         raise InvalidRequest(f"{file.where('custom_data_reader')}: {error.message}", hint=error.hint) from None
 

@@ -24,9 +24,10 @@ import torch
 from torch import nn
 
 from pliant.client.shards import Shard
-from pliant.core.errors import CorruptData, InvalidRequest, NotFound, RetryableError
+from pliant.core.errors import CorruptData, NotFound, RetryableError
 from pliant.native.feed import Batch, Feed, Mode
 from pliant.native.models import (
+    check_tables,
     describe_file,
     feature_of,
     load_trained,
@@ -58,10 +59,7 @@ class ServerStrategy(Strategy):
         self.model: nn.Module = make_model(work.file, seed=about.seed, sample=work.sample)
         self._tables = tables_of(self.model)
         if about.trained:
-            if self._tables:
-                raise InvalidRequest(
-                    "--trained with tables on parameter servers", hint="see parameters.restore of the job"
-                )
+            check_tables(self.model, about)
             put_state(self.model, load_trained(about.trained)[0], about.trained)
         self._first = {name: p.detach().cpu().numpy().copy() for name, p in self.model.named_parameters()}
         specs = server_specs(work.file, self.model)
@@ -190,7 +188,8 @@ class ServerStrategy(Strategy):
         crossed = every > 0 and version // every > max(hooks.watch.state.due, 0) // every
         if hooks.evaluates and (crossed or hooks.is_time()):
             with self._alone(wait=False) as alone:
-                if alone and (not crossed or version // every > max(hooks.watch.refresh().due, 0) // every):
+                due = max(hooks.watch.refresh().due, 0) if alone else 0  # another may have been faster
+                if alone and (version // every > due // every if crossed else hooks.is_time()):
                     hooks.report(self._save(), evaluate=True)
         hooks.after_step(version, loss, epoch=epoch, ends_epoch=False)
 
