@@ -7,8 +7,10 @@ import pytest
 from tests.native.running import make_points
 
 from pliant.core.errors import InvalidRequest, NotFound
+from pliant.master import notes
+from pliant.native import rounds
 from pliant.native.contract import load_model_file
-from pliant.native.description import Description
+from pliant.native.description import Description, Evaluation
 from pliant.native.models import save_model
 from pliant.native.module_files import copy_files
 from pliant.native.trial import check
@@ -244,6 +246,23 @@ def test_a_model_that_cannot_train_on_the_one_record_that_is_left_over_is_refuse
         ):
             check(about.model_copy(update=changes), file)
     check(about.model_copy(update={"batch_size": 19, "max_steps": 1}), file)
+
+
+def test_a_metric_that_is_given_more_than_a_shard_may_have_is_refused_before_the_launch(
+    tmp_path: Path, data: Path
+) -> None:
+    assert rounds.LARGEST == notes.LARGEST, "what workers send and what the master takes"
+    file = tmp_path / "net.py"
+    wide = "torch.cat([self.layer(x), torch.randn(len(x), 200_000)], 1)"
+    text = GOOD.replace("self.layer(x)\n", wide + "\n").replace('"accuracy": "accuracy"', '"mine": lambda y, p: 1.0')
+    file.write_text(text)
+    about = Description(model="net.py", model_class="Net", data=[str(data)], eval_data=[str(data)])
+    with pytest.raises(InvalidRequest, match=r"the metrics of 20 records have 1[0-9],[0-9]{3},[0-9]{3} bytes") as error:
+        check(about, file)
+    assert "--eval-shard-size 8" in error.value.hint
+    check(about.model_copy(update={"evaluation": Evaluation(shard_size=8)}), file)
+    file.write_text(text.replace("lambda y, p: 1.0", "'accuracy'"))
+    check(about, file)  # of which only sums are kept
 
 
 def test_an_output_that_cannot_be_made_is_refused(tmp_path: Path, data: Path) -> None:

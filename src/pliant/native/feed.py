@@ -130,7 +130,7 @@ class Feed:
         except (TypeError, RuntimeError) as error:
             raise InvalidRequest(
                 f"{self._where}: what it yields cannot be one batch: {error}",
-                hint="give tensors, NumPy arrays or numbers of one shape, in tuples or dicts",
+                hint="give tensors, NumPy arrays or numbers of one shape, in tuples or dicts; pad what has no fixed length",
             ) from error
 
     @property
