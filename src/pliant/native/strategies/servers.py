@@ -101,11 +101,21 @@ class ServerStrategy(Strategy):
                 if self._is_over():
                     work.hooks.commit(TRAIN, 0, end=True)
                     break
+            else:
+                self._end_last_epochs()
         self.finish()
 
     def _is_over(self) -> bool:
         most = self.work.description.max_steps
         return bool(self.work.hooks.stop_reason) or bool(most and self._client.iteration >= most)
+
+    def _end_last_epochs(self) -> None:
+        """No more records come: all epochs are over, unless training was ended early."""
+        about, hooks = self.work.description, self.work.hooks
+        if hooks.stop_reason or 0 < about.max_steps <= self._client.latest():
+            return
+        for ended in range(self._epoch, about.epochs):
+            hooks.after_epoch(ended)
 
     def _learn(self, shard: Shard, feed: Feed) -> None:
         reader, size = self.work.reader, self.work.description.micro_batch
@@ -197,7 +207,7 @@ class ServerStrategy(Strategy):
         """Before the first record of an epoch that this worker sees, all of the epochs before are done."""
         if epoch <= self._epoch:
             return
-        self._epoch = epoch
+        before, self._epoch = self._epoch, epoch
         hooks, every = self.work.hooks, self.work.description.evaluation.every_epochs
         if hooks.evaluates and every > 0 and epoch % every == 0:
             with self._alone(wait=True):
@@ -206,7 +216,8 @@ class ServerStrategy(Strategy):
                     version = self._save()
                     hooks.report(version, evaluate=True)
                     write_text(told, str(version))
-        hooks.after_step(self._client.iteration, float("nan"), epoch=epoch - 1, ends_epoch=True)
+        for ended in range(before, epoch):
+            hooks.after_epoch(ended)
 
     def finish(self) -> None:
         """All records are done: the last version is there, and the master knows it."""
@@ -214,9 +225,9 @@ class ServerStrategy(Strategy):
         with self._alone(wait=True):
             last = self._client.latest()
             if hooks.watch.refresh().version < last or not self.work.versions.has(last):
-                version = self._save()
-                hooks.report(version, evaluate=hooks.evaluates)
-                self.work.job.report_step(version)
+                last = self._save()
+                hooks.report(last, evaluate=hooks.evaluates)
+            self.work.job.report_step(last)  # also for one that was killed before it could say so
 
     def _save(self) -> int:
         """The newest version, dumped by all servers, as one model."""
