@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -46,6 +47,23 @@ def dataset_fn(dataset: Any, mode: str, metadata: Any) -> Any:
         return features if mode == "predict" else (features, int(row["label"]))
 
     return dataset.map(parse)
+
+
+class Told:
+    def _write(self, text: str) -> None:
+        with (Path(os.environ["PLIANT_TEST_FOLDER"]) / "told.txt").open("a") as file:
+            file.write(f"{os.getpid()} {text}\n")
+
+    def on_step_end(self, step: int, loss: float) -> None:
+        if loss != loss:
+            self._write("a step without a loss")
+
+    def on_epoch_end(self, epoch: int) -> None:
+        self._write(f"epoch {epoch}")
+
+
+def callbacks() -> list[Any]:
+    return [Told()] if "PLIANT_TEST_FOLDER" in os.environ else []
 
 
 def eval_metrics_fn() -> dict[str, Any]:

@@ -7,8 +7,11 @@ import pytest
 from tests.native.running import make_points
 
 from pliant.core.errors import InvalidRequest, NotFound
+from pliant.master import notes
+from pliant.native import rounds
 from pliant.native.contract import load_model_file
-from pliant.native.description import Description
+from pliant.native.description import Description, Evaluation
+from pliant.native.models import save_model
 from pliant.native.module_files import copy_files
 from pliant.native.trial import check
 
@@ -110,6 +113,12 @@ MISTAKES = {  # what is replaced by what, and what is then said (a line number w
         r"\Z",
         "def custom_data_reader(source):\n    return 3\n",
         r":18: int is no data reader",
+    ),
+    "a reader with less than nothing": (
+        r"\Z",
+        "class R:\n    def create_shards(self): return {'a': 3, 'b': -1}\n    def read_records(self, task): ...\n"
+        "def custom_data_reader(source):\n    return R()\n",
+        r"net.py:21: create_shards says that 'b' has -1 records",
     ),
     "a reader that fails": (
         r"\Z",
@@ -222,8 +231,12 @@ def test_a_feature_that_a_table_on_servers_is_to_have_its_ids_from_is_looked_for
     file = tmp_path / "net.py"
     table = "from pliant.torch import Embedding\n        self.table = Embedding('t', 2, feature='uid')\n        self.layer ="
     file.write_text(GOOD.replace("self.layer =", table))
+    about = Description(model="net.py", model_class="Net", data=[str(data)], strategy="ps-sync")
     with pytest.raises(InvalidRequest, match="table 't' is to have its ids from the feature 'uid'"):
-        check(Description(model="net.py", model_class="Net", data=[str(data)], strategy="ps-sync"), file)
+        check(about, file)
+    save_model(tmp_path / "trained", load_model_file(file, "Net").make_model().state_dict(), {})
+    with pytest.raises(InvalidRequest, match="--trained with tables"):
+        check(about.model_copy(update={"trained": str(tmp_path / "trained")}), file)
 
 
 def test_a_model_that_cannot_train_on_the_one_record_that_is_left_over_is_refused(tmp_path: Path, data: Path) -> None:
@@ -241,6 +254,23 @@ def test_a_model_that_cannot_train_on_the_one_record_that_is_left_over_is_refuse
         ):
             check(about.model_copy(update=changes), file)
     check(about.model_copy(update={"batch_size": 19, "max_steps": 1}), file)
+
+
+def test_a_metric_that_is_given_more_than_a_shard_may_have_is_refused_before_the_launch(
+    tmp_path: Path, data: Path
+) -> None:
+    assert rounds.LARGEST == notes.LARGEST, "what workers send and what the master takes"
+    file = tmp_path / "net.py"
+    wide = "torch.cat([self.layer(x), torch.randn(len(x), 200_000)], 1)"
+    text = GOOD.replace("self.layer(x)\n", wide + "\n").replace('"accuracy": "accuracy"', '"mine": lambda y, p: 1.0')
+    file.write_text(text)
+    about = Description(model="net.py", model_class="Net", data=[str(data)], eval_data=[str(data)])
+    with pytest.raises(InvalidRequest, match=r"the metrics of 20 records have 1[0-9],[0-9]{3},[0-9]{3} bytes") as error:
+        check(about, file)
+    assert "--eval-shard-size 8" in error.value.hint
+    check(about.model_copy(update={"evaluation": Evaluation(shard_size=8)}), file)
+    file.write_text(text.replace("lambda y, p: 1.0", "'accuracy'"))
+    check(about, file)  # of which only sums are kept
 
 
 def test_an_output_that_cannot_be_made_is_refused(tmp_path: Path, data: Path) -> None:

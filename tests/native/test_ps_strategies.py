@@ -56,6 +56,12 @@ def check(job: LocalJob) -> dict[str, Any]:
     counted = state["seen.rows"] * BATCH
     assert counted.sub(EPOCHS).abs().max() < 1e-3, f"counted {counted.min()} to {counted.max()} times"
     assert state["groups.ids"].numel() == TRAINED
+    told: dict[str, list[str]] = {}
+    for line in (job.folder / "told.txt").read_text().splitlines():
+        told.setdefault(line.split()[0], []).append(line.partition(" ")[2])
+    epochs = [f"epoch {epoch}" for epoch in range(EPOCHS)]
+    assert all(said == epochs[: len(said)] for said in told.values()), "each worker is told of each epoch, in order"
+    assert epochs in told.values()
     return summary
 
 

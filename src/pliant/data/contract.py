@@ -16,11 +16,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, count
+from numbers import Integral
 from operator import eq
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeGuard, overload, runtime_checkable
 
-from pliant.core.errors import CorruptData
+from pliant.core.errors import CorruptData, InvalidRequest
 from pliant.data.errors import OutOfRange
 
 
@@ -72,6 +73,9 @@ class Parts:
     """Named parts one after the other: from a global index to a part and a place in it."""
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
+        for name, size in sizes.items():
+            if not isinstance(size, Integral) or size < 0:
+                raise InvalidRequest(f"create_shards says that {name!r} has {size!r:.40} records")
         self.names = list(sizes)
         self.starts = [0, *accumulate(sizes.values())]
         self._numbers = {name: number for number, name in enumerate(self.names)}

@@ -130,7 +130,7 @@ class Feed:
         except (TypeError, RuntimeError) as error:
             raise InvalidRequest(
                 f"{self._where}: what it yields cannot be one batch: {error}",
-                hint="give tensors, NumPy arrays or numbers of one shape, in tuples or dicts",
+                hint="give tensors, NumPy arrays or numbers of one shape, in tuples or dicts; pad what has no fixed length",
             ) from error
 
     @property
@@ -160,7 +160,9 @@ def open_data(file: ModelFile, description: Description, sources: Sequence[str])
         return open_reader(source, **description.data_options)
     made = file.call(own, source, **description.data_options)
     try:
-        return open_reader(source, custom_data_reader=lambda _: made)
+        reader = open_reader(source, custom_data_reader=lambda _: made)
+        file.call_as("create_shards of the reader", lambda: reader.parts)
+        return reader
     except InvalidRequest as error:
         raise InvalidRequest(f"{file.where('custom_data_reader')}: {error.message}", hint=error.hint) from None
 

@@ -54,6 +54,14 @@ class Hooks:
         self._call_all("on_step_end", version, loss)
         if ends_epoch:
             self._call_all("on_epoch_end", epoch)
+        self._between()
+
+    def after_epoch(self, epoch: int) -> None:
+        """For a strategy where no step of a worker is the last of an epoch."""
+        self._call_all("on_epoch_end", epoch)
+        self._between()
+
+    def _between(self) -> None:
         self._tell_results()
         if self.rounds is not None:
             self.rounds.do_some()

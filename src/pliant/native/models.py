@@ -70,10 +70,13 @@ def seed_all(seed: int) -> None:
 
 def check_tables(model: nn.Module, about: Description) -> None:
     """Tables of ``pliant.torch`` are on parameter servers or in one process: workers that go in step do not share them."""
-    if about.strategy not in ("local", "allreduce") or (about.strategy == "local" and about.virtual_workers == 1):
-        return
     tables: list[Any] = [m for m in model.modules() if type(m).__module__ == "pliant.torch.embedding"]
-    if tables:
+    if tables and about.strategy.startswith("ps") and about.trained:
+        raise InvalidRequest(
+            "--trained with tables on parameter servers",
+            hint="--ps-options restore=FOLDER begins from the dumps of a job",
+        )
+    if tables and (about.strategy == "allreduce" or (about.strategy == "local" and about.virtual_workers > 1)):
         raise InvalidRequest(
             f"the model has the table {tables[0].spec.name!r}, and {about.strategy} would train it on each worker by itself",
             hint="use --strategy ps-sync or ps-async, or local",

@@ -33,8 +33,8 @@ from pliant.native.feed import Feed, Mode, open_data
 from pliant.native.models import as_arrays, load_trained, make_model, put_state
 from pliant.native.models import predict as run_model
 from pliant.native.outputs import write_output
-from pliant.native.rounds import notes_of
-from pliant.native.worker import SHARD_BATCHES, first_batch
+from pliant.native.rounds import SHARD_BATCHES, notes_of
+from pliant.native.worker import first_batch
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from torch import nn
 from pliant.client.job import Job
 from pliant.client.shards import Shard, ShardStream
 from pliant.core.datasets import DatasetSpec, FilePart, ShardType
-from pliant.core.errors import Conflict, PliantError, SessionExpired
+from pliant.core.errors import Conflict, InvalidRequest, PliantError, SessionExpired
 from pliant.data import DataReader
 from pliant.native.contract import ModelFile
 from pliant.native.feed import Feed, Mode
@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 WATCH_SECONDS = 20.0  # a call that waits for news is renewed so often
 DATASET = "eval"
 LOSS = "loss"
+SHARD_BATCHES = 4  # of an evaluation or prediction, in one shard
+LARGEST = 12 << 20  # bytes of the states of one shard that the master takes (master/notes.py)
 
 
 class TrainingWatch:
@@ -185,7 +187,9 @@ class Rounds:
         shard = self._stream.poll()
         if shard is None:
             return False
-        shard.done(pack_states(self._evaluator.states(self._model, shard)))
+        states = pack_states(self._evaluator.states(self._model, shard))
+        check_size(len(states), len(shard))
+        shard.done(states)
         return True
 
     def lacks_model(self) -> float:
@@ -247,6 +251,16 @@ class Rounds:
             total = merge_states(self._evaluator.all_metrics(), total, states)
             records += note.end - note.start
         return total, records
+
+
+def check_size(size: int, records: int) -> None:
+    """Of the packed states of a shard."""
+    if size > LARGEST:
+        raise InvalidRequest(
+            f"the states of the metrics of {records} records have {size:,} bytes; allowed for a shard: {LARGEST:,}",
+            hint=f"--eval-shard-size {max(1, records * LARGEST // (2 * size))} (--shard-size of `pliant evaluate`) makes shards "
+            "smaller; a pliant.native.Metric has a small state, a function is given all labels and predictions",
+        )
 
 
 def notes_of(session: Any, dataset: str) -> list[pb.ShardNote]:

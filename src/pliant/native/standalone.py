@@ -8,8 +8,8 @@ from pliant.native.contract import ModelFile
 from pliant.native.description import Description
 from pliant.native.feed import open_data
 from pliant.native.models import load_trained, make_model, put_state
-from pliant.native.rounds import LOSS, Evaluator, Rounds, TrainingWatch
-from pliant.native.worker import IDLE_SECONDS, SHARD_BATCHES, first_batch
+from pliant.native.rounds import LOSS, SHARD_BATCHES, Evaluator, Rounds, TrainingWatch
+from pliant.native.worker import IDLE_SECONDS, first_batch
 from pliant.rpc import pliant_pb2 as pb
 
 

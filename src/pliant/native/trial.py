@@ -33,6 +33,7 @@ from pliant.native.models import (
     put_state,
 )
 from pliant.native.module_files import described, place_of
+from pliant.native.rounds import SHARD_BATCHES, check_size
 from pliant.native.schedules import make_scheduler
 
 RECORDS = (4, 256)  # that are tried: a few, and more if dataset_fn drops them all
@@ -51,9 +52,10 @@ def check(description: Description, model: Path, *, data_is_here: bool = True) -
         return
     check_output(description)
     reader, sample = _sample(file, description, description.data, MODES[description.task], "--data")
-    evaluated = sample if description.task == "evaluate" else None
+    evaluated, evaluates = sample if description.task == "evaluate" else None, len(reader)
     if description.eval_data:
-        _, evaluated = _sample(file, description, description.eval_data, Mode.EVALUATION, "--eval-data")
+        other, evaluated = _sample(file, description, description.eval_data, Mode.EVALUATION, "--eval-data")
+        evaluates = len(other)
     net = _make(file, description, sample)
     if sample is not None:
         _try(file, net, sample, learns=description.task == "train")
@@ -62,7 +64,9 @@ def check(description: Description, model: Path, *, data_is_here: bool = True) -
         if description.task == "train" and _ends_with_one(description, reader):
             _try_one(file, net, Feed(file, reader, Mode.TRAINING).batch([(0, reader[0])]))
     if evaluated is not None:
-        _evaluate(file, net, evaluated, metrics)
+        size = _evaluate(file, net, evaluated, metrics)
+        records = description.evaluation.shard_size or description.shard_size or SHARD_BATCHES * description.micro_batch
+        check_size(size * min(records, evaluates) // evaluated.size, min(records, evaluates))
 
 
 def check_output(description: Description) -> None:
@@ -221,8 +225,12 @@ def _check_features(net: nn.Module, batch: Batch) -> None:
             feature_of(batch.features, table.feature, name)
 
 
-def _evaluate(file: ModelFile, net: nn.Module, batch: Batch, metrics: dict[str, Metric]) -> None:
-    """Metrics on one batch. Some are defined for many records only: a value that cannot be computed of a few is no mistake."""
+def _evaluate(file: ModelFile, net: nn.Module, batch: Batch, metrics: dict[str, Metric]) -> int:
+    """Metrics on one batch; gives the bytes of their states.
+
+    Some are defined for many records only: a value that cannot be computed of a few is no mistake.
+    """
+    size = 0
     if batch.labels is None:
         raise InvalidRequest(f"{file.where('dataset_fn')}: it yields no labels in mode eval, and metrics need them")
     with torch.no_grad():
@@ -231,7 +239,7 @@ def _evaluate(file: ModelFile, net: nn.Module, batch: Batch, metrics: dict[str, 
         where = file.where("eval_metrics_fn")
         try:
             state = metric.state(labels, predictions)
-            pack_states({name: state})
+            size += len(pack_states({name: state}))
             metric.value(state)
         except InvalidRequest as error:
             raise InvalidRequest(f"{where}: metric {name!r}: {error.message}", hint=error.hint) from error
@@ -240,3 +248,4 @@ def _evaluate(file: ModelFile, net: nn.Module, batch: Batch, metrics: dict[str, 
         except Exception as error:  # the user's metric
             place = place_of(error, file.path, where)
             raise InvalidRequest(f"{place}: metric {name!r} failed: {described(error)}") from error
+    return size

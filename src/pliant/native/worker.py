@@ -19,7 +19,7 @@ from pliant.native.contract import ModelFile, load_model_file
 from pliant.native.description import FOLDER, Description
 from pliant.native.feed import Batch, Feed, Mode, open_data
 from pliant.native.hooks import Hooks
-from pliant.native.rounds import LOSS, Evaluator, Rounds, TrainingWatch
+from pliant.native.rounds import LOSS, SHARD_BATCHES, Evaluator, Rounds, TrainingWatch
 from pliant.native.strategies import strategy_class
 from pliant.native.strategies.base import Strategy, Work
 from pliant.native.versions import VersionStore
@@ -31,7 +31,6 @@ TRAIN_END = "train-end"
 BEST = "best"  # folder in the output, of the best version where it is not the last
 IDLE_SECONDS = 0.2  # between two looks for something to do
 LOST_SECONDS = 60.0  # without the model of a version, before its evaluation is given up
-SHARD_BATCHES = 4  # of an evaluation or prediction, in one shard
 
 
 def main(arguments: list[str]) -> int:

@@ -23,9 +23,9 @@ import torch
 from torch import nn
 
 from pliant.client.shards import Shard
-from pliant.core.errors import CorruptData, InvalidRequest, NotFound
+from pliant.core.errors import CorruptData, NotFound
 from pliant.native.feed import Batch, Feed, Mode
-from pliant.native.models import describe_file, load_trained, loss_of, make_model, put_state, save_model
+from pliant.native.models import check_tables, describe_file, load_trained, loss_of, make_model, put_state, save_model
 from pliant.native.server_specs import server_specs
 from pliant.native.server_state import state_of_dump
 from pliant.native.strategies.base import TRAIN, Strategy, Work
@@ -33,7 +33,6 @@ from pliant.native.strategies.served_model import ServedModel
 from pliant.platforms.durable_files import FileLock, write_text
 from pliant.ps.client import Contributed
 from pliant.rpc import pliant_pb2 as pb
-from pliant.torch.embedding import tables_of
 
 log = logging.getLogger(__name__)
 
@@ -47,10 +46,7 @@ class ServerStrategy(Strategy):
         about = work.description
         self.model: nn.Module = make_model(work.file, seed=about.seed, sample=work.sample)
         if about.trained:
-            if tables_of(self.model):
-                raise InvalidRequest(
-                    "--trained with tables on parameter servers", hint="see parameters.restore of the job"
-                )
+            check_tables(self.model, about)
             put_state(self.model, load_trained(about.trained)[0], about.trained)
         self._first = {name: p.detach().cpu().numpy().copy() for name, p in self.model.named_parameters()}
         specs = server_specs(work.file, self.model)
@@ -90,11 +86,21 @@ class ServerStrategy(Strategy):
                 if self._is_over():
                     work.hooks.commit(TRAIN, 0, end=True)
                     break
+            else:
+                self._end_last_epochs()
         self.finish()
 
     def _is_over(self) -> bool:
         most = self.work.description.max_steps
         return bool(self.work.hooks.stop_reason) or bool(most and self._served.newest >= most)
+
+    def _end_last_epochs(self) -> None:
+        """No more records come: all epochs are over, unless training was ended early."""
+        about, hooks = self.work.description, self.work.hooks
+        if hooks.stop_reason or 0 < about.max_steps <= self._client.latest():
+            return
+        for ended in range(self._epoch, about.epochs):
+            hooks.after_epoch(ended)
 
     def _learn(self, shard: Shard, feed: Feed) -> None:
         reader, size = self.work.reader, self.work.description.micro_batch
@@ -137,7 +143,8 @@ class ServerStrategy(Strategy):
         crossed = every > 0 and version // every > max(hooks.watch.state.due, 0) // every
         if hooks.evaluates and (crossed or hooks.is_time()):
             with self._alone(wait=False) as alone:
-                if alone and (not crossed or version // every > max(hooks.watch.refresh().due, 0) // every):
+                due = max(hooks.watch.refresh().due, 0) if alone else 0  # another may have been faster
+                if alone and (version // every > due // every if crossed else hooks.is_time()):
                     hooks.report(self._save(), evaluate=True)
         hooks.after_step(version, loss, epoch=epoch, ends_epoch=False)
 
@@ -145,7 +152,7 @@ class ServerStrategy(Strategy):
         """Before the first record of an epoch that this worker sees, all of the epochs before are done."""
         if epoch <= self._epoch:
             return
-        self._epoch = epoch
+        before, self._epoch = self._epoch, epoch
         hooks, every = self.work.hooks, self.work.description.evaluation.every_epochs
         if hooks.evaluates and every > 0 and epoch % every == 0:
             with self._alone(wait=True):
@@ -154,7 +161,8 @@ class ServerStrategy(Strategy):
                     version = self._save()
                     hooks.report(version, evaluate=True)
                     write_text(told, str(version))
-        hooks.after_step(self._served.newest, float("nan"), epoch=epoch - 1, ends_epoch=True)
+        for ended in range(before, epoch):
+            hooks.after_epoch(ended)
 
     def finish(self) -> None:
         """All records are done: the last version is there, and the master knows it."""
@@ -162,9 +170,9 @@ class ServerStrategy(Strategy):
         with self._alone(wait=True):
             last = self._client.latest()
             if hooks.watch.refresh().version < last or not self.work.versions.has(last):
-                version = self._save()
-                hooks.report(version, evaluate=hooks.evaluates)
-                self.work.job.report_step(version)
+                last = self._save()
+                hooks.report(last, evaluate=hooks.evaluates)
+            self.work.job.report_step(last)  # also for one that was killed before it could say so
 
     def _save(self) -> int:
         """The newest version, dumped by all servers, as one model."""
