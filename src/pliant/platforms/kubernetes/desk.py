@@ -8,6 +8,7 @@ the status of the ElasticJob, and its summary, at the end, as a ConfigMap that g
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime
@@ -68,11 +69,7 @@ class JobDesk(Desk):
             if change.gone or generation <= seen:
                 continue  # only its status changed
             seen = generation
-            try:
-                content = JobSpec.from_dict({**change.object["spec"], "name": self._job}).wanted_state()
-            except PliantError as error:
-                content = {"error": error.message}
-            found.put_nowait(Wish(f"generation {generation}", content, state=True))
+            found.put_nowait(Wish(f"generation {generation}", _wanted(self._job, change.object["spec"]), state=True))
 
     async def _orders(self, found: asyncio.Queue[Wish | None]) -> None:
         by_others = f"{names.MADE_BY_LABEL}!={names.MADE_BY_MASTER}"
@@ -165,6 +162,31 @@ class JobDesk(Desk):
         if report.eta is None:
             patch["progress"]["eta"] = None
         return patch
+
+
+def _wanted(job: str, spec: Object) -> dict[str, Any]:
+    """What an edited job asks for. ``kubectl scale`` knows nothing of min and max: its number is brought between them."""
+    value, notes = within_limits(spec)
+    try:
+        content = JobSpec.from_dict({**value, "name": job}).wanted_state()
+    except PliantError as error:
+        return {"problem": error.message, "suspend": spec.get("suspend") is True}
+    return {**content, "note": "; ".join(notes)} if notes else content
+
+
+def within_limits(spec: Object) -> tuple[Object, list[str]]:
+    """A spec whose wanted numbers of nodes are between the limits of their roles, and what was changed to that end."""
+    value, notes = copy.deepcopy(spec), []
+    for name, role in (value.get("roles") or {}).items():
+        replicas = role.get("replicas")
+        numbers = [replicas.get(key) for key in ("min", "wanted", "max")] if isinstance(replicas, dict) else []
+        if len(found := [number for number in numbers if isinstance(number, int)]) == 3:
+            least, wanted, most = found
+            replicas["wanted"] = max(least, min(most, wanted))
+            if replicas["wanted"] != wanted:
+                allowed = f"{least} to {most} are allowed, so it is {replicas['wanted']}"
+                notes.append(f"roles.{name}.replicas.wanted is {wanted}; {allowed}")
+    return value, notes
 
 
 def _content(plan: Object) -> dict[str, Any]:
