@@ -120,6 +120,7 @@ def test_people_scale_by_kubectl_by_edits_and_by_plans(master: MasterProcess) ->
 
 def test_what_cannot_be_is_refused_and_said(master: MasterProcess) -> None:
     space = master.space
+    assert "asks for nothing" in status_of(a_plan(space, "empty"))["message"]
     assert "no role" in status_of(a_plan(space, "wrong", roles={"chief": {"replicas": 1}}))["message"]
     refused = status_of(a_plan(space, "more", roles={"worker": {"replicas": 9}}))
     assert refused["phase"] == "Refused"

@@ -196,6 +196,8 @@ def _content(plan: Object) -> dict[str, Any]:
         return {"error": f"the plan is not understood: {error}"}
     if spec.create:
         return {"error": "only the master names nodes to create; ask for roles.<role>.replicas instead"}
+    if not (spec.roles or spec.remove or spec.migrate):
+        return {"error": "the plan asks for nothing; it may have roles, remove and migrate"}
     return {
         "reason": spec.reason or f"the plan {plan['metadata']['name']}",
         "roles": {
