@@ -64,6 +64,15 @@ def test_a_state_that_cannot_be_used_suspends_the_job_and_changes_nothing_else()
     assert [change.method for change in book.changes(state(), state=True)] == ["go_on"], "the rest is as it was"
 
 
+def test_what_the_master_wrote_down_itself_is_no_wish_and_later_edits_are_compared_with_it() -> None:
+    book = WishBook(state(wanted=2))
+    own = {**state(wanted=1), "own": True, "version": "77"}
+    assert book.changes(own, state=True) == []
+    book.taken(0.0, wish="generation 2", state=book.understood(own))
+    [change] = book.changes(state(wanted=2), state=True)
+    assert change.arguments["replicas"] == 2
+
+
 def test_a_wish_is_known_after_a_restart_with_why_it_was_refused() -> None:
     book = WishBook(state())
     book.taken(0.0, wish="plan a 1", refusal="no such role")

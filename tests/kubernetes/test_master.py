@@ -118,6 +118,24 @@ def test_people_scale_by_kubectl_by_edits_and_by_plans(master: MasterProcess) ->
     space.wait_for(lambda: (master.status().get("last_plan") or {}).get("reason"), "the newest plan with its reason")
 
 
+def test_after_plans_the_job_says_their_number_and_kubectl_scales_back_to_the_one_before(master: MasterProcess) -> None:
+    space = master.space
+    for name, replicas in (("more", 4), ("fewer", 1)):  # at once
+        wish = {"job": "job", "roles": {"worker": {"replicas": replicas}}}
+        space.create(SCALE_PLANS, {"metadata": {"name": name}, "spec": wish})
+
+    def wanted() -> int:
+        return int(space.get(ELASTIC_JOBS, "job")["spec"]["roles"]["worker"]["replicas"]["wanted"])
+
+    space.wait_for(lambda: wanted() == 1, "the number of the last plan in the job")
+    space.wait_for(lambda: len(master.pods()) == 1, "one worker")
+    space.kubectl("scale", "elasticjob/job", "--replicas=2")  # what the job was begun with
+    space.wait_for(lambda: len(master.pods()) == 2, "two workers")
+    assert wanted() == 2
+    asked = [text for text in master.events("wish") if "4 nodes" in text]
+    assert len(asked) == 1, "what the master wrote down itself is no wish"
+
+
 def test_what_cannot_be_is_refused_and_said(master: MasterProcess) -> None:
     space = master.space
     assert "asks for nothing" in status_of(a_plan(space, "empty"))["message"]

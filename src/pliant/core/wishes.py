@@ -43,6 +43,8 @@ class WishBook:
         """What a wish asks for. Only reads."""
         if problem := content.get("error"):
             raise InvalidRequest(str(problem))
+        if content.get("own"):
+            return []  # the master wrote down what it had decided; later edits are compared with that
         return edits(self._state, self.understood(content)) if state else orders(content)
 
     def understood(self, content: Mapping[str, Any]) -> dict[str, Any]:
