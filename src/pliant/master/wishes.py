@@ -52,6 +52,8 @@ class WishKeeper:
         if wish.state:
             self.refusal = refusal or note
         await self._journal.durable()
+        if not refusal:
+            await self._desk.carried_out(wish)
         await self._desk.answer(wish, refusal)
 
     def _carry_out(self, wish: Wish, changes: list[Change]) -> None:

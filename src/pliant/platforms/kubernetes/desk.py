@@ -45,7 +45,7 @@ class JobDesk(Desk):
         self._last_plan = last_plan
         self._generation = 0  # of the newest edit that was answered
         self._seen = 0  # of the newest edit that was seen
-        self._written = 0  # of the newest that this master made itself (``_show_number``)
+        self._written = 0  # of the newest that this master made itself (``carried_out``)
         self._own: set[str] = set()  # versions of the ElasticJob that are of these
 
     async def wishes(self) -> AsyncIterator[Wish]:
@@ -94,8 +94,6 @@ class JobDesk(Desk):
             self._generation = max(self._generation, int(rest))
             return
         plan = rest.partition(" ")[0]
-        if not refusal:
-            await self._show_number(wish)
         now = _time(datetime.now(UTC).timestamp())
         steps: list[Object] = [{"phase": "Accepted", "started": now}]
         if refusal:
@@ -110,9 +108,11 @@ class JobDesk(Desk):
         except NotFound:
             return  # deleted meanwhile: nobody waits for the answer
 
-    async def _show_number(self, wish: Wish) -> None:
+    async def carried_out(self, wish: Wish) -> None:
         """After a plan the ElasticJob asks for as many workers as the plan did: ``kubectl scale`` and autoscalers go by that, and
         to ask for the number that is there already would be no change to anybody."""
+        if wish.state:
+            return
         wanted = ((wish.content.get("roles") or {}).get(WORKER) or {}).get("replicas")
         for _ in range(TRIES if wanted is not None else 0):
             job = await self._api.get(ELASTIC_JOBS, self._job, self._namespace)
