@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from pliant.core.errors import NotFound, RetryableError
+from pliant.core.errors import NotFound, RetryableError, SpecError
 from pliant.operator import job_objects
 from pliant.operator.actions import (
     Action,
@@ -188,13 +188,18 @@ class Executor:
         return f"{self._addresses[uid]}:{MASTER_PORT}"
 
     async def first_spec(self, job: Object) -> JobSpec | None:
-        """The job as it began, which is what its master goes by; None: it has not begun."""
+        """The job as it began, which is what its master goes by; None: it has not begun, or under another version of Pliant that
+        wrote what this one does not read."""
         uid, name = uid_of(job), master_name(job["metadata"]["name"])
         if uid not in self._first:
             found = await self.api.find(CONFIG_MAPS, name, job["metadata"]["namespace"])
             if found is None or owner_uid(found) != uid:
                 return None
-            self._first[uid] = JobSpec.from_yaml(found["data"][SPEC_KEY])
+            try:
+                self._first[uid] = JobSpec.from_yaml(found["data"][SPEC_KEY])
+            except SpecError as error:
+                log.warning("%s/%s: the spec that it began with: %s", job["metadata"]["namespace"], name, error)
+                return None
         return self._first[uid]
 
     def forget(self, uid: str) -> None:
