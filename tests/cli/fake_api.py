@@ -30,6 +30,7 @@ class FakeApi:
         self.objects: dict[str, Object] = {}  # by path
         self.logs: dict[str, str] = {}  # by Pod
         self.forbidden: set[str] = set()  # methods and beginnings of paths, such as "GET /api/v1/.../secrets"
+        self.unknown: set[str] = set()  # kinds that the cluster does not know, by their plurals
         self.target = 0  # the port behind every port-forward
         self.complaint = b""  # sent on the error channel instead
         self.seen: list[str] = []
@@ -127,6 +128,8 @@ class FakeApi:
             return 200, {}
         if method == "GET" and path in self.objects:
             return 200, self.objects[path]
+        if path.rpartition("/")[2] in self.unknown:
+            return 404, {}
         inside = [value for at, value in self.objects.items() if at.rpartition("/")[0] == path]
         if method == "GET" and path.rpartition("/")[2] in ("elasticjobs", "pods"):
             label = query.get("labelSelector", [""])[0].partition("=")[::2]

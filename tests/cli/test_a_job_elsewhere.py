@@ -167,6 +167,15 @@ def test_a_secret_that_may_not_be_read_is_told_with_the_right_that_is_missing(th
     assert there.cli("stop", "digits", "--now").exit_code == 0
 
 
+@pytest.mark.parametrize("command", [("status", "digits"), ("jobs",), ("logs", "digits"), ("stop", "digits")])
+def test_a_cluster_without_pliant_is_told_with_how_to_install_it(there: There, command: tuple[str, ...]) -> None:
+    there.api.unknown.add("elasticjobs")
+    result = there(*command)
+    assert result.exit_code == 2
+    assert "knows no ElasticJobs" in result.stderr
+    assert "install Pliant" in result.stderr
+
+
 def test_a_master_that_is_away_is_told_of_and_the_elastic_job_is_read(there: There) -> None:
     status = {"phase": "Creating", "message": "0/3 machines have room", "progress": {"records": 5, "total": 20}}
     there.api.put(f"{JOBS}/digits", {"metadata": {}, "spec": {}, "status": status})

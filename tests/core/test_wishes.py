@@ -56,6 +56,23 @@ def test_a_wish_that_is_not_understood_is_refused_with_its_problem() -> None:
         WishBook(state()).changes({"error": "wanted: 9 is given"}, state=True)
 
 
+def test_a_state_that_cannot_be_used_suspends_the_job_and_changes_nothing_else() -> None:
+    book = WishBook(state())
+    broken = {"problem": "min: 7 is more than max", "suspend": True}
+    assert [change.method for change in book.changes(broken, state=True)] == ["suspend"]
+    book.taken(0.0, wish="generation 2", refusal="min", state=book.understood(broken))
+    assert [change.method for change in book.changes(state(), state=True)] == ["go_on"], "the rest is as it was"
+
+
+def test_what_the_master_wrote_down_itself_is_no_wish_and_later_edits_are_compared_with_it() -> None:
+    book = WishBook(state(wanted=2))
+    own = {**state(wanted=1), "own": True, "version": "77"}
+    assert book.changes(own, state=True) == []
+    book.taken(0.0, wish="generation 2", state=book.understood(own))
+    [change] = book.changes(state(wanted=2), state=True)
+    assert change.arguments["replicas"] == 2
+
+
 def test_a_wish_is_known_after_a_restart_with_why_it_was_refused() -> None:
     book = WishBook(state())
     book.taken(0.0, wish="plan a 1", refusal="no such role")

@@ -101,6 +101,15 @@ def test_the_doctor_finds_what_is_there_and_its_exit_code_tells_what_is_not(plan
     assert states["namespace"] == states["rights"] == "ok"
 
 
+def test_the_doctor_tells_somebody_without_rights_that_they_cannot_run_a_job(planner: Cli) -> None:
+    planner.env["KUBECONFIG"] = str(planner.space.testbed.cluster.kubeconfig_of("nobody"))
+    result = planner("doctor", "--platform", "kubernetes", "--json")
+    checks = json.loads(result.stdout)["checks"]
+    broken = [check["text"] for check in checks if check["state"] == "broken"]
+    assert broken == [f"this user may not {verb} elasticjobs.pliant.dev" for verb in ("create", "get")]
+    assert result.exit_code == 1
+
+
 # --- on real nodes
 
 

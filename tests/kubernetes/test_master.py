@@ -118,15 +118,51 @@ def test_people_scale_by_kubectl_by_edits_and_by_plans(master: MasterProcess) ->
     space.wait_for(lambda: (master.status().get("last_plan") or {}).get("reason"), "the newest plan with its reason")
 
 
+def test_after_plans_the_job_says_their_number_and_kubectl_scales_back_to_the_one_before(master: MasterProcess) -> None:
+    space = master.space
+    for name, replicas in (("more", 4), ("fewer", 1)):  # at once
+        wish = {"job": "job", "roles": {"worker": {"replicas": replicas}}}
+        space.create(SCALE_PLANS, {"metadata": {"name": name}, "spec": wish})
+
+    def wanted() -> int:
+        return int(space.get(ELASTIC_JOBS, "job")["spec"]["roles"]["worker"]["replicas"]["wanted"])
+
+    space.wait_for(lambda: wanted() == 1, "the number of the last plan in the job")
+    space.wait_for(lambda: len(master.pods()) == 1, "one worker")
+    space.kubectl("scale", "elasticjob/job", "--replicas=2")  # what the job was begun with
+    space.wait_for(lambda: len(master.pods()) == 2, "two workers")
+    assert wanted() == 2
+    asked = [text for text in master.events("wish") if "4 nodes" in text]
+    assert len(asked) == 1, "what the master wrote down itself is no wish"
+
+
 def test_what_cannot_be_is_refused_and_said(master: MasterProcess) -> None:
     space = master.space
+    assert "asks for nothing" in status_of(a_plan(space, "empty"))["message"]
     assert "no role" in status_of(a_plan(space, "wrong", roles={"chief": {"replicas": 1}}))["message"]
     refused = status_of(a_plan(space, "more", roles={"worker": {"replicas": 9}}))
     assert refused["phase"] == "Refused"
     assert "1 to 4 are allowed" in refused["message"]
-    space.kubectl("scale", "elasticjob/job", "--replicas=9")
-    space.wait_for(lambda: "9" in master.status().get("message", "") or None, "the refusal in the status")
     assert master.pods() == {"worker-0", "worker-1"}
+
+
+def test_a_number_beyond_the_limits_is_brought_between_them_and_a_broken_edit_does_not_keep_a_job_from_being_suspended(
+    master: MasterProcess,
+) -> None:
+    space = master.space
+    space.kubectl("scale", "elasticjob/job", "--replicas=9")
+    master.until_pods_are("worker-0", "worker-1", "worker-2", "worker-3")
+    told = space.wait_for(lambda: master.status().get("message"), "what was made of it")
+    assert told == "roles.worker.replicas.wanted is 9; 1 to 4 are allowed, so it is 4"
+    space.kubectl("scale", "elasticjob/job", "--replicas=0")
+    master.until_pods_are("worker-0")
+    space.patch(ELASTIC_JOBS, "job", {"spec": {"roles": {"worker": {"replicas": {"min": 7}}}}})
+    space.wait_for(
+        lambda: "replicas" in master.status().get("message", "") and "7" in master.status()["message"], "why"
+    )
+    assert master.pods() == {"worker-0"}
+    space.patch(ELASTIC_JOBS, "job", {"spec": {"suspend": True}})
+    master.until_pods_are()
 
 
 def test_a_suspended_job_has_no_pods_and_goes_on_with_new_ones(master: MasterProcess) -> None:

@@ -93,10 +93,13 @@ def wait_for_records(space: Space, name: str, records: int) -> None:
     space.wait_for(done, f"{records} records of {name}", LONG)
 
 
-def delete_in_the_middle(cli: Cli, shared: Path, name: str, node: str) -> None:
+def delete_in_the_middle(cli: Cli, shared: Path, name: str, successors: dict[str, str]) -> None:
+    """Delete Pods, and let the job go on when others are there in their place."""
     wait_for_records(cli.space, name, BATCH)
-    cli.space.delete(PODS, pod_name(name, node), grace=1)
-    cli.space.wait_for(lambda: cli.space.find(PODS, pod_name(name, "worker-2")), "another worker", LONG)
+    for node in successors:
+        cli.space.delete(PODS, pod_name(name, node), grace=1)
+    for node in successors.values():
+        cli.space.wait_for(lambda node=node: cli.space.find(PODS, pod_name(name, node)), node, LONG)  # type: ignore[misc]
     (shared / "gate").touch()
 
 
@@ -106,7 +109,7 @@ def test_a_model_is_trained_by_allreduce_then_evaluated_and_asked_and_another_of
     data = ("--data", "train.csv", "--eval-data", "test.csv", "--batch-size", str(BATCH), "--output", "trained")
     held = "held_model_file.py"
     job = native(cli, "train", "learns", *data, "--strategy", "allreduce", "--max-workers", "2", model=held)
-    delete_in_the_middle(cli, shared, "learns", "worker-1")
+    delete_in_the_middle(cli, shared, "learns", {"worker-1": "worker-2"})
     summary = summary_of(cli, job, "learns")
     assert {d["name"]: d["records_done"] for d in summary["datasets"]} == {
         "train": TRAINED,
@@ -139,16 +142,18 @@ def test_a_model_is_trained_by_allreduce_then_evaluated_and_asked_and_another_of
     assert len(list((shared / "learns").iterdir())) == 2, "each has a folder of its own"
 
 
-def test_each_record_counts_once_on_two_parameter_servers_although_a_worker_is_deleted(cli: Cli, shared: Path) -> None:
+def test_each_record_counts_once_on_two_parameter_servers_although_a_worker_and_a_server_are_deleted(
+    cli: Cli, shared: Path
+) -> None:
     data = ("--data", "train.csv", "--eval-data", "test.csv", "--batch-size", str(BATCH), "--output", "trained")
     servers = ("--strategy", "ps-sync", "--num-ps", "2", "--max-workers", "2")
     job = native(cli, "train", "clicks", *data, *servers, model="held_ps_model_file.py")
-    delete_in_the_middle(cli, shared, "clicks", "worker-1")
+    delete_in_the_middle(cli, shared, "clicks", {"worker-1": "worker-2", "ps-1": "ps-2"})
     summary = summary_of(cli, job, "clicks")
     done = {d["name"]: d["records_done"] for d in summary["datasets"]}
     assert done == {"train": TRAINED, f"eval@{TRAINED // BATCH}": EVALUATED, "train-end": 1}
     assert set(summary["evaluation"]) == {"accuracy", "loss"}
-    assert summary["replacements"] == 1
+    assert summary["replacements"] == 2
     state, about = load_state(shared / "trained")
     assert about["version"] == TRAINED // BATCH
     counted = state["seen.rows"] * BATCH

@@ -152,6 +152,24 @@ def test_plans_are_executed_in_order_and_told(space: Space, operator: OperatorPr
     assert space.get(PODS, "digits-worker-1")["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
 
 
+def test_pods_follow_an_edit_of_where_they_run_and_not_of_what_runs_in_them_which_is_told(
+    space: Space, operator: OperatorProcess
+) -> None:
+    job = a_job(space)
+    wait_for_master(space)
+    wait_for_phase(space, "Creating")
+    worker = {"command": ["false"], "env": {"A": "2"}}
+    options = {"image": "mine:2", "priority_class": "system-node-critical"}
+    space.patch(ELASTIC_JOBS, "digits", {"spec": {"roles": {"worker": worker}, "platform": {"kubernetes": options}}})
+    space.wait_for(lambda: "EditWithoutEffect" in reasons(space), "the event")
+    wait_for_plan(space, masters_plan(space, job, 1, create=nodes_to_create(0)), "Succeeded")
+    pod = space.get(PODS, "digits-worker-0")["spec"]
+    main = pod["containers"][0]
+    assert (main["image"], pod["priorityClassName"]) == ("mine:2", "system-node-critical")
+    assert main["command"][-2:] == ["python", "train.py"]
+    assert "A" not in {variable["name"] for variable in main["env"]}
+
+
 def test_a_plan_is_executed_once_although_the_operator_is_killed_in_the_middle(
     space: Space, tmp_path: Path, kubelet: FakeKubelet
 ) -> None:

@@ -140,3 +140,19 @@ def test_a_persons_plan_is_refused_where_no_master_can_answer() -> None:
     [answer], _ = for_people(seen(None, plans=(mine,)), NOW + 60)
     assert "no ElasticJob" in str(answer)
     assert for_people(seen(OWNER, plans=(mine,)), NOW) == ([], None)
+
+
+def test_a_plan_that_was_answered_before_it_had_an_owner_still_gets_one() -> None:
+    mine = plan(OWNER, 0, "Refused")
+    mine["metadata"] |= {"labels": {}, "ownerReferences": []}
+    [action], _ = for_people(seen(OWNER, plans=(mine,)), NOW)
+    assert "ownerReferences" in str(action)
+    assert for_people(seen(None, plans=(mine,)), NOW) == ([], None)
+
+
+def test_a_plan_that_only_says_that_a_master_made_it_is_refused() -> None:
+    copied = plan(OWNER, 7, create=TWO)
+    copied["metadata"]["ownerReferences"] = []
+    [answer], _ = for_people(seen(OWNER, plans=(copied,)), NOW)
+    assert "leave the label out" in str(answer)
+    assert for_people(seen(OWNER, plans=(plan(OWNER, 8, create=TWO),)), NOW) == ([], None)

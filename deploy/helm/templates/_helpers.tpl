@@ -37,6 +37,9 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 - apiGroups: [pliant.dev]
   resources: [elasticjobs/status, scaleplans/status]
   verbs: [get, patch]
+- apiGroups: [pliant.dev]
+  resources: [elasticjobs/scale]  # given to masters
+  verbs: [get, patch]
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, create, delete]

@@ -2,7 +2,9 @@
 
 A wish is either a *state*, the whole of what a person's description asks for now (an edited ElasticJob, ``kubectl
 scale``), or a list of *orders* (a ScalePlan of a person). Of a state only what differs from the one before is a change:
-what the master decided meanwhile by itself stays, unless the person touched just that. All changes are absolute
+what the master decided meanwhile by itself stays, unless the person touched just that. A state that cannot be used
+(``problem``) asks for nothing but to suspend the job or to go on: a mistake elsewhere must not keep anybody from that. All
+changes are absolute
 (a number, an amount, a name), so a wish that is carried out twice, by a master that died in between, does no harm.
 
 The shell is ``master/wishes.py``; ``NodeBook`` checks the changes.
@@ -41,7 +43,15 @@ class WishBook:
         """What a wish asks for. Only reads."""
         if problem := content.get("error"):
             raise InvalidRequest(str(problem))
-        return edits(self._state, content) if state else orders(content)
+        if content.get("own"):
+            return []  # the master wrote down what it had decided; later edits are compared with that
+        return edits(self._state, self.understood(content)) if state else orders(content)
+
+    def understood(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        """Of a state: what is wanted, and later edits are compared with."""
+        if "problem" in content:
+            return {**self._state, "suspend": content["suspend"]}
+        return {key: content[key] for key in ("suspend", "roles") if key in content}
 
     def refusal_of(self, wish: str) -> str:
         return self._taken.get(wish, "")

@@ -23,7 +23,7 @@ class WishKeeper:
         self._nodes = nodes
         self._journal = journal
         self._desk = desk
-        self.refusal = ""  # of the last edit, until another is taken
+        self.refusal = ""  # of the last edit, or what was made of it, until another is taken
 
     async def follow(self) -> None:
         """Take the desk's wishes, for ever."""
@@ -42,13 +42,18 @@ class WishKeeper:
             refusal = error.message if isinstance(error, PliantError) else f"it is not understood: {error!r}"
         else:
             self._carry_out(wish, changes)
+        state = self._book.understood(wish.content) if wish.state and not refusal else None
+        refusal = refusal or str(wish.content.get("problem") or "")
         if refusal:
             self._journal.event("refused", f"the wish {wish.id}: {refusal}")
-        state = dict(wish.content) if wish.state and not refusal else None
+        if note := str(wish.content.get("note") or ""):
+            self._journal.event("wish", f"{wish.id}: {note}")
         self._journal.do(self._book.taken, wish=wish.id, refusal=refusal, state=state)
         if wish.state:
-            self.refusal = refusal
+            self.refusal = refusal or note
         await self._journal.durable()
+        if not refusal:
+            await self._desk.carried_out(wish)
         await self._desk.answer(wish, refusal)
 
     def _carry_out(self, wish: Wish, changes: list[Change]) -> None:

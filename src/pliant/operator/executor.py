@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from pliant.core.errors import NotFound, RetryableError
+from pliant.core.errors import NotFound, RetryableError, SpecError
 from pliant.operator import job_objects
 from pliant.operator.actions import (
     Action,
@@ -34,6 +34,7 @@ from pliant.operator.turns import Turns
 from pliant.platforms.kubernetes.api import KubeApi, path_of
 from pliant.platforms.kubernetes.errors import AlreadyExists, Forbidden, Outdated
 from pliant.platforms.kubernetes.kinds import (
+    CONFIG_MAPS,
     ELASTIC_JOBS,
     EVENTS,
     NODES,
@@ -44,7 +45,7 @@ from pliant.platforms.kubernetes.kinds import (
     Kind,
     Object,
 )
-from pliant.platforms.kubernetes.names import MASTER_PORT, master_name
+from pliant.platforms.kubernetes.names import MASTER_PORT, SPEC_KEY, master_name
 from pliant.spec import JobSpec
 
 log = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ class Executor:
         self._turns = Turns(AT_ONCE)
         self._told: dict[tuple[str, str, str], float] = {}  # uid, reason, message -> when
         self._addresses: dict[str, str] = {}  # uid of a job -> cluster IP of its Service
+        self._first: dict[str, JobSpec] = {}  # uid of a job -> its spec when it began
         self._machines: dict[str, tuple[float, bool]] = {}  # when it was last looked at, whether it was lost
         self._looking = asyncio.Lock()
 
@@ -185,8 +187,24 @@ class Executor:
             self._addresses[uid] = found["spec"]["clusterIP"]
         return f"{self._addresses[uid]}:{MASTER_PORT}"
 
+    async def first_spec(self, job: Object) -> JobSpec | None:
+        """The job as it began, which is what its master goes by; None: it has not begun, or under another version of Pliant that
+        wrote what this one does not read."""
+        uid, name = uid_of(job), master_name(job["metadata"]["name"])
+        if uid not in self._first:
+            found = await self.api.find(CONFIG_MAPS, name, job["metadata"]["namespace"])
+            if found is None or owner_uid(found) != uid:
+                return None
+            try:
+                self._first[uid] = JobSpec.from_yaml(found["data"][SPEC_KEY])
+            except SpecError as error:
+                log.warning("%s/%s: the spec that it began with: %s", job["metadata"]["namespace"], name, error)
+                return None
+        return self._first[uid]
+
     def forget(self, uid: str) -> None:
         self._addresses.pop(uid, None)
+        self._first.pop(uid, None)
 
     # --- the larger ones
 

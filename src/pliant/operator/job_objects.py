@@ -117,6 +117,7 @@ def master_rules(job: str) -> list[Object]:
     return [
         _rule(names.GROUP, ["elasticjobs"], ["get", "list", "watch"], [job]),
         _rule(names.GROUP, ["elasticjobs/status"], ["get", "patch"], [job]),
+        _rule(names.GROUP, ["elasticjobs/scale"], ["get", "patch"], [job]),
         _rule(names.GROUP, ["scaleplans"], ["create", "get", "list", "watch"]),
         _rule(names.GROUP, ["scaleplans/status"], ["get", "patch"]),
         _rule("", ["pods"], ["get", "list", "watch"]),

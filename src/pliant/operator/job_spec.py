@@ -6,10 +6,9 @@ Name and namespace are those of the object. ``replicas.wanted`` is changed by ``
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping
 from typing import Any
 
+from pliant.platforms.kubernetes.desk import within_limits
 from pliant.platforms.kubernetes.kinds import Object
 from pliant.spec import JobSpec
 
@@ -17,15 +16,11 @@ from pliant.spec import JobSpec
 def spec_of(job: Object) -> JobSpec:
     """Raises a ``SpecError`` that names each problem."""
     metadata = job["metadata"]
-    value: dict[str, Any] = copy.deepcopy(job["spec"])
+    value, _ = within_limits(job["spec"])
     value["name"] = metadata["name"]
     platform = value.setdefault("platform", {})
     platform["kind"] = "kubernetes"
     platform.setdefault("kubernetes", {})["namespace"] = metadata["namespace"]
-    for role in (value.get("roles") or {}).values():
-        replicas = role.get("replicas")
-        if isinstance(replicas, dict) and _numbers(replicas, "min", "max", "wanted"):
-            replicas["wanted"] = max(replicas["min"], min(replicas["max"], replicas["wanted"]))
     return JobSpec.from_dict(value, source=f"ElasticJob {metadata['namespace']}/{metadata['name']}")
 
 
@@ -39,7 +34,3 @@ def missing_replicas(job: Object) -> dict[str, Any] | None:
         elif replicas.get("wanted") is None and isinstance(replicas.get("max"), int):
             roles[name] = {"replicas": {"wanted": replicas["max"]}}
     return {"spec": {"roles": roles}} if roles else None
-
-
-def _numbers(value: Mapping[str, Any], *keys: str) -> bool:
-    return all(isinstance(value.get(key), int) for key in keys)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pliant.core.errors import PliantError, RetryableError
 from pliant.core.relaunch import Backoff
 from pliant.operator.actions import Action, DeletePlan, DeletePod, ForceIfLost, Tell
+from pliant.operator.edits import without_effect
 from pliant.operator.executor import Executor
 from pliant.operator.job_decisions import MASTER_BACKOFF, Memory, decide
 from pliant.operator.lease import Lease, NotActing
@@ -103,6 +104,7 @@ class Keeper:
         if uid != self._uid:  # another job of the same name
             self._executor.forget(self._uid)
             self._uid, self._memory, self._plans = uid, Memory(), PlanRunner(self._executor)
+        before = self._memory.spec_generation
         decision = decide(seen, self._memory, now)
         waits = [decision.again]
         await self._act(decision.actions, seen)
@@ -110,6 +112,8 @@ class Keeper:
             self._memory.master_failures += 1
             self._memory.master_not_before = now + MASTER_BACKOFF.delay(self._memory.master_failures - 1)
         self._forgive(seen, now)
+        if before is not None and before != self._memory.spec_generation:
+            await self._tell_what_is_fixed(seen)
         answers, wait = for_people(seen, now)
         waits.append(wait)
         await self._act((*answers, *old_plans(seen)), seen)
@@ -128,6 +132,16 @@ class Keeper:
             for result in await asyncio.gather(*calls, return_exceptions=True):
                 if isinstance(result, BaseException):
                     raise result
+
+    async def _tell_what_is_fixed(self, seen: Seen) -> None:
+        """Of an edit that was just seen."""
+        job, spec = seen.job, self._memory.last_spec
+        if job is None or spec is None or self._memory.spec_problem:
+            return
+        first = await self._executor.first_spec(job)
+        if first is not None and (fields := without_effect(first, spec)):
+            message = f"fixed since the job began, so the edit changes nothing: {fields}"
+            await self._executor.tell(job, Tell("EditWithoutEffect", message, warning=True))
 
     def _forgive(self, seen: Seen, now: float) -> None:
         master = seen.master

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from pliant.core.relaunch import Backoff
 from pliant.operator.actions import Action, DeletePlan, PatchPlan
-from pliant.operator.seen import Seen, is_deleting, is_finished, owner_uid, rfc3339, seconds, uid_of
+from pliant.operator.seen import Seen, is_deleting, is_finished, made_by_master, owner_uid, rfc3339, seconds, uid_of
 from pliant.platforms.kubernetes.kinds import Object
 from pliant.platforms.kubernetes.names import JOB_LABEL, MADE_BY_LABEL, MADE_BY_PERSON, owner_reference, pod_name
 from pliant.platforms.kubernetes.plans import PodToCreate, PodToRemove, ScalePlanSpec
@@ -28,6 +28,7 @@ PATIENCE = 60.0  # seconds that Pods which the cluster does not accept are tried
 RETRIES = Backoff(1.0, 2.0, 15.0)
 EARLIER_MAY_COME = 1.0  # seconds: a plan whose forerunner is unknown waits so long for it
 LARGE = 20  # Pods: a plan of more tells when it begins, a smaller one is done before anybody looks
+NO_MASTER_MADE_IT = f"its label {MADE_BY_LABEL} says that a master made it, and none did: leave the label out"
 JOB_MAY_COME = 30.0  # seconds that a plan waits for the job it names
 
 
@@ -149,8 +150,15 @@ def for_people(seen: Seen, now: float) -> tuple[list[Action], float | None]:
     """Plans of people: an owner, so that they go with the job, and an answer where there is no master to give one."""
     actions: list[Action] = []
     again: float | None = None
+    for plan in seen.plans:
+        if made_by_master(plan) and not owner_uid(plan) and not is_finished(plan):
+            actions.append(_refused(plan, NO_MASTER_MADE_IT, now))
     for plan in seen.peoples_plans:
-        if is_finished(plan) or is_deleting(plan):
+        if is_deleting(plan):
+            continue
+        if is_finished(plan):  # its master may have answered sooner than we looked
+            if seen.job is not None and not is_deleting(seen.job) and not owner_uid(plan):
+                actions.append(_owned(plan, seen))
             continue
         if seen.job is None or is_deleting(seen.job):
             age = now - seconds(plan["metadata"]["creationTimestamp"])
@@ -163,11 +171,15 @@ def for_people(seen: Seen, now: float) -> tuple[list[Action], float | None]:
         elif seen.ended:
             actions.append(_refused(plan, f"the job has ended: {seen.phase}", now))
         elif not owner_uid(plan):
-            labels = {JOB_LABEL: seen.name, MADE_BY_LABEL: MADE_BY_PERSON}
-            owners = [*(plan["metadata"].get("ownerReferences") or ()), owner_reference(seen.job, controller=False)]
-            patch = {"metadata": {"labels": labels, "ownerReferences": owners}}
-            actions.append(PatchPlan(plan, patch, status=False))
+            actions.append(_owned(plan, seen))
     return actions, again
+
+
+def _owned(plan: Object, seen: Seen) -> PatchPlan:
+    assert seen.job is not None
+    labels = {JOB_LABEL: seen.name, MADE_BY_LABEL: MADE_BY_PERSON}
+    owners = [*(plan["metadata"].get("ownerReferences") or ()), owner_reference(seen.job, controller=False)]
+    return PatchPlan(plan, {"metadata": {"labels": labels, "ownerReferences": owners}}, status=False)
 
 
 def _refused(plan: Object, message: str, now: float) -> PatchPlan:

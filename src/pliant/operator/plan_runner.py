@@ -7,6 +7,7 @@ import logging
 
 from pliant.core.errors import NotFound, PermanentError, PliantError, RetryableError
 from pliant.operator.actions import Tell
+from pliant.operator.edits import taken_up
 from pliant.operator.executor import Executor
 from pliant.operator.lease import NotActing
 from pliant.operator.plan_decisions import LARGE, Problem, Progress, Work, after_round, later_plan, next_work
@@ -51,10 +52,14 @@ class PlanRunner:
         return 0.0
 
     async def _round(self, work: Work, progress: Progress, seen: Seen, spec: JobSpec | None) -> None:
+        job = seen.job
+        assert job is not None
         if work.size > LARGE and not progress.told:
             progress.told = True
             status = {"phase": "Executing", "started": progress.started or rfc3339(progress.began)}
             await self._executor.patch_plan(work.plan, {"status": status}, status=True)
+        if spec is not None and work.create and (first := await self._executor.first_spec(job)) is not None:
+            spec = taken_up(first, spec)
         progress.problems = {node: found for node, found in progress.problems.items() if not found.passing}
         tasks = [self._remove(entry, progress, seen) for entry in work.remove]
         tasks += [self._create(entry, progress, seen, spec) for entry in work.create]

@@ -147,6 +147,10 @@ class Desk(ABC):
     async def answer(self, wish: Wish, refusal: str) -> None:
         """It was taken, or (``refusal`` says why) it was not."""
 
+    async def carried_out(self, wish: Wish) -> None:
+        """It was carried out just now, and is answered next; not called again where an answer is repeated."""
+        return
+
     @abstractmethod
     async def report(self, report: JobReport) -> None:
         """Tell how the job is doing; called when something changed."""

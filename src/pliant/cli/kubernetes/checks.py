@@ -35,6 +35,7 @@ OPERATOR_LEASE = "pliant-operator"
 SILENCE = 60.0  # seconds without a renewal after which nobody acts; renewals come every few seconds
 OLDEST = (1, 20)
 INSTALL = "helm install pliant deploy/helm --namespace pliant-system --create-namespace (docs/kubernetes.md)"
+NEEDED = (("create", ELASTIC_JOBS), ("get", ELASTIC_JOBS))  # without these nobody runs a job
 RIGHTS: tuple[tuple[str, Kind, str, str], ...] = (
     ("create", ELASTIC_JOBS, "", "submit jobs"),
     ("get", ELASTIC_JOBS, "", "see jobs"),
@@ -183,7 +184,8 @@ async def _rights(api: KubeApi, namespace: str) -> Checks:
     for verb, kind, subresource, purpose in missing:
         what = f"{verb} {kind.full_name}{f'/{subresource}' if subresource else ''}"
         hint = f"ask for it in namespace {namespace}, to {purpose}; the ClusterRole `edit` has it where Pliant is installed"
-        yield Check("rights", "warning", f"this user may not {what}", hint)
+        state = "broken" if (verb, kind) in NEEDED else "warning"
+        yield Check("rights", state, f"this user may not {what}", hint)
     if not missing:
         yield Check("rights", "ok", f"this user may submit, see, scale and stop jobs in {namespace}")
 

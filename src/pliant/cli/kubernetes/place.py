@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LOOK_EVERY = 0.5  # seconds between two questions to the API server or to a master that is away
+INSTALL = "install Pliant into the cluster (docs/kubernetes.md), and see `pliant doctor --platform kubernetes`"
 CALL = 5.0  # seconds for one answer through the API server
 
 
@@ -304,5 +305,8 @@ def _find(session: Session, name: str | None) -> Object:
 
 
 def _list(session: Session) -> list[Object]:
-    items = session.run(session.api.list(ELASTIC_JOBS, session.namespace)).items
+    try:
+        items = session.run(session.api.list(ELASTIC_JOBS, session.namespace)).items
+    except NotFound as error:
+        raise NotFound(f"the cluster knows no ElasticJobs: {error.message}", hint=INSTALL) from None
     return sorted(items, key=lambda job: str(job["metadata"]["creationTimestamp"]))

@@ -9,7 +9,7 @@ import asyncio
 import time
 
 from pliant.cli.kubernetes.manifest import Submission
-from pliant.cli.kubernetes.place import KubernetesPlace
+from pliant.cli.kubernetes.place import INSTALL, KubernetesPlace
 from pliant.cli.kubernetes.session import Session
 from pliant.cli.kubernetes.told import is_over, phase_of
 from pliant.core.errors import Conflict, NotFound, PliantError, RetryableError
@@ -25,7 +25,6 @@ from pliant.platforms.kubernetes.names import (
 
 REMOVAL = 180.0  # seconds for the Pods of a job that is replaced to go
 LOOK_EVERY = 0.5  # seconds
-INSTALL = "install Pliant into the cluster (docs/kubernetes.md), and see `pliant doctor --platform kubernetes`"
 
 
 def submit(session: Session, submission: Submission, *, overwrite: bool = False) -> KubernetesPlace:

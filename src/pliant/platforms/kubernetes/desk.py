@@ -8,8 +8,10 @@ the status of the ElasticJob, and its summary, at the end, as a ConfigMap that g
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,7 +19,7 @@ from pliant.core.errors import NotFound, PliantError
 from pliant.platforms.base import Desk, JobReport, Wish
 from pliant.platforms.kubernetes import names
 from pliant.platforms.kubernetes.api import KubeApi
-from pliant.platforms.kubernetes.errors import AlreadyExists
+from pliant.platforms.kubernetes.errors import AlreadyExists, Forbidden, Outdated
 from pliant.platforms.kubernetes.kinds import CONFIG_MAPS, ELASTIC_JOBS, SCALE_PLANS, Object
 from pliant.platforms.kubernetes.plans import (
     ElasticJobStatus,
@@ -30,6 +32,8 @@ from pliant.platforms.kubernetes.plans import (
 from pliant.platforms.kubernetes.view import is_open, is_ours
 from pliant.spec import JobSpec
 
+WORKER = "worker"  # the role that ``kubectl scale`` is about
+TRIES = 5  # to write down a number, if others write at the same time
 LARGEST_SUMMARY = 900_000  # bytes; a ConfigMap may have a million
 
 
@@ -40,6 +44,9 @@ class JobDesk(Desk):
         self._namespace = namespace
         self._last_plan = last_plan
         self._generation = 0  # of the newest edit that was answered
+        self._seen = 0  # of the newest edit that was seen
+        self._written = 0  # of the newest that this master made itself (``carried_out``)
+        self._own: set[str] = set()  # versions of the ElasticJob that are of these
 
     async def wishes(self) -> AsyncIterator[Wish]:
         found: asyncio.Queue[Wish | None] = asyncio.Queue()
@@ -50,7 +57,8 @@ class JobDesk(Desk):
             while True:
                 wish = await found.get()
                 if wish is not None:
-                    yield wish
+                    own = wish.content.get("version") in self._own  # known by now: the wish that led to it was answered
+                    yield replace(wish, content={**wish.content, "own": True}) if own else wish
                     continue
                 for task in tasks:
                     if task.done():
@@ -61,17 +69,14 @@ class JobDesk(Desk):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _edits(self, found: asyncio.Queue[Wish | None]) -> None:
-        seen = 0
         only = f"metadata.name={self._job}"
         async for change in self._api.follow(ELASTIC_JOBS, self._namespace, fields=only):
-            generation = int(change.object["metadata"].get("generation") or 0)
-            if change.gone or generation <= seen:
+            generation = _generation(change.object)
+            if change.gone or generation <= self._seen:
                 continue  # only its status changed
-            seen = generation
-            try:
-                content = JobSpec.from_dict({**change.object["spec"], "name": self._job}).wanted_state()
-            except PliantError as error:
-                content = {"error": error.message}
+            self._seen = generation
+            version = change.object["metadata"]["resourceVersion"]
+            content = {**_wanted(self._job, change.object["spec"]), "version": version}
             found.put_nowait(Wish(f"generation {generation}", content, state=True))
 
     async def _orders(self, found: asyncio.Queue[Wish | None]) -> None:
@@ -102,6 +107,28 @@ class JobDesk(Desk):
                 await self._api.patch(SCALE_PLANS, plan, {"status": status}, self._namespace, subresource="status")
         except NotFound:
             return  # deleted meanwhile: nobody waits for the answer
+
+    async def carried_out(self, wish: Wish) -> None:
+        """After a plan the ElasticJob asks for as many workers as the plan did: ``kubectl scale`` and autoscalers go by that, and
+        to ask for the number that is there already would be no change to anybody."""
+        if wish.state:
+            return
+        wanted = ((wish.content.get("roles") or {}).get(WORKER) or {}).get("replicas")
+        for _ in range(TRIES if wanted is not None else 0):
+            job = await self._api.get(ELASTIC_JOBS, self._job, self._namespace)
+            replicas = (job["spec"].get("roles") or {}).get(WORKER, {}).get("replicas") or {}
+            if _generation(job) > max(self._seen, self._written) or replicas.get("wanted") == wanted:
+                return  # somebody edited it meanwhile, which is newer and comes as a wish of its own
+            patch = {"metadata": {"resourceVersion": job["metadata"]["resourceVersion"]}, "spec": {"replicas": wanted}}
+            try:
+                made = await self._api.patch(ELASTIC_JOBS, self._job, patch, self._namespace, subresource="scale")
+            except Outdated:
+                continue  # its status is told all the time
+            except Forbidden:
+                return  # an older operator gave this master its rights
+            self._own.add(str(made["metadata"]["resourceVersion"]))
+            self._written = _generation(job) + 1
+            return
 
     async def report(self, report: JobReport) -> None:
         patch = {"status": self._status(report)}
@@ -167,6 +194,35 @@ class JobDesk(Desk):
         return patch
 
 
+def _generation(job: Object) -> int:
+    return int(job["metadata"].get("generation") or 0)
+
+
+def _wanted(job: str, spec: Object) -> dict[str, Any]:
+    """What an edited job asks for. ``kubectl scale`` knows nothing of min and max: its number is brought between them."""
+    value, notes = within_limits(spec)
+    try:
+        content = JobSpec.from_dict({**value, "name": job}).wanted_state()
+    except PliantError as error:
+        return {"problem": error.message, "suspend": spec.get("suspend") is True}
+    return {**content, "note": "; ".join(notes)} if notes else content
+
+
+def within_limits(spec: Object) -> tuple[Object, list[str]]:
+    """A spec whose wanted numbers of nodes are between the limits of their roles, and what was changed to that end."""
+    value, notes = copy.deepcopy(spec), []
+    for name, role in (value.get("roles") or {}).items():
+        replicas = role.get("replicas")
+        numbers = [replicas.get(key) for key in ("min", "wanted", "max")] if isinstance(replicas, dict) else []
+        if len(found := [number for number in numbers if isinstance(number, int)]) == 3:
+            least, wanted, most = found
+            replicas["wanted"] = max(least, min(most, wanted))
+            if replicas["wanted"] != wanted:
+                allowed = f"{least} to {most} are allowed, so it is {replicas['wanted']}"
+                notes.append(f"roles.{name}.replicas.wanted is {wanted}; {allowed}")
+    return value, notes
+
+
 def _content(plan: Object) -> dict[str, Any]:
     try:
         spec = ScalePlanSpec.model_validate(plan["spec"])
@@ -174,6 +230,8 @@ def _content(plan: Object) -> dict[str, Any]:
         return {"error": f"the plan is not understood: {error}"}
     if spec.create:
         return {"error": "only the master names nodes to create; ask for roles.<role>.replicas instead"}
+    if not (spec.roles or spec.remove or spec.migrate):
+        return {"error": "the plan asks for nothing; it may have roles, remove and migrate"}
     return {
         "reason": spec.reason or f"the plan {plan['metadata']['name']}",
         "roles": {

@@ -36,7 +36,7 @@ class Outdated(Conflict):
 
 def error_of(code: int, reason: str, message: str, *, what: str, retry_after: float = 0.0) -> PliantError:
     """``what`` was tried, such as ``create pods in team-a``."""
-    told = f"cannot {what}: {message}"
+    told = f"cannot {what}: {message.strip()}"
     if code == 404:
         return NotFound(told)
     if code == 409:
