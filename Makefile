@@ -33,10 +33,10 @@ test-unit: $(STAMP)  ## fast tests, no processes of a job
 	$(PYTEST) -n 2 -m 'not e2e and not chaos and not kubernetes'
 
 test-e2e: $(STAMP)  ## real processes, as a user runs them
-	$(PYTEST) -n 2 -m 'e2e and not chaos and not kubernetes'
+	$(PYTEST) -n 3 --dist worksteal -m 'e2e and not chaos and not kubernetes'
 
 test-chaos: $(STAMP)  ## real processes under random faults (PLIANT_CHAOS_SEED repeats a run)
-	$(PYTEST) -m 'chaos and not kubernetes' -s
+	$(PYTEST) -n 3 -m 'chaos and not kubernetes' -rP
 
 test-kubernetes: $(STAMP)  ## whole jobs on a real Kubernetes of this machine's own; skipped where it is not built
 	$(PYTEST) -n 2 --dist loadgroup -m kubernetes tests

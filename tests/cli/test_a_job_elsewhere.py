@@ -13,6 +13,7 @@ import pytest
 import yaml
 from typer.testing import Result
 
+from pliant.cli.kubernetes.place import KubernetesPlace
 from pliant.platforms.durable_files import read_json
 from pliant.rpc.identity import read_token_file
 from pliant.testing.waiting import wait_until
@@ -176,7 +177,11 @@ def test_a_cluster_without_pliant_is_told_with_how_to_install_it(there: There, c
     assert "install Pliant" in result.stderr
 
 
-def test_a_master_that_is_away_is_told_of_and_the_elastic_job_is_read(there: There) -> None:
+def test_a_master_that_is_away_is_told_of_and_the_elastic_job_is_read(
+    there: There, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for asked in (KubernetesPlace.look, KubernetesPlace.command):
+        monkeypatch.setattr(asked, "__kwdefaults__", {"patience": 0.5})
     status = {"phase": "Creating", "message": "0/3 machines have room", "progress": {"records": 5, "total": 20}}
     there.api.put(f"{JOBS}/digits", {"metadata": {}, "spec": {}, "status": status})
     found = there.json("status", "digits")

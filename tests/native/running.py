@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,8 @@ from typing import Self
 from pliant.testing.jobs import LAUNCHER, LocalJob
 
 MODEL = Path(__file__).parent / "model_file.py"
+LIGHT = Path(__file__).parents[1] / "light"
+ZOO = Path(__file__).parents[2] / "examples"
 
 
 class NativeJob(LocalJob):
@@ -28,9 +31,11 @@ class NativeJob(LocalJob):
         env: Mapping[str, str] | None = None,
         python: str = sys.executable,
     ) -> None:
-        super().__init__(
-            folder, ["true"], name=name, options=options, env={"PLIANT_TEST_FOLDER": str(folder), **(env or {})}
-        )
+        given = {"PLIANT_TEST_FOLDER": str(folder), **(env or {})}
+        if not model.is_relative_to(ZOO):
+            modules = given.get("PYTHONPATH", os.environ.get("PYTHONPATH"))
+            given["PYTHONPATH"] = os.pathsep.join(filter(None, (str(LIGHT), modules)))
+        super().__init__(folder, ["true"], name=name, options=options, env=given)
         self._command = command
         self._python = python
         self._model = ["--model", str(model), *(["--model-class", model_class] if model_class else [])]

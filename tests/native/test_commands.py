@@ -16,22 +16,27 @@ LONG = 240.0  # seconds that a failure takes
 RECORDS = 200
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model that was trained for three steps by the short form of the options, and the summary of that."""
+    folder = tmp_path_factory.mktemp("trained")
+    make_points(folder / "train.csv", 64)
+    short = ["--data=train.csv", "--batch_size=16", "--num_epoch=1", "--max_workers=1", "--output=out"]
+    with NativeJob(folder, "train", [*short, "--max-steps", "3", "--summary", "trained.json"]) as job:
+        assert job.wait(LONG) == 0
+    return folder
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    make_points(tmp_path / "train.csv", 64)
     make_points(tmp_path / "new.csv", RECORDS)
     return tmp_path
 
 
-def train(folder: Path, *options: str) -> None:
-    short = ["--data=train.csv", "--batch_size=16", "--num_epoch=1", "--max_workers=1", "--output=out"]
-    with NativeJob(folder, "train", [*short, *options], name="training") as job:
-        assert job.wait(LONG) == 0
-
-
-def test_a_prediction_has_each_record_once_and_in_order_although_a_worker_is_killed(folder: Path) -> None:
-    train(folder)
-    options = ["--data", "new.csv", "--trained", "out", "--output", "said.csv", "--max-workers", "2"]
+def test_a_prediction_has_each_record_once_and_in_order_although_a_worker_is_killed(
+    folder: Path, trained: Path
+) -> None:
+    options = ["--data", "new.csv", "--trained", str(trained / "out"), "--output", "said.csv", "--max-workers", "2"]
     options += ["--batch-size", "4", "--shard-size", "4"]
     with NativeJob(folder, "predict", options, env={"PLIANT_TEST_PAUSE": "0.1"}) as job:
         job.wait_for_progress(20, LONG)
@@ -46,12 +51,12 @@ def test_a_prediction_has_each_record_once_and_in_order_although_a_worker_is_kil
     assert [p.name for p in folder.iterdir() if "said" in p.name] == ["said.csv"], "no part is left"
 
 
-def test_evaluate_gives_the_metrics_of_all_records_by_name(folder: Path) -> None:
-    train(folder, "--max-steps", "3", "--summary", "trained.json")
-    trained = json.loads((folder / "trained.json").read_text())
-    assert trained["global_step"] == 3
-    assert next(d["records_done"] for d in trained["datasets"] if d["name"] == "train") == 48
-    options = ["--data", "new.csv", "--trained", "out", "--summary", "summary.json", "--batch-size", "16"]
+def test_evaluate_gives_the_metrics_of_all_records_by_name(folder: Path, trained: Path) -> None:
+    told = json.loads((trained / "trained.json").read_text())
+    assert told["global_step"] == 3
+    assert next(d["records_done"] for d in told["datasets"] if d["name"] == "train") == 48
+    options = ["--data", "new.csv", "--trained", str(trained / "out"), "--summary", "summary.json"]
+    options += ["--batch-size", "16"]
     with NativeJob(folder, "evaluate", options) as job:
         assert job.wait(LONG) == 0
         proof = audit_of(job.home)
@@ -74,6 +79,7 @@ def callbacks():
     return [EarlyStopping("count", patience=1)]
 """
     (folder / "stopping.py").write_text(text)
+    make_points(folder / "train.csv", 64)
     options = ["--data", "train.csv", "--eval-data", "train.csv", "--batch-size", "16", "--num-epochs", "500"]
     with NativeJob(folder, "train", options, model=folder / "stopping.py") as job:
         assert job.wait(LONG) == 0

@@ -6,6 +6,8 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,25 +19,30 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 POINTS = ("before", "inside", "between", "after")
 
 
+Alone = Callable[[bool], TrainingJob]
+
+
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, TrainingJob]:
-    """The same training by `python program.py`, in both modes."""
-    ended = {}
-    for exact in (True, False):
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Alone:
+    """The same training by `python program.py`, exact or not, once it is asked for."""
+
+    @cache
+    def run(exact: bool) -> TrainingJob:
         job = TrainingJob(tmp_path_factory.mktemp("alone"), workers=1, exact=exact)
         env = {k: v for k, v in job._env.items() if not k.startswith("PLIANT_")}
         subprocess.run([sys.executable, str(PROGRAM)], env=env, check=True, timeout=100, capture_output=True)
         job.assert_each_record_once()
-        ended[exact] = job
-    return ended
+        return job
+
+    return run
 
 
-def assert_same(job: TrainingJob, alone: dict[bool, TrainingJob], *, exact: bool = True) -> None:
+def assert_same(job: TrainingJob, alone: Alone, *, exact: bool = True) -> None:
     """To the last bit, or within rounding."""
     if exact:
-        assert job.hashes() == alone[True].hashes()
+        assert job.hashes() == alone(True).hashes()
         return
-    expected = alone[False].weights()[0]
+    expected = alone(False).weights()[0]
     assert job.weights()
     for weights in job.weights():
         for name, value in weights.items():
@@ -44,7 +51,7 @@ def assert_same(job: TrainingJob, alone: dict[bool, TrainingJob], *, exact: bool
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 8])
 def test_weights_are_equal_to_the_last_bit_for_any_number_of_workers(
-    tmp_path: Path, workers: int, alone: dict[bool, TrainingJob]
+    tmp_path: Path, workers: int, alone: Alone
 ) -> None:
     with TrainingJob(tmp_path, workers=workers) as job:
         job.ends_well()
@@ -52,9 +59,7 @@ def test_weights_are_equal_to_the_last_bit_for_any_number_of_workers(
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_program_killed_at_any_point_of_a_step_changes_nothing(
-    tmp_path: Path, point: str, alone: dict[bool, TrainingJob]
-) -> None:
+def test_a_program_killed_at_any_point_of_a_step_changes_nothing(tmp_path: Path, point: str, alone: Alone) -> None:
     with TrainingJob(tmp_path, workers=3, pace=0.02, kill=f"worker-0 {point} 4") as job:
         job.ends_well()
         summary = job.summary()
@@ -67,18 +72,14 @@ def test_a_program_killed_at_any_point_of_a_step_changes_nothing(
 
 
 @pytest.mark.parametrize("point", ["sending", "receiving"])
-def test_a_program_killed_while_another_joins_changes_nothing(
-    tmp_path: Path, point: str, alone: dict[bool, TrainingJob]
-) -> None:
+def test_a_program_killed_while_another_joins_changes_nothing(tmp_path: Path, point: str, alone: Alone) -> None:
     with TrainingJob(tmp_path, workers=3, kill=f"any {point} 0") as job:
         job.ends_well()
     assert (job.traces / "killed").exists()
     assert_same(job, alone)
 
 
-def test_a_frozen_program_is_left_behind_and_comes_back_as_a_new_one(
-    tmp_path: Path, alone: dict[bool, TrainingJob]
-) -> None:
+def test_a_frozen_program_is_left_behind_and_comes_back_as_a_new_one(tmp_path: Path, alone: Alone) -> None:
     with TrainingJob(tmp_path, workers=3, pace=0.15) as job:
         job.wait_for_step(3)
         pid = job.freeze_program("worker-1")
@@ -95,9 +96,7 @@ def test_a_frozen_program_is_left_behind_and_comes_back_as_a_new_one(
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("exact", [True, False], ids=["exact", "float"])
-def test_a_random_history_of_faults_changes_nothing(
-    tmp_path: Path, exact: bool, alone: dict[bool, TrainingJob]
-) -> None:
+def test_a_random_history_of_faults_changes_nothing(tmp_path: Path, exact: bool, alone: Alone) -> None:
     seed = int(os.environ.get("PLIANT_CHAOS_SEED", random.randrange(10**6)))
     print(f"PLIANT_CHAOS_SEED={seed}")
     chance = random.Random(seed)

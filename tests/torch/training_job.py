@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections import Counter
 from pathlib import Path
@@ -14,6 +15,7 @@ from pliant.rpc import pliant_pb2 as pb
 from pliant.testing.jobs import LocalJob
 
 PROGRAM = Path(__file__).with_name("program.py")
+LIGHT = Path(__file__).parents[1] / "light"
 RECORDS, STEPS_PER_EPOCH = 70, 5
 PATIENCE = 150.0
 
@@ -38,6 +40,7 @@ class TrainingJob(LocalJob):
             "PACE": str(pace),
             "EPOCHS": str(epochs),
             "KILL": kill,
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(LIGHT), os.environ.get("PYTHONPATH")))),
         }
         super().__init__(
             folder,

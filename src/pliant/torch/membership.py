@@ -97,7 +97,7 @@ class Membership:
         if (call := self._call) is not None:
             call.cancel()
         self._watcher.join(5)
-        wait_for_old_groups(5)
+        wait_for_old_groups(3)
 
     def _tell_of_leaving(self) -> None:
         if self._job.closed:
@@ -171,6 +171,8 @@ class Membership:
             try:
                 watch = self._master.stubs.rendezvous.WatchRound
                 self._call = self._master.start(watch, request, timeout=WATCH_SECONDS)
+                if self._closed:  # ``close`` may have cancelled the call before this one
+                    self._call.cancel()
                 status = self._call.result()
             except (grpc.RpcError, grpc.FutureCancelledError, ValueError) as error:  # ValueError: the job was closed
                 log.debug("no news of round %d: %s", world.round, error)

@@ -22,7 +22,7 @@ import torch.distributed as dist
 log = logging.getLogger(__name__)
 
 _making = threading.Lock()
-_ending: list[threading.Thread] = []
+_ending: list[tuple[threading.Thread, float]] = []  # and when it was put aside
 
 
 def make_device(host: str) -> tuple[Any, int]:
@@ -37,15 +37,18 @@ def make_device(host: str) -> tuple[Any, int]:
 def end_group(group: list[Any], own_port: int, peer_ports: Collection[int]) -> None:
     """End a group in a thread of its own. The list holds it, and nothing else may: whoever lets go of it last waits."""
     thread = threading.Thread(target=_end, args=(group, own_port, peer_ports), name="old-group", daemon=True)
-    _ending[:] = [*filter(threading.Thread.is_alive, _ending), thread]
+    _ending[:] = [*((old, since) for old, since in _ending if old.is_alive()), (thread, time.monotonic())]
     thread.start()
 
 
 def wait_for_old_groups(seconds: float) -> None:
-    """Before the interpreter ends: a thread that it finds inside C++ would take the process down with it."""
-    deadline = time.monotonic() + seconds
-    for thread in list(_ending):
-        thread.join(max(0.0, deadline - time.monotonic()))
+    """Before the interpreter ends: a thread that it finds inside C++ would take the process down with it.
+
+    Each has so many seconds since it was put aside. It ends at once, or never: now and then gloo forgets to tell a collective
+    that waits for a send (``UnboundBuffer::waitSend``) that its connection was closed. Such a thread wakes no more.
+    """
+    for thread, since in list(_ending):
+        thread.join(max(0.0, since + seconds - time.monotonic()))
     _ending.clear()
 
 
