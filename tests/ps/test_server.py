@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import socket
 import struct
@@ -18,7 +19,7 @@ from pliant.ps.connection import PsConnection
 from pliant.ps.pieces import BlockGradient, Contribution, Ownership, Push, RowGradients
 from pliant.ps.placement import key_of
 from pliant.ps.server import MOST_STRANGERS, PsServer
-from pliant.ps.sockets import HELLO
+from pliant.ps.sockets import HELLO, Closed, FrameSocket
 from pliant.ps.specs import DenseSpec, OptimizerSpec, TableSpec
 from pliant.ps.store import ParameterStore
 from pliant.ps.wire import HEADER, Header, Holds, Kind, Limits, Section
@@ -347,3 +348,56 @@ def test_a_push_that_could_not_be_kept_is_kept_when_it_comes_again(store: Parame
         connection.push(push)
     server.stop()
     assert (kept, store.staged()) == ([1], [("s", 1, 0)])
+
+
+def test_a_block_with_a_senseless_width_is_refused(store: ParameterStore, connection: PsConnection) -> None:
+    before = store._block("bias", 0).value.copy()
+    bad = np.full(10, np.nan, np.float32)
+    meta, payload = wire.encode_push(Push("s", 1, blocks=(BlockGradient("bias", 0, bad),)))
+    head, section = meta[: -wire.SECTION.size], wire.SECTION.unpack(meta[-wire.SECTION.size :])
+    for width in (0, 2, 10):
+        wrong = head + wire.SECTION.pack(*section[:3], width, *section[4:])
+        connection._send(Kind.PUSH, wrong, payload, 0, wire.APPLY_NOW)
+        with pytest.raises(InvalidRequest, match="width"):
+            connection.receive_pushed()
+    assert np.array_equal(store._block("bias", 0).value, before)
+
+
+def test_a_server_of_a_job_takes_no_state_over_the_wire(store: ParameterStore) -> None:
+    server = PsServer(store, TOKEN)
+    server.start()
+    try:
+        with (
+            PsConnection("127.0.0.1", server.port, TOKEN) as connection,
+            pytest.raises(NotAvailable, match="master's orders"),
+        ):
+            connection.import_([store._block("bias", 0).copy()])
+    finally:
+        server.stop()
+
+
+def test_state_with_nan_is_refused(store: ParameterStore, connection: PsConnection) -> None:
+    piece = store._block("bias", 0).copy()
+    piece.data[0, 3] = np.nan
+    with pytest.raises(InvalidRequest, match="NaN"):
+        connection.import_([piece])
+    assert np.isfinite(store._block("bias", 0).value).all()
+
+
+def test_a_client_that_reads_no_answers_keeps_nobody_from_changing_the_store(
+    server: PsServer, store: ParameterStore
+) -> None:
+    server._listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # its connections inherit it
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.connect(("127.0.0.1", server.port))
+        deaf = FrameSocket(sock, Limits(), 0.5)
+        deaf.introduce(TOKEN)
+        meta, payload = wire.encode_push(Push("s", 1, blocks=(BlockGradient("bias", 0, np.ones(10, np.float32)),)))
+        size = sum(map(len, payload))
+        with contextlib.suppress(Closed):  # once the server waits for it to read, nothing more can be sent
+            for request in range(200_000):
+                deaf.send(Header(Kind.PUSH, wire.APPLY_NOW, len(meta), size, request, 0), meta, payload)
+        before = store.iteration
+        store.apply_now(Push("t", 1, blocks=(BlockGradient("bias", 0, np.ones(10, np.float32)),)))
+        assert store.iteration > before

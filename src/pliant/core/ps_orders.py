@@ -18,7 +18,8 @@ What always holds:
    was replaced since (its *tenure* is over), is not accepted but staged again; and a move is ordered only while no
    accepted contribution waits for its order. So a gradient is always where its rows are.
 5. A session that ends is discarded by an order; if something of it was accepted and waits, after the order that applies it.
-6. A dump is complete when every seat that its order names has written. A newer one is begun only when none is open.
+6. A dump is complete when every seat that its order names has written: all that had parameters at that moment. A newer one is
+   begun only when none is open.
 7. Once a schedule of the learning rate was told, a contribution is accepted only if the factors of the update that it will be
    part of are known; they are in the order.
 8. The iteration never goes beyond ``max_iterations``, if there is such: once it is reached training is over, and nothing more is
@@ -136,15 +137,15 @@ class ParameterBook:
         return self._put(replace(found, weight=others * kept / (whole - kept)))
 
     def retire(self, now: float, *, seat: int) -> Seat:
-        """A seat that leaves is empty: it goes."""
+        """A seat that leaves is empty: it goes. A dump that it has still to write is called off: without its part others could
+        not be restored from it."""
         found = self.seat(seat)
         if not found.leaving or not self.map.is_empty(seat):
             raise Conflict(f"seat {seat} still has parameters, or is to stay")
         del self._seats[seat]
         self.roster += 1
-        if self._open is not None:
-            self._open = replace(self._open, seats=tuple(n for n in self._open.seats if n != seat))
-            self._close_dump(now)
+        if self._open is not None and self._open.waits_for(seat):
+            self.dump_failed(now, order=self._open.order)
         return found
 
     # --- parameters

@@ -167,6 +167,10 @@ class Dump:
     def with_written(self, seat: int) -> Dump:
         return self if seat in self.written else replace(self, written=(*self.written, seat))
 
+    def waits_for(self, seat: int) -> bool:
+        """The seat has its part still to write."""
+        return seat in self.seats and seat not in self.written
+
     @property
     def complete(self) -> bool:
         return set(self.seats) <= set(self.written)

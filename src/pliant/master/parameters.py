@@ -140,10 +140,7 @@ class ParameterCoordinator:
         node = book.seat(seat).node
         if failure:
             self._journal.do(book.dump_failed, order=order)
-            self._dumped_at = self._clock.now() - book.options.dump_seconds + DUMP_PAUSE
-            self._no_dump_until = self._clock.now() + DUMP_PAUSE
-            self._journal.event("dump", f"dump {order} is called off: {failure}", node)
-            self._notify()
+            self._called_off(order, failure, node)
             return
         if opened.with_written(seat).complete:
             write_manifest(self.folder, opened.with_written(seat), book.chain())
@@ -375,7 +372,13 @@ class ParameterCoordinator:
         book = self.book
         empty = book.emptied()
         for seat in empty if empty and self._caught_up() else ():
+            opened = book.open_dump
+            waits = opened is not None and opened.waits_for(seat.number)
+            if waits and seat.address:
+                continue  # it writes its part first
             self._journal.do(book.retire, seat=seat.number)
+            if opened is not None and waits:
+                self._called_off(opened.order, f"seat {seat.number} is gone before it wrote its part", seat.node)
             self._journal.event("parameters", f"seat {seat.number} is empty and goes", seat.node)
             self._stats.pop(seat.number, None)
             self.on_retired(seat.node)
@@ -410,6 +413,12 @@ class ParameterCoordinator:
         log.info("dump %d (%s): %s", order.number, "full" if order.full else "what changed", why)
         self._notify()
         return order
+
+    def _called_off(self, order: int, why: str, node: str) -> None:
+        self._dumped_at = self._clock.now() - self.book.options.dump_seconds + DUMP_PAUSE
+        self._no_dump_until = self._clock.now() + DUMP_PAUSE
+        self._journal.event("dump", f"dump {order} is called off: {why}", node)
+        self._notify()
 
     def _completed(self, dump: Dump) -> None:
         kind = "all parameters" if dump.full else "what changed"

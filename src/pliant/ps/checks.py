@@ -121,5 +121,7 @@ def piece_is_good(piece: Piece, store: ParameterStore) -> None:
             f"state of block {piece.block} of {piece.variable!r} has the shape {piece.data.shape}",
             hint="it was written with another shape or optimizer",
         )
+    if first_not_finite(piece.data) >= 0:
+        raise InvalidRequest(f"state of {piece.variable!r} has NaN or infinity")
     if not 0 <= piece.changed <= MAX_ITERATION:
         raise InvalidRequest(f"state of {piece.variable!r} was changed at iteration {piece.changed}")

@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
 from pliant.core.errors import PliantError, RetryableError
@@ -19,7 +20,7 @@ from pliant.ps import log as push_log
 from pliant.ps.dumps import is_whole, read_pieces, write_pieces
 from pliant.ps.files import dump_folder, move_folder
 from pliant.ps.log import Place, PushLog
-from pliant.ps.pieces import Contribution, Piece, Push
+from pliant.ps.pieces import Contribution, Push
 from pliant.ps.restoring import Beginning, ownership
 from pliant.ps.specs import spec_from_json
 from pliant.ps.store import ParameterStore
@@ -98,12 +99,15 @@ class Executor:
             case Kind.DISCARD:
                 for identity in [key for key in self._logged if key[0] == order.session]:
                     del self._logged[identity]
-                self._store.discard(order.session)
+                with self._staging:  # one that is being written to the log keeps its memory until it is there
+                    self._store.discard(order.session)
             case Kind.MOVE:
                 self._move(order)
             case Kind.DUMP:
                 if self._seat in order.seats:
                     self._dump(order)
+                else:  # it came later, and has nothing to dump; but when the dump is complete, older segments are not read
+                    self._patiently(lambda: self._rotate(order), f"the log of seat {self._seat} in {self._home}")
             case Kind.NOTHING:
                 log.debug("order %d was called off", order.number)
         self.done = order.number
@@ -156,7 +160,10 @@ class Executor:
         if self._seat == move.giver:
             self._store.own(ownership(after, self._seat))  # from here on nobody changes it
             if not is_whole(stem):
-                self._write(stem, list(self._store.export(move.partitions, move.blocks)), order)
+                pieces = list(self._store.export(move.partitions, move.blocks))
+                facts = {"order": order.number}
+                what = f"what seat {self._seat} gives away, to {stem.parent},"
+                self._patiently(lambda: write_pieces(stem, pieces, facts=facts), what)
             self._store.drop(move.partitions, move.blocks)
         elif self._seat == move.taker:
             while not is_whole(stem):
@@ -168,28 +175,36 @@ class Executor:
             self._store.own(ownership(after, self._seat))
         self._map = after
 
-    def _write(self, stem: Path, pieces: list[Piece], order: Order) -> None:
-        """What is moved has to arrive: a full disk is waited for."""
+    def _patiently(self, write: Callable[[], object], what: str) -> None:
+        """What has to be written before anything goes on: a full disk is waited for."""
         told = False
         while True:
             try:
-                write_pieces(stem, pieces, facts={"order": order.number})
+                write()
                 return
             except OSError as error:
                 if not told:
-                    self._say(
-                        f"what seat {self._seat} gives away cannot be written to {stem.parent}: {error}; make room there"
-                    )
+                    self._say(f"{what} cannot be written: {error}; make room there")
                 told = True
             if self._stopping.wait(RETRY):
                 raise Stopped
+
+    def _rotate(self, order: Order) -> None:
+        """Begin the log's segment of a dump with all that waits for orders: what is staged, and what is not staged again yet
+        because the orders that come before it are still being executed after a restart."""
+        with self._staging:
+            staged = (_encoded(push) for push in self._store.waiting())
+            logged = (push_log.read(place) for places in self._logged.values() for place in places)
+            self._log.rotate(order.number, chain(staged, logged))
+            if self._logged:  # the segments before will be cut
+                there = push_log.index(self._home, order.number)
+                self._logged = {identity: there[identity] for identity in self._logged}
 
     def _dump(self, order: Order) -> None:
         stem = dump_folder(self._folder, order.number) / f"seat-{self._seat}"
         since = None if order.since < 0 else order.since
         try:
-            with self._staging:
-                self._log.rotate(order.number, [_encoded(push) for push in self._store.waiting()])
+            self._rotate(order)
             begun = time.perf_counter()
             pieces = [] if is_whole(stem) else self._store.snapshot(since)
             log.info("dump %d: copied in %.3f s", order.number, time.perf_counter() - begun)

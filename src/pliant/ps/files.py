@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -35,7 +36,7 @@ def move_folder(folder: Path, order: int) -> Path:
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """A file that is there whole once the block is left, or not at all: after a kill, a full disk or a power cut."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")  # processes of two Pods may have the same number
     try:
         with temporary.open("wb") as file:
             yield file

@@ -92,8 +92,9 @@ class PushLog:
     def rotate(self, order: int, staged: Iterable[Record]) -> None:
         """Begin the segment of this order with what is staged now. Nothing is staged by others meanwhile."""
         with self._lock:
+            begun = self._begin(order)  # if that fails, the old one goes on
             os.close(self._file)
-            self._path, self._seed, self._file = self._begin(order)
+            self._path, self._seed, self._file = begun
         for meta, payload in staged:
             self.append(meta, [payload])
 

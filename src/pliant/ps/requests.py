@@ -136,8 +136,14 @@ class _Connection:
         }
 
     def close(self) -> None:
+        """Lets go of all memory at once, without waiting for a garbage collection."""
+        self._give_memory_back()
+        self._actions.clear()
+
+    def _give_memory_back(self) -> None:
         if self._offer_made is not None:
             self._all.shares.close(self._offer_made)
+        self._offer_made = self._region = None
 
     def answer(self, header: Header) -> bool:
         """Serve one request; False if it was refused. Raises if the connection cannot go on."""
@@ -308,10 +314,19 @@ class _Connection:
     def _apply_now(self, header: Header, push: Push) -> None:
         """Answered once the push is found good, with the iteration that it makes: a pull of that iteration waits for it, and
         nothing more of this connection is read before it is applied. So the sender prepares the next one meanwhile."""
+        answers: list[list[memoryview]] = []  # what is left of it
+
+        def accepted(iteration: int) -> None:
+            answers.append([memoryview(Header(Kind.DONE, 0, 0, 0, header.request, iteration).pack())])
+            self._offer(answers[0])
+
         try:
-            self._store.apply_now(push, lambda iteration: self._reply(header, Kind.DONE, iteration, b"", []))
-        except MemoryError as error:  # the answer is out: all that can be done is to end the connection
-            raise Closed(f"out of memory in an update: {error}") from None
+            self._store.apply_now(push, accepted)
+        except MemoryError as error:
+            if answers and not answers[0]:  # it is out: no other can follow
+                raise Closed(f"out of memory in an update: {error}") from None
+            raise
+        self._peer.send_rest(answers[0])
 
     def _receive_gradients(self, sections: list[Section], buffer: memoryview) -> tuple[bool, list[Found]]:
         """The payload of a push. While the sender still sends, its rows are looked up, and what came is looked at for NaN while
@@ -348,6 +363,8 @@ class _Connection:
         return last
 
     def _import(self, header: Header, meta: memoryview) -> None:
+        if not self._all._standalone:
+            raise NotAvailable("this server follows a master's orders: state comes from dumps and moves")
         for section in wire.unpack_sections(meta, header.payload, wire.STATES, self._limits):
             wire.name_of(section.key, self._store.names)
         payload = self._receive(self._in.take(header.payload))
@@ -374,8 +391,9 @@ class _Connection:
         size = int.from_bytes(meta, "little")
         offer = self._all.shares.offer(size) if self._peer.local else None
         if offer is not None or not size:
-            self.close()
-            self._offer_made, self._region = offer, None if offer is None else offer.region
+            self._give_memory_back()
+        if offer is not None:
+            self._offer_made, self._region = offer, offer.region
         self._reply(header, Kind.TEXT, 0, b"" if offer is None else offer.told(), [])
 
     def _stats(self, header: Header, meta: memoryview) -> None:

@@ -152,6 +152,8 @@ def unpack_sections(
         if zero or holds not in allowed:
             raise InvalidRequest(f"a section of kind {holds} does not belong into this request")
         section = Section(key, holds, width, count, number)
+        if carried and holds in (Holds.BLOCK, Holds.BLOCK_VALUE) and width != 1:
+            raise InvalidRequest(f"a block of {count} floats with the width {width}")
         total += section.nbytes if carried else 0
         if total > limits.payload:
             raise InvalidRequest(f"sections of {total} bytes; at most {limits.payload} are taken")
