@@ -89,6 +89,25 @@ def test_the_same_contribution_sent_again_counts_once_also_after_a_restart(maste
     assert standing(master) == (0, 1, 4)
 
 
+def test_after_the_last_iteration_nothing_is_taken_and_no_record_is_given_out_also_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    spec = {**SPEC, "parameters": {"batch_size": 8, "max_iterations": 1}}
+    with RunningMaster(tmp_path, spec) as master:
+        begin(master)
+        contribute(master, contribution(master, 1, 4))
+        last = contribution(master, 2, 8)
+        assert contribute(master, last).iteration == 1
+        for _ in range(2):
+            assert contribute(master, last).fate == "repeated"
+            assert contribute(master, contribution(master, 3, 12, based_on=1)).fate == "over"
+            assert standing(master) == (1, 2, 8)
+            master.restart()
+        back = pb.ExchangeRequest(session="s", request=2, dataset="d", want=1, released=[1])
+        answer = master.client.call(master.client.stubs.shards.Exchange, back)
+        assert (len(answer.shards), answer.supply) == (0, "end")
+
+
 @pytest.mark.parametrize("before", [True, False])
 def test_a_kill_leaves_the_gradient_and_its_records_both_or_neither(master: RunningMaster, before: bool) -> None:
     store = master._store
