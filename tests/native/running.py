@@ -32,9 +32,8 @@ class NativeJob(LocalJob):
         python: str = sys.executable,
     ) -> None:
         given = {"PLIANT_TEST_FOLDER": str(folder), **(env or {})}
-        if not model.is_relative_to(ZOO):
-            modules = given.get("PYTHONPATH", os.environ.get("PYTHONPATH"))
-            given["PYTHONPATH"] = os.pathsep.join(filter(None, (str(LIGHT), modules)))
+        if "PYTHONPATH" not in given and not model.is_relative_to(ZOO):
+            given["PYTHONPATH"] = os.pathsep.join(filter(None, (str(LIGHT), os.environ.get("PYTHONPATH"))))
         super().__init__(folder, ["true"], name=name, options=options, env=given)
         self._command = command
         self._python = python
