@@ -189,8 +189,7 @@ class PsClient:
     def _pull_once(
         self, route: Route, names: list[str], wanted: dict[str, Ids], at_least: int
     ) -> tuple[int, int, dict[str, Floats]]:
-        lows = [at_least] if not names and not wanted else []
-        lows += self._pull_dense(route, names, at_least)
+        lows = self._pull_dense(route, names, at_least)
         grouped = {t: group_by_seat(t, ids, route.owner, len(route.seats)) for t, ids in wanted.items() if ids.size}
         unique = {t: self._memory_for(t, ids.size, route.tables[t].dim) for t, (ids, _, _) in grouped.items()}
         send, out = {}, {}
@@ -204,6 +203,7 @@ class PsClient:
         found = {t: unique[t].take(places, 0, mode="clip") for t, (_, _, places) in grouped.items()}
         for table, ids in wanted.items():
             found.setdefault(table, np.empty((ids.size, route.tables[table].dim), np.float32))
+        lows = lows or [at_least]  # nobody had to be asked
         return min(lows), max(lows), found
 
     def _pull_dense(self, route: Route, names: list[str], at_least: int) -> list[int]:
