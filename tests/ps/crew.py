@@ -30,7 +30,8 @@ class Crew:
         self.tenures = [1] * servers
         self.variables = variables
         self.tables = tables
-        self.name, self.generation = "crew", 1
+        self.initialized = [spec.name for spec in variables]
+        self.name = "crew"
         self._sync = sync
         address = SimpleNamespace(token=TOKEN, tls=None)
         parameters = SimpleNamespace(GetMap=self._map)
@@ -72,7 +73,7 @@ class Crew:
         return method(request)
 
     def renew(self, name: str) -> None:
-        raise AssertionError("sessions do not end here")
+        assert name != self.name, "sessions do not end here"
 
     def _map(self, request: Any) -> pb.ParameterMap:
         count = len(self.servers)
@@ -90,7 +91,7 @@ class Crew:
             ],
             tables=[json.dumps(spec.to_json()) for spec in self.tables],
             variables=[json.dumps(spec.to_json()) for spec in self.variables],
-            initialized=[spec.name for spec in self.variables],
+            initialized=self.initialized,
             iteration=min(store.iteration for store in self.stores),
             sync=self._sync,
             batch=1,
