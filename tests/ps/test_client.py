@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 from tests.ps.crew import Crew
 
-from pliant.core.errors import ServerUnavailable
+from pliant.core.errors import InvalidRequest, ServerUnavailable
 from pliant.core.ps_states import Fate
+from pliant.ps import wire
 from pliant.ps.client import PsClient
+from pliant.ps.pieces import BlockGradient, Push
+from pliant.ps.placement import key_of
 from pliant.ps.specs import DenseSpec, InitializerSpec, OptimizerSpec
 from pliant.ps.store import ParameterStore
 from pliant.rpc import pliant_pb2 as pb
@@ -97,6 +100,34 @@ def test_a_push_that_is_tried_again_is_kept_once(
     assert client.push(0, examples=1, dense=GRADIENTS).accepted
     for store in crew.stores:
         assert store.staged() == [("crew", 1, 0)]
+
+
+def test_pushes_that_were_refused_do_not_gather_on_servers(crew: Crew, master: Master, client: PsClient) -> None:
+    assert client.push(0, examples=1, dense=GRADIENTS).accepted  # and not applied yet
+    master.fates = [Fate.STALE] * 5
+    for _ in range(5):
+        assert client.push(0, examples=1, dense=GRADIENTS).stale
+    assert client.push(0, examples=1, dense={"w": GRADIENTS["w"]}).accepted
+    assert crew.stores[0].staged() == [("crew", 1, 0), ("crew", 7, 0)]
+    assert crew.stores[1].staged() == [("crew", 1, 0), ("crew", 6, 0)]  # which has no share of the last one
+    assert client.push(0, examples=1, dense=GRADIENTS).accepted
+    for store, kept in zip(crew.stores, [[1, 7, 8], [1, 8]], strict=True):
+        assert [sequence for _, sequence, _ in store.staged()] == kept
+
+
+def test_a_push_carries_the_numbers_that_were_refused() -> None:
+    block = BlockGradient("w", 0, np.ones(6, np.float32))
+    push = Push("söme session", 9, blocks=(block,), void=(3, 2**40))
+    meta, payload = wire.encode_push(push)
+    data = memoryview(b"".join(payload))
+    names = {key_of("w"): "w"}
+    read = wire.decode_push(meta, data, names)
+    assert (read.session, read.sequence, read.void) == ("söme session", 9, (3, 2**40))
+    assert np.array_equal(read.blocks[0].gradient, block.gradient)
+    assert wire.push_identity(meta) == (9, "söme session")
+    for end in range(len(meta)):
+        with pytest.raises(InvalidRequest):
+            wire.decode_push(meta[:end], data, names)
 
 
 def test_a_server_that_is_behind_in_definitions_is_waited_for() -> None:

@@ -40,6 +40,7 @@ from pliant.rpc import pliant_pb2 as pb
 
 Rates = Callable[[int], float | Sequence[float]]
 
+MOST_VOID = 1000  # numbers of refused pushes that one push carries
 AHEAD = 256  # updates whose learning rates are told at once; more when half of them are done
 
 
@@ -85,6 +86,28 @@ class _Staged:
     places: tuple[int, ...]  # of the seats that have a piece of it
 
 
+class _Refused:
+    """Pushes that the master did not take, until the seats that keep a piece of them were told with the next push."""
+
+    def __init__(self) -> None:
+        self._session = ""
+        self._by_seat: dict[int, list[int]] = {}
+
+    def add(self, session: str, sequence: int, seats: Iterable[int]) -> None:
+        if session != self._session:  # servers let go of what a session that ended had staged
+            self._session, self._by_seat = session, {}
+        for seat in seats:
+            self._by_seat.setdefault(seat, []).append(sequence)
+
+    def told_to(self, session: str, seat: int) -> tuple[int, ...]:
+        return tuple(self._by_seat.get(seat, ())[:MOST_VOID]) if session == self._session else ()
+
+    def was_told(self, seats: Iterable[int]) -> None:
+        for seat in seats:
+            if seat in self._by_seat:
+                del self._by_seat[seat][:MOST_VOID]
+
+
 class PsClient:
     def __init__(self, conversation: Conversation, *, patience: float = 600.0) -> None:
         self._conversation = conversation
@@ -95,6 +118,7 @@ class PsClient:
         self._kept: dict[str, Floats] = {}  # by table
         self._version = 0  # the newest iteration seen
         self._rates: Rates | None = None
+        self._refused = _Refused()
         self._streams: WeakSet[ModelStream] = WeakSet()
 
     # --- definitions
@@ -309,11 +333,12 @@ class PsClient:
                 numbers[key] = self._sequence
             session, sequence = key[0], numbers[key]
             pieces = self._pieces(route, dense, rows, assign)
-            send = {
-                place: _send_push(Push(session, sequence, examples, based_on, tuple(r), tuple(b)))
-                for place, (r, b) in pieces.items()
-            }
+            send = {}
+            for place, (r, b) in pieces.items():
+                void = self._refused.told_to(session, route.seats[place])
+                send[place] = _send_push(Push(session, sequence, examples, based_on, tuple(r), tuple(b), void=void))
             self._router.ask(send, lambda _, connection: connection.receive_pushed())
+            self._refused.was_told([route.seats[place] for place in send])
             return _Staged(session, sequence, route, tuple(send))
 
         return self._router.insist(attempt, "a push")
@@ -361,6 +386,8 @@ class PsClient:
         except SessionExpired:
             self._conversation.renew(staged.session)
             return None
+        if reply.fate not in (Fate.ACCEPTED, Fate.REPEATED):
+            self._refused.add(staged.session, staged.sequence, [route.seats[p] for p in staged.places])
         if reply.fate == Fate.MOVED:
             self._router.refresh(newer=True)
         return reply
