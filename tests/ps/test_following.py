@@ -187,13 +187,19 @@ def test_an_asynchronous_model_can_be_read_while_one_server_is_idle() -> None:
         crew.close()
 
 
-def test_a_model_is_not_older_than_asked_for_if_servers_are_at_different_iterations() -> None:
+def test_a_model_is_not_older_than_asked_for_if_servers_are_at_different_iterations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(following, "WAIT", 0.1)
     crew = Crew(VARIABLES, sync=False)
     stream = PsClient(crew, patience=20).follow()
     try:
         with stream.model():
             pass
         crew.step(0)
+        deadline = time.monotonic() + 10
+        while stream.newest < 1:  # of the first one
+            assert time.monotonic() < deadline
         late = threading.Timer(0.2, crew.step, [1])
         late.start()
         with stream.model(at_least=1) as model:
