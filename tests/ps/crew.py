@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from pliant.ps.pieces import BlockGradient, Push
 from pliant.ps.placement import PARTITIONS, blocks_of
 from pliant.ps.server import PsServer
-from pliant.ps.specs import DenseSpec
+from pliant.ps.specs import DenseSpec, TableSpec
 from pliant.ps.store import ParameterStore
 from pliant.rpc import pliant_pb2 as pb
 
@@ -22,12 +22,16 @@ TOKEN = "0123456789abcdef" * 4
 class Crew:
     """Each variable is on the server of its place in ``variables``. It is also the conversation of a client with its master."""
 
-    def __init__(self, variables: list[DenseSpec], servers: int = 2, sync: bool = True) -> None:
+    def __init__(
+        self, variables: list[DenseSpec], servers: int = 2, sync: bool = True, tables: Sequence[TableSpec] = ()
+    ) -> None:
         self.stores = [ParameterStore() for _ in range(servers)]
         self.servers = [PsServer(store, TOKEN, standalone=True) for store in self.stores]
         self.tenures = [1] * servers
         self.variables = variables
-        self.name, self.generation = "crew", 1
+        self.tables = tables
+        self.initialized = [spec.name for spec in variables]
+        self.name = "crew"
         self._sync = sync
         address = SimpleNamespace(token=TOKEN, tls=None)
         parameters = SimpleNamespace(GetMap=self._map)
@@ -35,6 +39,8 @@ class Crew:
         for store in self.stores:
             for spec in variables:
                 store.define(spec)
+            for table in tables:
+                store.define(table)
         for server in self.servers:
             server.start()
         self._ports = [server.port for server in self.servers]
@@ -67,7 +73,7 @@ class Crew:
         return method(request)
 
     def renew(self, name: str) -> None:
-        raise AssertionError("sessions do not end here")
+        assert name != self.name, "sessions do not end here"
 
     def _map(self, request: Any) -> pb.ParameterMap:
         count = len(self.servers)
@@ -83,8 +89,9 @@ class Crew:
                 pb.SeatStatus(seat=seat, address=f"127.0.0.1:{port}", tenure=tenure, order=1, floats=1)
                 for seat, (port, tenure) in enumerate(zip(self._ports, self.tenures, strict=True))
             ],
+            tables=[json.dumps(spec.to_json()) for spec in self.tables],
             variables=[json.dumps(spec.to_json()) for spec in self.variables],
-            initialized=[spec.name for spec in self.variables],
+            initialized=self.initialized,
             iteration=min(store.iteration for store in self.stores),
             sync=self._sync,
             batch=1,

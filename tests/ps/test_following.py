@@ -11,9 +11,13 @@ import pytest
 from tests.ps.crew import Crew
 
 from pliant.core.errors import InvalidRequest, NotFound, PliantError
+from pliant.core.ps_states import Fate
+from pliant.ps import following
 from pliant.ps.client import PsClient
 from pliant.ps.following import ModelStream
+from pliant.ps.pieces import Contribution
 from pliant.ps.specs import DenseSpec, InitializerSpec, OptimizerSpec
+from pliant.rpc import pliant_pb2 as pb
 
 RULE = OptimizerSpec("sgd", 1.0)
 ZERO = InitializerSpec("zeros")
@@ -136,3 +140,105 @@ def test_only_variables_can_be_followed(crew: Crew) -> None:
         client.follow(["x"])
     with pytest.raises(InvalidRequest, match="no variable"):
         client.follow([])
+
+
+def test_a_model_that_is_here_can_be_read_soon_after_a_server_was_replaced(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "WAIT", 0.2)
+    stream = PsClient(crew, patience=20).follow()
+    crew.step()
+    with stream.model(at_least=1):
+        pass
+    real, noticed = crew.master.stubs.parameters.GetMap, threading.Event()
+
+    def ask(request: pb.GetMapRequest) -> pb.ParameterMap:
+        monkeypatch.setattr(following, "WAIT", 30.0)  # of whatever waits from now on
+        noticed.set()
+        answer: pb.ParameterMap = real(request)
+        return answer
+
+    crew.master.stubs.parameters.GetMap = ask
+    crew.replace(1)  # and no iteration comes after it
+    assert noticed.wait(10)  # the other one had answered before
+    begun = time.monotonic()
+    with stream.model(at_least=1) as model:
+        assert np.all(model.dense["b"] == -1)
+    assert time.monotonic() - begun < 15
+    stream.close()
+
+
+def test_an_asynchronous_model_can_be_read_while_one_server_is_idle() -> None:
+    crew = Crew(VARIABLES, sync=False)
+    stream = PsClient(crew, patience=20).follow()
+    try:
+        with stream.model():
+            pass
+        crew.step(0)
+        begun = time.monotonic()
+        value = 0.0
+        while value == 0:
+            with stream.model() as model:
+                value = float(model.dense["w"][0, 0])
+        assert value == -1
+        assert time.monotonic() - begun < following.WAIT / 2
+    finally:
+        stream.close()
+        crew.close()
+
+
+def test_a_model_is_not_older_than_asked_for_if_servers_are_at_different_iterations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(following, "WAIT", 0.1)
+    crew = Crew(VARIABLES, sync=False)
+    stream = PsClient(crew, patience=20).follow()
+    try:
+        with stream.model():
+            pass
+        crew.step(0)
+        deadline = time.monotonic() + 10
+        while stream.newest < 1:  # of the first one
+            assert time.monotonic() < deadline
+        late = threading.Timer(0.2, crew.step, [1])
+        late.start()
+        with stream.model(at_least=1) as model:
+            assert model.iteration == 1
+            assert np.all(model.dense["b"] == -1)
+        late.join()
+    finally:
+        stream.close()
+        crew.close()
+
+
+def test_who_reads_a_model_cannot_wait_for_a_newer_one(stream: ModelStream) -> None:
+    with stream.model() as model:
+        with stream.model() as same:
+            assert same.iteration == model.iteration
+        with pytest.raises(InvalidRequest, match="while this thread reads"), stream.model(model.iteration + 1):
+            pass
+
+
+def test_first_values_that_come_after_the_stream_began_are_seen(crew: Crew) -> None:
+    crew.initialized = []
+    client = PsClient(crew, patience=20)
+    stream = client.follow()
+    try:
+        with stream.model() as model:
+            assert np.all(model.dense["b"] == 0)
+
+        def assign(request: pb.ContributeRequest) -> pb.ContributeReply:
+            for store in crew.stores:
+                store.assign([Contribution(request.session, request.sequence, 1.0)])
+            crew.initialized = list(request.names)
+            return pb.ContributeReply(fate=Fate.ACCEPTED)
+
+        crew.master.stubs.parameters.Assign = assign
+        assert client.initialize({"w": np.full((3, 2), 7), "b": np.full(5, 7)})
+        with stream.model() as model:
+            assert model.iteration == 0
+            for values in model.dense.values():
+                assert np.all(values == 7)
+    finally:
+        stream.close()
+        client.close()

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Any, Protocol
+from weakref import WeakSet
 
 import numpy as np
 
@@ -39,6 +40,7 @@ from pliant.rpc import pliant_pb2 as pb
 
 Rates = Callable[[int], float | Sequence[float]]
 
+MOST_VOID = 1000  # numbers of refused pushes that one push carries
 AHEAD = 256  # updates whose learning rates are told at once; more when half of them are done
 
 
@@ -74,17 +76,50 @@ class Contributed:
     lost: tuple[int, ...] = ()  # leases
 
 
+@dataclass(frozen=True)
+class _Staged:
+    """A push that servers have, for the master to decide on."""
+
+    session: str
+    sequence: int
+    route: Route
+    places: tuple[int, ...]  # of the seats that have a piece of it
+
+
+class _Refused:
+    """Pushes that the master did not take, until the seats that keep a piece of them were told with the next push."""
+
+    def __init__(self) -> None:
+        self._session = ""
+        self._by_seat: dict[int, list[int]] = {}
+
+    def add(self, session: str, sequence: int, seats: Iterable[int]) -> None:
+        if session != self._session:  # servers let go of what a session that ended had staged
+            self._session, self._by_seat = session, {}
+        for seat in seats:
+            self._by_seat.setdefault(seat, []).append(sequence)
+
+    def told_to(self, session: str, seat: int) -> tuple[int, ...]:
+        return tuple(self._by_seat.get(seat, ())[:MOST_VOID]) if session == self._session else ()
+
+    def was_told(self, seats: Iterable[int]) -> None:
+        for seat in seats:
+            if seat in self._by_seat:
+                del self._by_seat[seat][:MOST_VOID]
+
+
 class PsClient:
     def __init__(self, conversation: Conversation, *, patience: float = 600.0) -> None:
         self._conversation = conversation
         self._router = Router(conversation, patience=patience)
-        self._generation = conversation.generation
-        self._sequence = 0
+        self._sequence = 0  # of the last push; goes on rising when a new session begins
         self._patience = patience
         self._dense = DenseCopy()
         self._kept: dict[str, Floats] = {}  # by table
         self._version = 0  # the newest iteration seen
         self._rates: Rates | None = None
+        self._refused = _Refused()
+        self._streams: WeakSet[ModelStream] = WeakSet()
 
     # --- definitions
 
@@ -125,8 +160,8 @@ class PsClient:
                 self._await_first_values()
                 return False
             missing = {name: array for name, array in arrays.items() if name not in route.initialized}
-            places = self._stage(dense=missing, rows={}, examples=0, based_on=0, assign=True)
-            reply = self._decide(self._stubs.Assign, places, names=list(missing))
+            staged = self._stage(dense=missing, rows={}, examples=0, based_on=0, assign=True)
+            reply = self._decide(self._stubs.Assign, staged, names=list(missing))
             if reply is not None and reply.fate == Fate.ACCEPTED:
                 self._await_first_values()
                 return True
@@ -140,6 +175,8 @@ class PsClient:
 
         self._router.insist(attempt, "the first values")
         self._dense.forget()
+        for stream in self._streams:
+            stream.await_first_values()
 
     def schedule(self, rates: Rates) -> None:
         """Learning rates over time: ``rates(update)``, counted from 0, is by how much the rates of all are multiplied, or one
@@ -189,8 +226,7 @@ class PsClient:
     def _pull_once(
         self, route: Route, names: list[str], wanted: dict[str, Ids], at_least: int
     ) -> tuple[int, int, dict[str, Floats]]:
-        lows = [at_least] if not names and not wanted else []
-        lows += self._pull_dense(route, names, at_least)
+        lows = self._pull_dense(route, names, at_least)
         grouped = {t: group_by_seat(t, ids, route.owner, len(route.seats)) for t, ids in wanted.items() if ids.size}
         unique = {t: self._memory_for(t, ids.size, route.tables[t].dim) for t, (ids, _, _) in grouped.items()}
         send, out = {}, {}
@@ -204,6 +240,7 @@ class PsClient:
         found = {t: unique[t].take(places, 0, mode="clip") for t, (_, _, places) in grouped.items()}
         for table, ids in wanted.items():
             found.setdefault(table, np.empty((ids.size, route.tables[table].dim), np.float32))
+        lows = lows or [at_least]  # nobody had to be asked
         return min(lows), max(lows), found
 
     def _pull_dense(self, route: Route, names: list[str], at_least: int) -> list[int]:
@@ -218,7 +255,9 @@ class PsClient:
             self._variable(name)
         if not chosen:
             raise InvalidRequest("there is no variable to follow", hint="rows of tables are pulled")
-        return ModelStream(self._conversation, chosen, patience=self._patience)
+        stream = ModelStream(self._conversation, chosen, patience=self._patience)
+        self._streams.add(stream)
+        return stream
 
     def latest(self) -> int:
         """The newest iteration that the master has ordered."""
@@ -247,14 +286,13 @@ class PsClient:
             raise InvalidRequest(f"a gradient over {examples} examples")
         gradients = {name: self._gradient(name, value) for name, value in (dense or {}).items()}
         pairs = {table: self._row_gradients(table, *pair) for table, pair in (rows or {}).items()}
-        self._begin_session()
         progress = [pb.LeaseProgress(lease=s.lease, records=s.offset + records) for s, records in shards]
         while True:
             if gone := tuple(s.lease for s, _ in shards if s.session != self._conversation.name or s.lost):
                 return Contributed(False, False, self._version, 0, "a shard was given to another worker", gone)
-            places = self._stage(dense=gradients, rows=pairs, examples=examples, based_on=based_on)
+            staged = self._stage(dense=gradients, rows=pairs, examples=examples, based_on=based_on)
             reply = self._decide(
-                self._stubs.Contribute, places, based_on=based_on, examples=examples, progress=progress
+                self._stubs.Contribute, staged, based_on=based_on, examples=examples, progress=progress
             )
             if reply is None:
                 continue
@@ -283,19 +321,25 @@ class PsClient:
         examples: int,
         based_on: int,
         assign: bool = False,
-    ) -> tuple[Route, list[int]]:
-        """Send the pieces to their owners under a new number; where they are now."""
+    ) -> _Staged:
+        """Send the pieces to their owners under a new number; where they are now. By the same map every try sends the same,
+        under the same number, of which servers keep one."""
+        numbers: dict[tuple[str, int], int] = {}  # by session and version of the map
 
-        def attempt(route: Route) -> tuple[Route, list[int]]:
-            self._sequence += 1
+        def attempt(route: Route) -> _Staged:
+            key = (self._conversation.name, route.map.version)
+            if key not in numbers:
+                self._sequence += 1
+                numbers[key] = self._sequence
+            session, sequence = key[0], numbers[key]
             pieces = self._pieces(route, dense, rows, assign)
-            session = self._conversation.name
-            send = {
-                place: _send_push(Push(session, self._sequence, examples, based_on, tuple(r), tuple(b)))
-                for place, (r, b) in pieces.items()
-            }
+            send = {}
+            for place, (r, b) in pieces.items():
+                void = self._refused.told_to(session, route.seats[place])
+                send[place] = _send_push(Push(session, sequence, examples, based_on, tuple(r), tuple(b), void=void))
             self._router.ask(send, lambda _, connection: connection.receive_pushed())
-            return route, list(send)
+            self._refused.was_told([route.seats[place] for place in send])
+            return _Staged(session, sequence, route, tuple(send))
 
         return self._router.insist(attempt, "a push")
 
@@ -325,23 +369,25 @@ class PsClient:
             kept = self._kept[table] = np.empty((rows + rows // 8, dim), np.float32)
         return kept[:rows]
 
-    def _decide(self, method: Any, staged: tuple[Route, list[int]], **fields: Any) -> pb.ContributeReply | None:
+    def _decide(self, method: Any, staged: _Staged, **fields: Any) -> pb.ContributeReply | None:
         """The master's word; None: the session had ended, and everything has to be done anew."""
-        route, places = staged
-        name = self._conversation.name
+        route = staged.route
         request = pb.ContributeRequest(
-            session=name,
-            sequence=self._sequence,
-            seats=[pb.SeatTenure(seat=route.seats[p], tenure=route.tenures[p]) for p in places],
+            session=staged.session,
+            sequence=staged.sequence,
+            seats=[pb.SeatTenure(seat=route.seats[p], tenure=route.tenures[p]) for p in staged.places],
             map_version=route.map.version,
             **fields,
         )
         try:
+            if staged.session != self._conversation.name:  # another thread has opened a new one
+                raise SessionExpired("the session in which a push was staged has ended")
             reply: pb.ContributeReply = self._conversation.insist(method, request)
         except SessionExpired:
-            self._conversation.renew(name)
-            self._begin_session()
+            self._conversation.renew(staged.session)
             return None
+        if reply.fate not in (Fate.ACCEPTED, Fate.REPEATED):
+            self._refused.add(staged.session, staged.sequence, [route.seats[p] for p in staged.places])
         if reply.fate == Fate.MOVED:
             self._router.refresh(newer=True)
         return reply
@@ -354,10 +400,6 @@ class PsClient:
     @property
     def _stubs(self) -> Any:
         return self._conversation.master.stubs.parameters
-
-    def _begin_session(self) -> None:
-        if self._generation != self._conversation.generation:
-            self._generation, self._sequence = self._conversation.generation, 0
 
     def _variable(self, name: str) -> DenseSpec:
         spec = self._router.route.variables.get(name) or self._router.refresh().variables.get(name)

@@ -7,7 +7,8 @@ once that its model is old (``newest``), and finds the new one already here.
 1. The copy is written only while nobody reads it, and read only while it is whole: all blocks of one iteration if training is
    synchronous.
 2. ``newest`` never falls, and is told only when the copy is whole.
-3. Whatever happens to servers and their places, the thread goes on; if nobody answers for too long, who waits for a model gets
+3. First values that come after the stream began are asked for: servers count them as of the iteration that is here already.
+4. Whatever happens to servers and their places, the thread goes on; if nobody answers for too long, who waits for a model gets
    that error.
 
 Neighbours: ``client`` (makes one), ``dense_copy``; rows of tables are pulled, since only the worker knows which it needs.
@@ -21,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from pliant.core.errors import PermanentError, PliantError, RetryableError
+from pliant.core.errors import InvalidRequest, PermanentError, PliantError, RetryableError
 from pliant.ps.connection import PsConnection
 from pliant.ps.dense_copy import DenseCopy
 from pliant.ps.pieces import Floats
@@ -30,6 +31,7 @@ from pliant.ps.routing import Conversation, Route, Router
 log = logging.getLogger(__name__)
 
 WAIT = 10.0  # seconds that a request waits at a server, before it is answered with what there is
+LOOK = 1.0  # the same, while variables may still be given their first values: those are no new iteration
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,9 @@ class ModelStream:
         self._newest = -1
         self._oldest = -1  # of all places
         self._whole = False
-        self._readers = 0
+        self._readers: list[int] = []  # threads
+        self._settled = self._has_first_values(self._router.route)  # what is here has them, of all variables
+        self._awaited = False  # nothing else may be read any more
         self._closed = False
         self._failed: PliantError | None = None
         self._thread = threading.Thread(target=self._run, name="pliant-model-stream", daemon=True)
@@ -71,21 +75,35 @@ class ModelStream:
     @contextmanager
     def model(self, at_least: int = 0) -> Iterator[Followed]:
         """Not older than ``at_least``; waits for it."""
+        me = threading.get_ident()
+
+        def ready() -> bool:
+            return self._failed is not None or (self._whole and self._oldest >= at_least)
+
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._failed is not None or (self._whole and self._newest >= at_least),
-            )
+            if me in self._readers and not ready():
+                raise InvalidRequest(
+                    f"iteration {at_least} cannot come while this thread reads iteration {self._oldest}",
+                    hint="leave the `with` of the older model first",
+                )
+            self._changed.wait_for(ready)
             if self._failed is not None:
                 raise self._failed
-            self._readers += 1
+            self._readers.append(me)
             iteration = self._oldest
         try:
             route = self._router.route
             yield Followed(iteration, {name: self._copy.shaped(route.variables[name]) for name in self._names})
         finally:
             with self._changed:
-                self._readers -= 1
+                self._readers.remove(me)
                 self._changed.notify_all()
+
+    def await_first_values(self) -> None:
+        """All servers have them: what was here before is not shown any more."""
+        with self._changed:
+            self._awaited = True
+            self._whole = self._whole and self._settled
 
     def close(self) -> None:
         with self._changed:
@@ -113,8 +131,13 @@ class ModelStream:
     def _next(self, route: Route) -> None:
         if self._closed:
             raise _Closed("the stream of the model was closed")
+        settled = self._settled
         try:
-            versions = self._receive(route, self._newest + 1, WAIT)
+            versions = self._receive(route, *self._wanted())
+            if not self._settled and (settled := self._has_first_values(self._router.refresh())):
+                route = self._router.route
+                self._copy.forget()
+                versions = self._receive(route, min(versions), 0.0)
             while route.sync and min(versions) != max(versions):
                 versions = self._receive(route, max(versions), 0.0)  # some were ahead
         except RetryableError:
@@ -122,12 +145,22 @@ class ModelStream:
                 raise _Closed("the stream of the model was closed") from None
             raise
         with self._changed:
-            self._whole = True
+            self._settled = settled
+            self._whole = settled or not self._awaited
             self._oldest, self._newest = min(versions), max(self._newest, *versions)
             self._changed.notify_all()
 
+    def _wanted(self) -> tuple[int, float]:
+        """The iteration to ask for, and how long to wait for it."""
+        if not self._whole:
+            return max(self._oldest, 0), 0.0
+        return self._oldest + 1, WAIT if self._settled else LOOK
+
+    def _has_first_values(self, route: Route) -> bool:
+        return route.assigned and route.initialized.issuperset(self._names)
+
     def _receive(self, route: Route, wanted: int, wait: float) -> list[int]:
-        """One answer of each place; the copy is not whole from the first on."""
+        """One answer of each place; the copy is not whole from the first on, if all must be of one iteration."""
         places = self._copy.places(route, self._names)
         send = {place: self._copy.request(route, place, blocks, wanted, wait) for place, blocks in places.items()}
 
@@ -135,7 +168,12 @@ class ModelStream:
             connection.wait_for_answer()
             with self._changed:
                 self._changed.wait_for(lambda: not self._readers)
-                self._whole = False
-            return self._copy.receive(route, place, places[place], connection)
+                was_whole, self._whole = self._whole, False
+            iteration = self._copy.receive(route, place, places[place], connection)
+            if was_whole and not route.sync:  # whatever the others are at
+                with self._changed:
+                    self._whole = self._settled or not self._awaited
+                    self._changed.notify_all()
+            return iteration
 
         return self._router.ask(send, receive)

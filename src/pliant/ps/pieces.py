@@ -65,6 +65,8 @@ class Push:
     """The gradients were already looked at for NaN and infinity."""
     release: Callable[[], None] = field(default=lambda: None, compare=False, repr=False)
     """Called once the arrays are no longer needed, so that their buffer can be used again."""
+    void: tuple[int, ...] = field(default=(), compare=False)
+    """Sequence numbers of the session that were refused: no order will name what the seat keeps of them."""
 
 
 @dataclass(frozen=True)

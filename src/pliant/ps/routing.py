@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from pliant.core.errors import Moved, RetryableError, ServerUnavailable
+from pliant.core.errors import Moved, NotFound, RetryableError, ServerUnavailable
 from pliant.core.ps_map import PsMap
 from pliant.ps.connection import PsConnection
 from pliant.ps.specs import DenseSpec, TableSpec
@@ -39,7 +39,6 @@ class Conversation(Protocol):
 
     master: MasterClient
     name: str
-    generation: int
 
     def insist(self, method: Callable[..., Any], request: Any, timeout: float = 10.0) -> Any: ...
 
@@ -137,20 +136,23 @@ class Router:
     def ask(
         self, send: dict[int, Callable[[PsConnection], None]], receive: Callable[[int, PsConnection], T]
     ) -> list[T]:
-        """Send to these places, then read their answers; after any failure no answer is left half read."""
+        """Send to these places, if all can be reached, then read their answers; after any failure no answer is left half
+        read."""
+        connections = {place: self.connection(place) for place in send}
         open_ones: dict[int, PsConnection] = {}
         try:
             for place, ask in send.items():
-                connection = self.connection(place)
-                open_ones[place] = connection
-                ask(connection)
+                open_ones[place] = connections[place]
+                ask(connections[place])
             answers = []
             for place in send:
                 answers.append(receive(place, open_ones[place]))
                 del open_ones[place]
             return answers
-        except BaseException:
+        except BaseException as error:
             self.give_up(open_ones.values())
+            if isinstance(error, NotFound):  # all that is asked for is in the map
+                raise RetryableError(f"a parameter server is behind the map: {error.message}") from error
             raise
 
     def give_up(self, connections: Iterable[PsConnection]) -> None:

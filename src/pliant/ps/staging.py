@@ -1,12 +1,13 @@
 """Pushes that wait for the order that names them.
 
 Known by (session, sequence, part); one that comes again is not kept again. A session's sequence numbers rise and are decided
-in that order, so once a number is applied every lower one is settled: late copies are thrown away. Not for several threads.
+in that order, so once a number is applied every lower one is settled: late copies are thrown away. Numbers that were refused are
+told by the session's next push (``void``). Not for several threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from pliant.ps.pieces import Push
 
@@ -61,6 +62,11 @@ class Staging:
         if not numbers:
             self._waiting.pop(session, None)
         return let_go
+
+    def drop(self, session: str, numbers: Iterable[int]) -> list[Push]:
+        """These were refused, and will not be named; what waited of them, for its buffers to be released."""
+        waiting = self._waiting.get(session, {})
+        return [push for number in numbers for push in waiting.pop(number, {}).values()]
 
     def replace(self, change: Callable[[Push], Push]) -> None:
         for numbers in self._waiting.values():

@@ -247,7 +247,10 @@ class ParameterStore:
         with self._staging_lock:
             if self._staging.knows(push):
                 return False
+            refused = self._staging.drop(push.session, push.void)
             self._staging.add(push)
+        for one in refused:
+            one.release()
         return True
 
     def unstage(self, push: Push) -> None:

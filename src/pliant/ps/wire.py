@@ -5,8 +5,9 @@ A frame is a header of 40 bytes, a small binary ``meta`` and a ``payload`` of ar
     magic 4s | kind u16 | flags u16 | meta bytes u32 | zero u32 | payload bytes u64 | request u64 | iteration u64
 
 Every length is checked against ``Limits`` and against what ``meta`` says before a buffer is made. Arrays in a payload start
-at multiples of 8 bytes. Tables and variables are named by ``placement.key_of``. ``meta`` is a row of *sections* of 32 bytes
-(after a head, for a push), each of which says what lies in the payload. Errors and definitions travel as JSON.
+at multiples of 8 bytes. Tables and variables are named by ``placement.key_of``. ``meta`` is a row of *sections* of 32 bytes,
+each of which says what lies in the payload; for a push after a head, the session's name and the void numbers (u64 each).
+Errors and definitions travel as JSON.
 
 Neighbours: ``identity`` (who may send frames at all), ``sockets`` (how they are sent), ``server`` and ``connection``.
 """
@@ -38,7 +39,7 @@ from pliant.ps.placement import key_of
 MAGIC = b"PLPS"
 HEADER = struct.Struct("<4sHHIIQQQ")
 SECTION = struct.Struct("<QHHIQQ")  # key, kind, zero, width, count, number (a block's, or an iteration)
-PUSH_HEAD = struct.Struct("<QQQIHH")  # sequence, examples, based on, part, bytes of the session's name, zero
+PUSH_HEAD = struct.Struct("<QQQIHH")  # sequence, examples, based on, part, bytes of the session's name, void numbers
 APPLY_NOW = 1  # flag of a push
 SHARED = 2  # flag of any frame: its payload is in the memory that both sides share (``sharing``), not on the wire
 LATER = 4  # flag of a shared push: only its first array, of ids, is there yet; a byte follows when the rest is
@@ -181,8 +182,9 @@ def encode_push(push: Push) -> tuple[bytes, list[memoryview]]:
     """Meta and payload; the payload as views of the push's own arrays, to be sent without a copy."""
     session = push.session.encode()
     meta = [
-        PUSH_HEAD.pack(push.sequence, push.examples, push.based_on, push.part, len(session), 0),
+        PUSH_HEAD.pack(push.sequence, push.examples, push.based_on, push.part, len(session), len(push.void)),
         session,
+        struct.pack(f"<{len(push.void)}Q", *push.void),
     ]
     payload: list[memoryview] = []
     for rows in push.rows:
@@ -209,10 +211,11 @@ def check_push(meta: memoryview, payload: int, limits: Limits) -> list[Section]:
     """Read what a push's meta promises, before its payload is received."""
     if len(meta) < PUSH_HEAD.size:
         raise InvalidRequest("a push without a head")
-    length = PUSH_HEAD.unpack_from(meta)[4]
-    if len(meta) < PUSH_HEAD.size + length:
-        raise InvalidRequest("a push whose session's name is cut off")
-    return unpack_sections(meta[PUSH_HEAD.size + length :], payload, GRADIENTS, limits)
+    length, void = PUSH_HEAD.unpack_from(meta)[4:]
+    size = PUSH_HEAD.size + length + 8 * void
+    if len(meta) < size:
+        raise InvalidRequest("a push whose head is cut off")
+    return unpack_sections(meta[size:], payload, GRADIENTS, limits)
 
 
 def decode_push(
@@ -234,7 +237,8 @@ def push_of(
     release: Callable[[], None] = lambda: None,
 ) -> Push:
     """``decode_push`` of what was checked (``sections``), with what is known besides: where the rows are, in their order."""
-    sequence, examples, based_on, part, length, _ = PUSH_HEAD.unpack_from(meta)
+    sequence, examples, based_on, part, length, voided = PUSH_HEAD.unpack_from(meta)
+    void = struct.unpack_from(f"<{voided}Q", meta, PUSH_HEAD.size + length)
     try:
         session = bytes(meta[PUSH_HEAD.size : PUSH_HEAD.size + length]).decode()
     except UnicodeDecodeError:
@@ -252,7 +256,7 @@ def push_of(
         shaped = floats.reshape(section.count, section.width)
         where = found[len(rows)] if found else None
         rows.append(RowGradients(name, ids, shaped, section.holds == Holds.UNIQUE_GRADIENTS, where))
-    return Push(session, sequence, examples, based_on, tuple(rows), tuple(blocks), part, finite, release)
+    return Push(session, sequence, examples, based_on, tuple(rows), tuple(blocks), part, finite, release, void)
 
 
 def _places(sections: Sequence[Section]) -> Iterator[tuple[Section, int]]:

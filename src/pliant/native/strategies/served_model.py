@@ -3,6 +3,7 @@
 Synchronous: the servers send the dense parameters of each new iteration as soon as they have it (``pliant.ps.following``),
 and the rows of the batch are pulled, of the same iteration. A gradient on anything but the newest iteration would be dropped, so
 when a newer one comes in the middle of a batch, the batch is begun anew at the next module or gradient, not computed to its end.
+Modules that torch compiles are not left in their middle. What a batch that does not count left in the model is put back (``undo``).
 Asynchronous: everything is pulled when a batch begins; what comes meanwhile makes the gradient older, not worthless.
 
 Tables that say in which feature their ids are have their rows fetched with the batch; others ask when they are called.
@@ -10,7 +11,8 @@ Tables that say in which feature their ids are have their rows fetched with the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -43,12 +45,16 @@ class ServedModel:
             table.attach(_Rows(self, name))
         self._stream: ModelStream | None = None
         self._computing = False
+        self._left = False  # the batch in work, for a newer model
+        self._before: dict[str, torch.Tensor] = {}  # what a batch changes besides gradients, as it was before
         if client.sync and trained:
             self._stream = client.follow(list(trained))
+            watch = _Watch(self)
             for module in model.modules():
-                module.register_forward_pre_hook(self._check)
+                if not isinstance(module, torch.jit.ScriptModule):  # those take no hooks
+                    module.register_forward_pre_hook(watch)
             for parameter in trained.values():
-                parameter.register_post_accumulate_grad_hook(self._check)  # type: ignore[no-untyped-call]
+                parameter.register_post_accumulate_grad_hook(watch)  # type: ignore[no-untyped-call]
 
     @property
     def newest(self) -> int:
@@ -57,16 +63,37 @@ class ServedModel:
 
     def compute(self, batch: Batch, loss: Loss) -> float:
         """Leaves the gradients in the model and its tables; ``iteration`` is what they were computed on."""
-        before = [(buffer, buffer.clone()) for buffer in self._model.buffers()]
+        self._before = {name: value.detach().clone() for name, value in self._changing()}
         while True:
+            self._left = False
             try:
                 self._fetch(batch)
-                return self._compute(batch, loss)
-            except _NewerModel:
-                self.begun_anew += 1
-                with torch.no_grad():
-                    for buffer, value in before:  # what a batch norm saw counts once
-                        buffer.copy_(value)
+                value = self._compute(batch, loss)
+            except Exception:  # the model's own code may make another error of _NewerModel, as Keras does
+                if not self._left:
+                    raise
+            if not self._left:
+                return value
+            self.begun_anew += 1
+            self.undo()
+
+    def undo(self) -> None:
+        """The last batch does not count, or not yet: what a batch norm saw counts once."""
+        with torch.no_grad():
+            for name, value in self._changing():
+                if name in self._before:
+                    before = self._before[name]
+                    if value.shape == before.shape:
+                        value.copy_(before)
+                    else:
+                        value.data = before.clone()
+
+    def _changing(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Buffers, and parameters that nobody trains: Keras has its moving means there."""
+        yield from self._model.named_buffers()
+        for name, parameter in self._model.named_parameters():
+            if not parameter.requires_grad and name not in self._trained:
+                yield name, parameter
 
     def _compute(self, batch: Batch, loss: Loss) -> float:
         self._model.train()
@@ -132,29 +159,47 @@ class ServedModel:
 
     def rows_of(self, table: str, ids: Ids) -> Floats:
         """For a module that asks while it computes."""
+        if not ids.size:  # all of them are padding
+            return np.empty((0, self._tables[table].spec.dim), np.float32)
         had, rows = self._fetched.get(table, (None, None))
         if had is not None and rows is not None and had.size:
             places = np.minimum(np.searchsorted(had, ids), had.size - 1)
             if np.array_equal(had[places], ids):
                 return np.ascontiguousarray(rows[places])
         found = self._client.pull({table: ids}, dense=[], at_least=self.iteration)
-        if self._client.sync and ids.size and found.iteration != self.iteration:
-            self.ordered(found.iteration)
-            raise _NewerModel
+        if self._client.sync and found.iteration != self.iteration:
+            self._leave(found.iteration)
         return found.rows[table]
 
-    def _check(self, *_: Any) -> None:
-        """A hook of modules and parameters: as often as the work can be left."""
+    def check(self) -> None:
+        """As often as the work can be left."""
         if self._computing and self._stream is not None and self._stream.newest > self.iteration:
-            self.ordered(self._stream.newest)
-            raise _NewerModel
+            self._leave(self._stream.newest)
+
+    def _leave(self, newer: int) -> None:
+        self.ordered(newer)
+        self._left = True
+        raise _NewerModel("the model changed in the middle of a batch")
 
 
 class _NewerModel(RetryableError):
     """The servers went on while a batch was computed, whose gradient would be dropped."""
 
-    def __init__(self) -> None:
-        super().__init__("the model changed in the middle of a batch")
+
+class _Watch:
+    """A hook of modules and parameters. In a copy of the model, or one that was pickled, it does nothing."""
+
+    def __init__(self, served: ServedModel | None = None) -> None:
+        self._served = (lambda: None) if served is None else weakref.ref(served)
+
+    def __call__(self, *_: Any) -> None:
+        if torch.compiler.is_compiling():  # what is compiled must not depend on the iteration
+            return
+        if (served := self._served()) is not None:
+            served.check()
+
+    def __reduce__(self) -> tuple[type[_Watch], tuple[()]]:
+        return _Watch, ()
 
 
 class _Rows:
@@ -166,3 +211,7 @@ class _Rows:
 
     def pull(self, ids: Ids) -> Floats:
         return self._served.rows_of(self._table, ids)
+
+    def __deepcopy__(self, _: dict[int, Any]) -> _Rows:
+        """A copy of the model uses the rows of the servers too."""
+        return self

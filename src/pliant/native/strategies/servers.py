@@ -130,6 +130,8 @@ class ServerStrategy(Strategy):
                 self._served.iteration, examples=batch.size, dense=dense, rows=rows, shards=[(shard, done)]
             )
             self._served.ordered(told.iteration)
+            if not told.accepted:
+                self._served.undo()
             if not told.stale:
                 return told, loss
             self._too_old += 1
