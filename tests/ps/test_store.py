@@ -425,3 +425,12 @@ def test_who_reads_sees_one_iteration_while_others_write(store: ParameterStore) 
         seen.append(float(rows[0, 0]))
     writer.join()
     assert seen == sorted(seen, reverse=True)
+
+
+def test_a_push_that_comes_after_its_session_was_discarded_is_not_kept(store: ParameterStore) -> None:
+    one = np.ones((1, DIM), np.float32)
+    store.stage(push_of("s", 1, ids_of(1), one))
+    assert store.discard("s") == 1
+    assert not store.stage(push_of("s", 2, ids_of(1), one))
+    assert not store.staged()
+    assert store.stage(push_of("t", 2, ids_of(1), one))

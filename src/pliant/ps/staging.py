@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pliant.ps.pieces import Push
 
 
+_ALL = 1 << 64  # more than any sequence number
+
+
 class Staging:
     def __init__(self) -> None:
         self._waiting: dict[str, dict[int, dict[int, Push]]] = {}  # session, sequence, part
@@ -53,11 +56,12 @@ class Staging:
         return [parts[part] for part in sorted(parts)]
 
     def settle(self, session: str, sequence: int | None = None) -> list[Push]:
-        """Everything of the session up to this number (None: all) is decided; what waited, for its buffers to be released."""
+        """Everything of the session up to this number is decided (None: all, also what may still come: it has ended, and its name
+        is not used again); what waited, for its buffers to be released."""
         numbers = self._waiting.get(session, {})
         gone = [number for number in numbers if sequence is None or number <= sequence]
         let_go = [push for number in gone for push in numbers.pop(number).values()]
-        highest = max(gone, default=-1) if sequence is None else sequence
+        highest = _ALL if sequence is None else sequence
         self._settled[session] = max(self._settled.get(session, -1), highest)
         if not numbers:
             self._waiting.pop(session, None)
