@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 
 from pliant.ps.pieces import Push
 
-
 _ALL = 1 << 64  # more than any sequence number
 
 
