@@ -21,7 +21,7 @@ from torch import nn
 
 from pliant.core.errors import RetryableError
 from pliant.native.feed import Batch
-from pliant.native.models import feature_of, predict
+from pliant.native.models import feature_of, is_keras, predict
 from pliant.ps.client import PsClient
 from pliant.ps.following import ModelStream
 from pliant.ps.pieces import Floats, Ids
@@ -45,6 +45,7 @@ class ServedModel:
             table.attach(_Rows(self, name))
         self._stream: ModelStream | None = None
         self._computing = False
+        self._keras = any(is_keras(module) for module in model.modules())
         self._left = False  # the batch in work, for a newer model
         self._before: dict[str, torch.Tensor] = {}  # what a batch changes besides gradients, as it was before
         if client.sync and trained:
@@ -89,9 +90,9 @@ class ServedModel:
                         value.data = before.clone()
 
     def _changing(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Buffers, and parameters that nobody trains: Keras has its moving means there."""
+        """Buffers; and of Keras models the parameters that nobody trains, since their moving means are there."""
         yield from self._model.named_buffers()
-        for name, parameter in self._model.named_parameters():
+        for name, parameter in self._model.named_parameters() if self._keras else ():
             if not parameter.requires_grad and name not in self._trained:
                 yield name, parameter
 
