@@ -11,7 +11,7 @@ import pytest
 from pliant.core.errors import MasterUnavailable, NotFound, SessionExpired
 from pliant.master.journal_store import Batch
 from pliant.rpc import pliant_pb2 as pb
-from pliant.testing import RunningMaster
+from pliant.testing import RunningMaster, wait_until
 
 SPEC = {
     "strategy": "ps-sync",
@@ -176,3 +176,18 @@ def test_only_a_server_can_be_moved_off(master: RunningMaster) -> None:
     reply = master.client.call(stubs.job.MoveOff, pb.MoveOffRequest(node="ps-1", share=0.5))
     assert (reply.seat, reply.partitions) == (1, 128)
     assert reply.weight == pytest.approx(1 / 3)
+
+
+def test_a_server_whose_node_is_replaced_leaves_its_seat_to_the_next(master: RunningMaster) -> None:
+    stubs, call = master.client.stubs, master.client.call
+    wait_until(lambda: any(n.name == "ps-0" for n in call(stubs.job.GetStatus, pb.Empty()).nodes), 10)
+    call(stubs.nodes.Register, pb.RegisterRequest(node="ps-0", agent_pid=1))
+    call(stubs.nodes.ProgramStarted, pb.ProgramStartedRequest(node="ps-0", pid=2))
+    ended = pb.ProgramExitedRequest(node="ps-0", exit_reason="Preempted", message="it ended in time")
+    assert not call(stubs.nodes.ProgramExited, ended).restart
+
+    def vacant() -> bool:
+        return any(not seat.node for seat in call(stubs.parameters.GetMap, pb.GetMapRequest()).seats)
+
+    wait_until(vacant, 10)
+    assert call(stubs.parameters.JoinSeat, pb.JoinSeatRequest(node="ps-2")).seat >= 0

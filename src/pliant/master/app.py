@@ -452,6 +452,7 @@ class Master:
         if parts.training is not None:
             parts.training.tick()
         if parts.parameters is not None:
+            parts.free_seats()
             parts.parameters.tick()
         parts.excuse_idle()
         if parts.groups is not None:

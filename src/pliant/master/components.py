@@ -243,6 +243,16 @@ class Components:
             for node in self.shards.idle_nodes():
                 self.nodes.book.idle(node, self.clock.now())
 
+    def free_seats(self) -> None:
+        """A parameter server whose node is over leaves its seat to the one that comes in its place. Looked at again and again:
+        a node may be over in many ways, with its program's end, by the platform's word, or before the master was started."""
+        if self.nodes is None or self.parameters is None:
+            return
+        ended = {node.name for node in self.nodes.book.nodes() if node.ended}
+        for seat in self.parameters.book.seats():
+            if seat.node in ended:
+                self.parameters.program_gone(seat.node, for_good=True)
+
     def _progress(self, node: str, records: int) -> None:
         self.stats.add_records(node, records)
         if self.nodes is not None:

@@ -29,6 +29,12 @@ from pliant.rpc.tls import TlsFiles
 HELLO = b"PLIANT-PS/2\n"
 SERVER_NAME = "pliant-node"  # what clients check in a certificate
 _NONCE = 32
+LOST = {
+    "TCP_KEEPIDLE": 4,  # seconds of silence, then a question every
+    "TCP_KEEPINTVL": 2,  # seconds, of which
+    "TCP_KEEPCNT": 3,  # may be without an answer
+    "TCP_USER_TIMEOUT": 15_000,  # milliseconds that what was sent may wait to be received
+}
 _PIECES = 512  # buffers in one sendmsg; the system's limit is 1024
 
 
@@ -47,6 +53,7 @@ class FrameSocket:
         self.bytes_in = 0
         self.bytes_out = 0
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _notice_lost_peers(sock)
         self.local = _same_machine(sock)
         if self.local:
             _unpaced(sock)
@@ -193,6 +200,14 @@ class FrameSocket:
             ) from None
         if not hmac.compare_digest(proof, _proof(token, b"server", challenge, nonce)):
             raise Unauthenticated("what listens there does not know this job's token")
+
+
+def _notice_lost_peers(sock: socket.socket) -> None:
+    """A machine or Pod that is gone answers nothing, and closes nothing either: the system finds out, also while all wait."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in LOST.items():
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _same_machine(sock: socket.socket) -> bool:

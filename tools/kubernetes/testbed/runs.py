@@ -195,11 +195,12 @@ def remove(run: Run) -> None:
     # Processes that are dying may still write for a moment.
     deadline = time.monotonic() + LONGEST_END
     while run.folder.exists() and time.monotonic() < deadline:
-        for path in run.folder.glob("*"):
-            if path.name != LOCK:
-                with contextlib.suppress(OSError):
-                    path.unlink()  # of a folder this fails
-                shutil.rmtree(path, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):  # somebody else has removed the folder
+            for path in run.folder.glob("*"):
+                if path.name != LOCK:
+                    with contextlib.suppress(OSError):
+                        path.unlink()  # of a folder this fails
+                    shutil.rmtree(path, ignore_errors=True)
         shutil.rmtree(run.folder, ignore_errors=True)
 
 
