@@ -210,5 +210,5 @@ class RecoveryInStep(Recovery):
 TestRecovery = Recovery.TestCase
 TestRecoveryInStep = RecoveryInStep.TestCase
 TestRecovery.settings = TestRecoveryInStep.settings = settings(
-    max_examples=600 if os.environ.get("PLIANT_HYPOTHESIS") == "long" else 20, stateful_step_count=50, deadline=None
+    max_examples=600 if os.environ.get("PLIANT_HYPOTHESIS") == "long" else 50, stateful_step_count=50, deadline=None
 )
