@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from tests.ps.crew import VARIABLES, Crew
 
 from pliant.ps.connection import PsConnection
 from pliant.ps.pieces import Floats, Ids, Push, RowGradients
@@ -55,3 +56,11 @@ def server(store: ParameterStore) -> Iterator[PsServer]:
 def connection(server: PsServer) -> Iterator[PsConnection]:
     with PsConnection("127.0.0.1", server.port, TOKEN, timeout=60) as made:
         yield made
+
+
+@pytest.fixture
+def crew() -> Iterator[Crew]:
+    """Two servers with two variables, and a map of them."""
+    made = Crew(VARIABLES)
+    yield made
+    made.close()

@@ -12,11 +12,16 @@ import numpy as np
 from pliant.ps.pieces import BlockGradient, Push
 from pliant.ps.placement import PARTITIONS, blocks_of
 from pliant.ps.server import PsServer
-from pliant.ps.specs import DenseSpec, TableSpec
+from pliant.ps.specs import DenseSpec, InitializerSpec, OptimizerSpec, TableSpec
 from pliant.ps.store import ParameterStore
 from pliant.rpc import pliant_pb2 as pb
 
 TOKEN = "0123456789abcdef" * 4
+
+
+RULE = OptimizerSpec("sgd", 1.0)
+ZERO = InitializerSpec("zeros")
+VARIABLES = [DenseSpec("w", (3, 2), RULE, ZERO), DenseSpec("b", (5,), RULE, ZERO)]
 
 
 class Crew:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.ps.crew import Crew
+from tests.ps.crew import VARIABLES, Crew
 
 from pliant.core.errors import InvalidRequest, ServerUnavailable
 from pliant.core.ps_states import Fate
@@ -16,13 +16,9 @@ from pliant.ps import wire
 from pliant.ps.client import PsClient
 from pliant.ps.pieces import BlockGradient, Push
 from pliant.ps.placement import key_of
-from pliant.ps.specs import DenseSpec, InitializerSpec, OptimizerSpec
 from pliant.ps.store import ParameterStore
 from pliant.rpc import pliant_pb2 as pb
 
-RULE = OptimizerSpec("sgd", 1.0)
-ZERO = InitializerSpec("zeros")
-VARIABLES = [DenseSpec("w", (3, 2), RULE, ZERO), DenseSpec("b", (5,), RULE, ZERO)]
 GRADIENTS = {"w": np.ones((3, 2)), "b": np.ones(5)}
 
 
@@ -37,13 +33,6 @@ class Master:
     def _contribute(self, request: pb.ContributeRequest) -> pb.ContributeReply:
         self.asked.append((request.session, request.sequence))
         return pb.ContributeReply(fate=self.fates.pop(0) if self.fates else Fate.ACCEPTED)
-
-
-@pytest.fixture
-def crew() -> Iterator[Crew]:
-    made = Crew(VARIABLES)
-    yield made
-    made.close()
 
 
 @pytest.fixture

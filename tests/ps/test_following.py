@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from tests.ps.crew import Crew
+from tests.ps.crew import VARIABLES, Crew
 
 from pliant.core.errors import InvalidRequest, NotFound, PliantError
 from pliant.core.ps_states import Fate
@@ -16,19 +16,7 @@ from pliant.ps import following
 from pliant.ps.client import PsClient
 from pliant.ps.following import ModelStream
 from pliant.ps.pieces import Contribution
-from pliant.ps.specs import DenseSpec, InitializerSpec, OptimizerSpec
 from pliant.rpc import pliant_pb2 as pb
-
-RULE = OptimizerSpec("sgd", 1.0)
-ZERO = InitializerSpec("zeros")
-VARIABLES = [DenseSpec("w", (3, 2), RULE, ZERO), DenseSpec("b", (5,), RULE, ZERO)]
-
-
-@pytest.fixture
-def crew() -> Iterator[Crew]:
-    made = Crew(VARIABLES)
-    yield made
-    made.close()
 
 
 @pytest.fixture

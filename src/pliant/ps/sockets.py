@@ -107,6 +107,8 @@ class FrameSocket:
         while got < len(view):
             try:
                 count = self._socket.recv_into(view[got:] if got else view, 0, flags)
+            except BlockingIOError:  # how the kernel tells that the time is over
+                raise Closed(f"nothing came for {self._timeout} s") from None
             except OSError as error:
                 raise Closed(f"the connection broke: {error or type(error).__name__}") from None
             if not count:
