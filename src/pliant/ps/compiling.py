@@ -41,7 +41,6 @@ def _live(optimizer: OptimizerSpec, ids: Ids, gradients: Floats) -> None:
                 rows=(RowGradients(_TABLE, ids, gradients),),
                 blocks=(BlockGradient("dense", 0, gradients[0].copy()),),
             )
-            store.find(_TABLE, ids)
             store.stage(push)
         store.apply([Contribution("a", iteration, 0.5), Contribution("b", iteration, 0.5)], 1.0, iteration)
     store.pull_rows(_TABLE, ids, np.empty((ids.size, _DIM), np.float32))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pliant.ps.kernels import begin_values, step
+from pliant.ps.kernels import begin_values, steps
 from pliant.ps.merging import add_scaled
 from pliant.ps.pieces import BlockState, Floats
 from pliant.ps.placement import blocks_of
@@ -65,8 +65,9 @@ class Block:
     def update(self, gradient: Floats, weight: float, scale: float, iteration: int) -> None:
         self._writable(keep=True)
         hyper = hyper_parameters(self.spec.optimizer, scale, iteration)
-        state = self.state.ctypes.data
-        step(self.value.ctypes.data, gradient.ctypes.data, state, self.value.size, weight, hyper)
+        value = np.array([self.value.ctypes.data], np.int64)
+        states = self.state.ctypes.data - self.value.ctypes.data
+        steps(value, gradient.ctypes.data, states, self.value.size, weight, hyper)
         self.changed = iteration
 
     def assign(self, value: Floats, iteration: int) -> None:

@@ -5,9 +5,11 @@ state of the optimizer. The index has one open-addressed array per partition of 
 of the id's hash and the row's number + 1. The slot's place comes from that same half, so an index grows without a look
 at the rows, and the record that confirms a match is one that is needed anyway.
 
-A random row of a large table is two cache misses, so the loops work on ``CHUNK`` ids at a time: first all slots are
-prefetched, then all records, then they are used. A loop that runs out of room returns how far it came and leaves in ``head``
-what is missing; the table provides it and calls again from there.
+A random row of a large table is several cache misses. What costs time is not each of them but to wait for one after the
+other, so the loops ask for memory some steps before they look at it: first the slots of ``BLOCK`` ids (``_locate``), then the
+records themselves. The steps of an optimizer run over ``CHUNK`` rows at a time, so that what they have in common is looked at
+once. A loop that runs out of room returns how far it came and leaves in ``head`` what is missing; the table provides it and
+calls again from there.
 
 All loops are in this one module, because numba keeps compiled code per file and does not notice that a function called from
 another file has changed.
@@ -22,7 +24,10 @@ import numpy as np
 from pliant.ps.memory import carray, compiled, hash_of, pointer, prefetch
 from pliant.ps.updates import ADAGRAD, ADAM, FTRL, MOMENTUM, NESTEROV, SGD
 
-CHUNK = 32
+BLOCK = 512  # ids
+CHUNK = 32  # rows
+SLOTS_AHEAD = 16  # ids whose slots are on their way while another's is looked at
+ROWS_AHEAD = 8  # rows on their way while another is worked on
 HEADER = 4  # words (of 4 bytes) of a record before its value
 NEVER = np.uint32(0xFFFFFFFF)  # number of updates of a row that is marked to be removed
 
@@ -61,20 +66,6 @@ def _id_at(record: Any) -> Any:
 @compiled
 def _place(hashed: Any, bits: Any) -> Any:
     return np.int64((hashed >> _S32) >> np.uint64(32 - bits))
-
-
-@compiled
-def _candidate(hashed: Any, partition: Any, index: Any, slabs: Any, layout: Any) -> Any:
-    """The record of the first slot with this hash, or 0; it may (rarely) be of another id."""
-    bits = index[partition, 1]
-    slots = carray(pointer(index[partition, 0]), (1 << bits,), np.uint64)
-    place = _place(hashed, bits)
-    tag = hashed >> _S32
-    while slots[place] != 0:
-        if slots[place] >> _S32 == tag:
-            return _record(np.int64(slots[place] & _LOW) - 1, slabs, layout)
-        place = (place + 1) & ((1 << bits) - 1)
-    return np.int64(0)
 
 
 @compiled
@@ -178,116 +169,150 @@ def check_ids(ids: Any, layout: Any, owned: Any) -> Any:
 
 
 @compiled
-def find_rows(ids: Any, records: Any, slabs: Any, index: Any, layout: Any) -> None:
-    """The record of each id (which may be anything), or 0, loaded into the cache; it may (rarely) be of another id."""
-    size = 4 * layout[WORDS]
-    hashes = np.empty(CHUNK, np.uint64)
-    for first in range(0, ids.size, CHUNK):
-        count = min(CHUNK, ids.size - first)
-        for j in range(count):
-            hashes[j] = hash_of(np.uint64(ids[first + j]) ^ np.uint64(layout[SALT]))
-            partition = _partition(hashes[j], layout)
-            prefetch(index[partition, 0] + 8 * _place(hashes[j], index[partition, 1]))
-        for j in range(count):
-            record = _candidate(hashes[j], _partition(hashes[j], layout), index, slabs, layout)
-            records[first + j] = record
-            if record:
-                _prefetch_record(record, size)
+def _locate(ids: Any, hashes: Any, records: Any, slabs: Any, index: Any, layout: Any) -> None:
+    """The record of each id, or 0, by its slot alone: rarely it is of another id, so whoever uses it looks."""
+    salt = np.uint64(layout[SALT])
+    bits_of_slab, row_bytes = layout[SLAB_BITS], 4 * layout[WORDS]
+    for i in range(ids.size + SLOTS_AHEAD):
+        if i < ids.size:
+            hashed = hash_of(np.uint64(ids[i]) ^ salt)
+            hashes[i] = hashed
+            partition = _partition(hashed, layout)
+            prefetch(index[partition, 0] + 8 * _place(hashed, index[partition, 1]))
+        if i < SLOTS_AHEAD:
+            continue
+        hashed = hashes[i - SLOTS_AHEAD]
+        partition = _partition(hashed, layout)
+        bits = index[partition, 1]
+        slots = carray(pointer(index[partition, 0]), (1 << bits,), np.uint64)
+        tag = hashed >> _S32
+        place = _place(hashed, bits)
+        slot = slots[place]
+        while slot != 0 and slot >> _S32 != tag:
+            place = (place + 1) & ((1 << bits) - 1)
+            slot = slots[place]
+        record = np.int64(0)
+        if slot != 0:
+            row = np.int64(slot & _LOW) - 1
+            record = slabs[row >> bits_of_slab] + (row & ((1 << bits_of_slab) - 1)) * row_bytes
+        records[i - SLOTS_AHEAD] = record
 
 
 @compiled
-def read_values(ids: Any, out: Any, slabs: Any, index: Any, layout: Any, begin: Any, owned: Any) -> Any:
-    """Values of rows into ``out`` (flat), those which do not exist included; answers as ``check_ids``."""
+def _load_ahead(records: Any, place: Any, size: Any) -> None:
+    """Begin to load a record that will be used ``ROWS_AHEAD`` rows later; at the first one, all up to it."""
+    for i in range(place + ROWS_AHEAD if place else 0, min(place + ROWS_AHEAD + 1, records.size)):
+        if records[i]:
+            _prefetch_record(records[i], size)
+
+
+@compiled
+def read_values(ids: Any, out: Any, slabs: Any, index: Any, layout: Any, begin: Any) -> None:
+    """Values of rows into ``out`` (flat), those which do not exist included. The ids are checked."""
     dim = layout[DIM]
     size = 4 * (HEADER + dim)
-    hashes = np.empty(CHUNK, np.uint64)
-    partitions = np.empty(CHUNK, np.int64)
-    records = np.empty(CHUNK, np.int64)
-    for first in range(0, ids.size, CHUNK):
-        count = min(CHUNK, ids.size - first)
-        for j in range(count):
-            if ids[first + j] < 0:
-                return -(first + j + 1)
-            hashed = hash_of(np.uint64(ids[first + j]) ^ np.uint64(layout[SALT]))
-            partition = _partition(hashed, layout)
-            if not owned[partition]:
-                return first + j + 1
-            hashes[j] = hashed
-            partitions[j] = partition
-            prefetch(index[partition, 0] + 8 * _place(hashed, index[partition, 1]))
-        for j in range(count):
-            record = _candidate(hashes[j], partitions[j], index, slabs, layout)
-            records[j] = record
-            if record:
-                _prefetch_record(record, size)
-        for j in range(count):
+    hashes = np.empty(BLOCK, np.uint64)
+    located = np.empty(BLOCK, np.int64)
+    for first in range(0, ids.size, BLOCK):
+        some = ids[first : first + BLOCK]
+        records = located[: some.size]
+        _locate(some, hashes, records, slabs, index, layout)
+        for j in range(some.size):
+            _load_ahead(records, j, size)
             record = records[j]
-            row_id = ids[first + j]
-            if record and _id_at(record) != row_id:
-                record = _find(row_id, hashes[j], partitions[j], index, slabs, layout)
+            if record and _id_at(record) != some[j]:
+                record = _find(some[j], hashes[j], _partition(hashes[j], layout), index, slabs, layout)
             target = out[(first + j) * dim : (first + j + 1) * dim]
             if record:
                 source = carray(pointer(record + 4 * HEADER), (dim,), np.float32)
                 for i in range(dim):
                     target[i] = source[i]
             else:
-                begin_values(target, np.int64(0), np.uint64(layout[SEED]), row_id, begin)
-    return 0
+                begin_values(target, np.int64(0), np.uint64(layout[SEED]), some[j], begin)
 
 
 @compiled
-def step(value: Any, gradient: Any, state: Any, count: Any, weight: Any, hyper: Any) -> None:
-    """One step on ``count`` floats at the address ``value``, with ``weight`` times the gradient at ``gradient``."""
+def steps(values: Any, gradients: Any, states: Any, count: Any, weight: Any, hyper: Any) -> None:
+    """One step on each of several values of ``count`` floats: ``values`` are their addresses, their gradients (times ``weight``)
+    follow one another at the address ``gradients``, and a value's states are ``states`` bytes after it."""
     kind = int(hyper[0])
-    rate = np.float32(hyper[1])
-    decay = np.float32(hyper[2])
-    w = np.float32(weight)
-    p = carray(pointer(value), (count,), np.float32)
-    g = carray(pointer(gradient), (count,), np.float32)
+    w, rate, decay = np.float32(weight), np.float32(hyper[1]), np.float32(hyper[2])
     if kind == SGD:
-        for i in range(count):
-            p[i] -= rate * (w * g[i] + decay * p[i])
-        return
-    a = carray(pointer(state), (count,), np.float32)
-    if kind == MOMENTUM:
+        for j in range(values.size):
+            p, g = _floats(values[j], count), _floats(gradients + 4 * count * j, count)
+            for i in range(count):
+                p[i] -= rate * (w * g[i] + decay * p[i])
+    elif kind in (MOMENTUM, NESTEROV):
         momentum = np.float32(hyper[3])
-        for i in range(count):
-            a[i] = momentum * a[i] + (w * g[i] + decay * p[i])
-            p[i] -= rate * a[i]
-    elif kind == NESTEROV:
-        momentum = np.float32(hyper[3])
-        for i in range(count):
+        for j in range(values.size):
+            p, g = _floats(values[j], count), _floats(gradients + 4 * count * j, count)
+            _momentum(p, g, _floats(values[j] + states, count), w, rate, decay, momentum, kind == NESTEROV)
+    elif kind == ADAGRAD:
+        epsilon = np.float32(hyper[3])
+        for j in range(values.size):
+            p, g = _floats(values[j], count), _floats(gradients + 4 * count * j, count)
+            a = _floats(values[j] + states, count)
+            for i in range(count):
+                d = w * g[i] + decay * p[i]
+                a[i] += d * d
+                p[i] -= rate * d / (np.sqrt(a[i]) + epsilon)
+    elif kind == FTRL:
+        for j in range(values.size):
+            p, g = _floats(values[j], count), _floats(gradients + 4 * count * j, count)
+            a = _floats(values[j] + states, count)
+            _ftrl(p, g, a, _floats(values[j] + states + 4 * count, count), w, hyper)
+    else:
+        for j in range(values.size):
+            p, g = _floats(values[j], count), _floats(gradients + 4 * count * j, count)
+            a = _floats(values[j] + states, count)
+            b = _floats(values[j] + states + 4 * count, count)
+            if kind == ADAM:
+                _adam(p, g, a, b, w, rate, decay, hyper)
+            else:
+                _amsgrad(p, g, a, b, _floats(values[j] + states + 8 * count, count), w, rate, decay, hyper)
+
+
+@compiled
+def _floats(address: Any, count: Any) -> Any:
+    return carray(pointer(address), (count,), np.float32)
+
+
+@compiled
+def _momentum(p: Any, g: Any, a: Any, w: Any, rate: Any, decay: Any, momentum: Any, nesterov: Any) -> None:
+    if nesterov:
+        for i in range(p.size):
             d = w * g[i] + decay * p[i]
             a[i] = momentum * a[i] + d
             p[i] -= rate * (d + momentum * a[i])
-    elif kind == ADAGRAD:
-        epsilon = np.float32(hyper[3])
-        for i in range(count):
-            d = w * g[i] + decay * p[i]
-            a[i] += d * d
-            p[i] -= rate * d / (np.sqrt(a[i]) + epsilon)
-    elif kind == FTRL:
-        _ftrl(p, g, a, carray(pointer(state + 4 * count), (count,), np.float32), w, hyper)
     else:
-        b = carray(pointer(state + 4 * count), (count,), np.float32)
-        new1, beta2, new2 = np.float32(hyper[3]), np.float32(hyper[4]), np.float32(hyper[5])
-        epsilon, correction, shrink = np.float32(hyper[6]), np.float32(hyper[7]), np.float32(hyper[8])
-        if kind == ADAM:
-            for i in range(count):
-                q = p[i] * shrink
-                d = w * g[i] + decay * q
-                a[i] += new1 * (d - a[i])
-                b[i] = beta2 * b[i] + new2 * d * d
-                p[i] = q - rate * a[i] / (np.sqrt(b[i]) * correction + epsilon)
-        else:
-            c = carray(pointer(state + 8 * count), (count,), np.float32)
-            for i in range(count):
-                q = p[i] * shrink
-                d = w * g[i] + decay * q
-                a[i] += new1 * (d - a[i])
-                b[i] = beta2 * b[i] + new2 * d * d
-                c[i] = max(c[i], b[i])
-                p[i] = q - rate * a[i] / (np.sqrt(c[i]) * correction + epsilon)
+        for i in range(p.size):
+            a[i] = momentum * a[i] + (w * g[i] + decay * p[i])
+            p[i] -= rate * a[i]
+
+
+@compiled
+def _adam(p: Any, g: Any, a: Any, b: Any, w: Any, rate: Any, decay: Any, hyper: Any) -> None:
+    new1, beta2, new2 = np.float32(hyper[3]), np.float32(hyper[4]), np.float32(hyper[5])
+    epsilon, correction, shrink = np.float32(hyper[6]), np.float32(hyper[7]), np.float32(hyper[8])
+    for i in range(p.size):
+        q = p[i] * shrink
+        d = w * g[i] + decay * q
+        a[i] += new1 * (d - a[i])
+        b[i] = beta2 * b[i] + new2 * d * d
+        p[i] = q - rate * a[i] / (np.sqrt(b[i]) * correction + epsilon)
+
+
+@compiled
+def _amsgrad(p: Any, g: Any, a: Any, b: Any, c: Any, w: Any, rate: Any, decay: Any, hyper: Any) -> None:
+    new1, beta2, new2 = np.float32(hyper[3]), np.float32(hyper[4]), np.float32(hyper[5])
+    epsilon, correction, shrink = np.float32(hyper[6]), np.float32(hyper[7]), np.float32(hyper[8])
+    for i in range(p.size):
+        q = p[i] * shrink
+        d = w * g[i] + decay * q
+        a[i] += new1 * (d - a[i])
+        b[i] = beta2 * b[i] + new2 * d * d
+        c[i] = max(c[i], b[i])
+        p[i] = q - rate * a[i] / (np.sqrt(c[i]) * correction + epsilon)
 
 
 @compiled
@@ -314,7 +339,6 @@ def _ftrl(p: Any, g: Any, accumulator: Any, linear: Any, w: Any, hyper: Any) -> 
 @compiled
 def update_rows(
     ids: Any,
-    known: Any,
     gradients: Any,
     start: Any,
     weight: Any,
@@ -326,43 +350,39 @@ def update_rows(
     layout: Any,
     begin: Any,
 ) -> Any:
-    """One step of the optimizer on each row from ``start`` on, made where it does not exist; how far it came.
-    ``known`` is what ``find_rows`` found, or empty; ``gradients`` is the address of the gradients."""
+    """One step of the optimizer on each row from ``start`` on, made where it does not exist; how far it came. The ids are
+    checked, and none comes twice. ``gradients`` is the address of the gradients."""
     dim = layout[DIM]
     size = 4 * layout[WORDS]
-    hashes = np.empty(CHUNK, np.uint64)
-    records = np.empty(CHUNK, np.int64)
-    for first in range(start, ids.size, CHUNK):
-        count = min(CHUNK, ids.size - first)
-        if known.size:
-            for j in range(count):
-                records[j] = known[first + j]
-        else:
-            for j in range(count):
-                hashes[j] = hash_of(np.uint64(ids[first + j]) ^ np.uint64(layout[SALT]))
-                partition = _partition(hashes[j], layout)
-                prefetch(index[partition, 0] + 8 * _place(hashes[j], index[partition, 1]))
-            for j in range(count):
-                records[j] = _candidate(hashes[j], _partition(hashes[j], layout), index, slabs, layout)
-        for j in range(count):
-            if records[j]:
-                _prefetch_record(records[j], size)
-        for j in range(count):
-            record = records[j]
-            row_id = ids[first + j]
-            if not record or _id_at(record) != row_id:
-                hashed = hash_of(np.uint64(row_id) ^ np.uint64(layout[SALT]))
-                partition = _partition(hashed, layout)
-                record = _find(row_id, hashed, partition, index, slabs, layout)
-                if not record:
-                    record = _make(row_id, hashed, partition, slabs, index, head, layout, begin)
+    hashes = np.empty(BLOCK, np.uint64)
+    located = np.empty(BLOCK, np.int64)
+    values = np.empty(CHUNK, np.int64)
+    for first in range(start, ids.size, BLOCK):
+        some = ids[first : first + BLOCK]
+        records = located[: some.size]
+        _locate(some, hashes, records, slabs, index, layout)
+        done = 0
+        while done < some.size:
+            count = 0
+            for j in range(done, min(done + CHUNK, some.size)):
+                _load_ahead(records, j, size)
+                record = records[j]
+                if not record or _id_at(record) != some[j]:
+                    partition = _partition(hashes[j], layout)
+                    record = _find(some[j], hashes[j], partition, index, slabs, layout)
                     if not record:
-                        return first + j
-            counters = carray(pointer(record + 8), (2,), np.uint32)
-            counters[0] = min(counters[0] + 1, NEVER - 1)
-            counters[1] = iteration
-            value = record + 4 * HEADER
-            step(value, gradients + (first + j) * dim * 4, value + 4 * dim, dim, weight, hyper)
+                        record = _make(some[j], hashes[j], partition, slabs, index, head, layout, begin)
+                        if not record:
+                            break
+                counters = carray(pointer(record + 8), (2,), np.uint32)
+                counters[0] = min(counters[0] + 1, NEVER - 1)
+                counters[1] = iteration
+                values[count] = record + 4 * HEADER
+                count += 1
+            steps(values[:count], gradients + 4 * dim * (first + done), 4 * dim, dim, weight, hyper)
+            done += count
+            if count < CHUNK and done < some.size:
+                return first + done
     return ids.size
 
 

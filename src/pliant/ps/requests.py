@@ -19,7 +19,7 @@ import numpy as np
 from pliant.core.errors import InvalidRequest, Moved, NotAvailable, PliantError, RetryableError
 from pliant.ps import sharing, wire
 from pliant.ps.merging import first_not_finite
-from pliant.ps.pieces import Floats, Found, Ids, Push
+from pliant.ps.pieces import Floats, Ids, Push
 from pliant.ps.placement import key_of
 from pliant.ps.sharing import Bytes, Offer, Region, Shares
 from pliant.ps.sockets import BadFrame, Closed, FrameSocket, KeptBuffer, KeptBuffers
@@ -123,7 +123,6 @@ class _Connection:
         self._unread = 0  # bytes of the request that are still on the wire
         self._offer_made: Offer | None = None
         self._region: Region | None = None
-        self._later = False  # of which only the first array is there, and a byte will follow
         self._shared = False  # the payload of the request in work is in memory shared with the peer
         self._actions: dict[int, Callable[[Header, memoryview], None]] = {
             Kind.PULL_ROWS: self._pull_rows,
@@ -154,11 +153,9 @@ class _Connection:
         self._shared = bool(header.flags & wire.SHARED)
         if self._shared and (self._region is None or header.payload > self._region.size):
             raise BadFrame("a payload in memory that is not shared")
-        self._later = self._shared and bool(header.flags & wire.LATER)
         self._unread = 0 if self._shared else header.payload
         try:
             action(header, meta)
-            self._await_rest()
         except (Closed, BadFrame):
             raise
         except Moved as error:
@@ -173,7 +170,6 @@ class _Connection:
         return False
 
     def _refuse(self, header: Header, kind: Kind, error: PliantError, number: int) -> None:
-        self._await_rest()
         while self._unread:
             size = min(self._unread, _SKIP)
             self._peer.receive_into(self._in.take(size))
@@ -181,14 +177,8 @@ class _Connection:
         meta = wire.encode_error(error)
         self._peer.send(Header(kind, 0, len(meta), 0, header.request, number), meta)
 
-    def _await_rest(self) -> None:
-        if self._later:
-            self._peer.receive_mark()
-            self._later = False
-
     def _receive(self, buffer: memoryview) -> memoryview:
         """The whole payload; of shared memory a copy, which the peer cannot change."""
-        self._await_rest()
         self._receive_part(buffer, 0, len(buffer))
         return buffer
 
@@ -297,8 +287,8 @@ class _Connection:
         for section in sections:
             wire.name_of(section.key, self._store.names)
         buffer, release = (self._in.take(header.payload), _nothing) if now else self._all._buffers.take(header.payload)
-        finite, found = self._receive_gradients(sections, buffer)
-        push = wire.push_of(sections, meta, buffer, self._store.names, found, finite=finite, release=release)
+        finite = self._receive_gradients(sections, buffer)
+        push = wire.push_of(sections, meta, buffer, self._store.names, finite=finite, release=release)
         if now:
             self._apply_now(header, push)
             return
@@ -328,27 +318,21 @@ class _Connection:
             raise
         self._peer.send_rest(answers[0])
 
-    def _receive_gradients(self, sections: list[Section], buffer: memoryview) -> tuple[bool, list[Found]]:
-        """The payload of a push. While the sender still sends, its rows are looked up, and what came is looked at for NaN while
-        it is in the cache: False if there is one (where, is found out later); and where the rows are."""
+    def _receive_gradients(self, sections: list[Section], buffer: memoryview) -> bool:
+        """The payload of a push, looked at for NaN while it is in the cache: False if there is one (where, is found out later)."""
         at = 0
         finite = True
-        found = []
         for section in sections:
             end = at + section.nbytes
-            name = wire.name_of(section.key, self._store.names)
-            if section.holds in (Holds.GRADIENTS, Holds.UNIQUE_GRADIENTS):
-                ids = np.frombuffer(buffer, np.int64, section.count, at)
-                at = self._receive_part(buffer, at, at + ids.nbytes)
-                found.append(self._store.find(name, ids))
-            self._await_rest()
             floats = 4 * section.count * section.width
+            ids = 8 * section.count if section.holds in (Holds.GRADIENTS, Holds.UNIQUE_GRADIENTS) else 0
+            at = self._receive_part(buffer, at, at + ids)
             last = at + floats
             while at < last:
                 first, at = at, self._receive_part(buffer, at, min(at + _PART, last))
                 finite = finite and first_not_finite(np.frombuffer(buffer, np.float32, (at - first) // 4, first)) < 0
             at = self._receive_part(buffer, at, end)
-        return finite, found
+        return finite
 
     def _receive_part(self, buffer: memoryview, first: int, last: int) -> int:
         if last <= first:

@@ -129,13 +129,6 @@ class FrameSocket:
         """One frame, in one system call where it fits."""
         self._send_all([memoryview(header.pack() + meta), *(piece for piece in payload if len(piece))])
 
-    def send_mark(self) -> None:
-        """One byte that belongs to no frame: what was announced is there."""
-        self._send_all([memoryview(b"\n")])
-
-    def receive_mark(self) -> None:
-        self.receive_into(bytearray(1))
-
     def offer(self, waiting: list[memoryview]) -> None:
         """Send as much of this as goes without waiting; what is left stays in the list, for ``send_rest``."""
         if self._tls:

@@ -33,7 +33,6 @@ from pliant.ps.pieces import (
     Contribution,
     Evicted,
     Floats,
-    Found,
     Ids,
     Ownership,
     Piece,
@@ -48,7 +47,7 @@ from pliant.ps.table import Table
 
 PART = 256 << 10  # bytes of rows that are sent while the next are looked up
 Work = tuple[
-    list[tuple[Table, Ids, Floats, float, Found | None]],
+    list[tuple[Table, Ids, Floats, float]],
     list[tuple[str, int, Floats, float]],
     list[BlockGradient],
 ]
@@ -179,15 +178,10 @@ class ParameterStore:
                 rows = max(1, PART // (4 * table.spec.dim)) if ready is not None else max(1, ids.size)
                 for first in range(0, ids.size, rows):
                     part = target[first : first + rows]
-                    table.read(ids[first : first + rows], part, owned.partitions)
+                    table.read(ids[first : first + rows], part)
                     if ready is not None:
                         ready(part)
             return self._iteration
-
-    def find(self, table: str, ids: Ids) -> Found:
-        """Look where rows are that will be updated, and load them into the cache, while their gradients are on their way."""
-        with self._state.read():
-            return self.table(table).find(ids)
 
     def pull_rows(self, table: str, ids: Ids, out: Floats) -> int:
         """Write the rows of these ids into ``out`` (ids, dim). Raises ``Moved`` if one of them is not owned."""
@@ -323,8 +317,8 @@ class ParameterStore:
         tables, gradients, assigned = self._merged(parts)
         rows = 0
         with self._state.write():
-            for table, ids, merged, weight, found in tables:
-                table.update(ids, merged, weight, table.spec.scaled(scale, factors), iteration, found)
+            for table, ids, merged, weight in tables:
+                table.update(ids, merged, weight, table.spec.scaled(scale, factors), iteration)
                 rows += ids.size
             for name, number, gradient, weight in gradients:
                 block = self._block(name, number)
@@ -355,15 +349,15 @@ class ParameterStore:
                     assigned.append(block)
                 else:
                     by_block.setdefault((block.variable, block.block), []).append((block.gradient, weight))
-        tables: list[tuple[Table, Ids, Floats, float, Found | None]] = []
+        tables: list[tuple[Table, Ids, Floats, float]] = []
         for name, several in by_table.items():
             table = self._tables[name]
             (rows, weight) = several[0]
             if len(several) == 1 and rows.unique:
-                tables.append((table, rows.ids, rows.gradients, weight, rows.found))
+                tables.append((table, rows.ids, rows.gradients, weight))
             else:
                 merged = merge([(rows.ids, rows.gradients, weight) for rows, weight in several], table.spec.dim)
-                tables.append((table, *merged, 1.0, None))
+                tables.append((table, *merged, 1.0))
         return tables, [(*place, *weighted_sum(several)) for place, several in by_block.items()], assigned
 
     def discard(self, session: str) -> int:
@@ -409,7 +403,7 @@ class ParameterStore:
         for one in push.rows:
             mask = chosen[partitions_of(one.table, one.ids, self.partitions)] == inside
             if mask.any():
-                rows.append(replace(one, ids=one.ids[mask], gradients=one.gradients[mask], found=None))
+                rows.append(replace(one, ids=one.ids[mask], gradients=one.gradients[mask]))
         kept = [
             replace(one, gradient=one.gradient.copy() if inside else one.gradient)
             for one in push.blocks
