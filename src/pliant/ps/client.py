@@ -31,7 +31,8 @@ from pliant.core.errors import InvalidRequest, NotFound, RetryableError, Session
 from pliant.core.ps_states import Fate
 from pliant.ps.dense_copy import DenseCopy
 from pliant.ps.following import ModelStream
-from pliant.ps.merging import group_by_seat, sum_by_place
+from pliant.ps.merging import group_by_seat
+from pliant.ps.outgoing import KeptRows, OutgoingRows
 from pliant.ps.pieces import BlockGradient, Floats, Ids, Push, RowGradients
 from pliant.ps.placement import blocks_of
 from pliant.ps.routing import Conversation, Route, Router
@@ -115,7 +116,7 @@ class PsClient:
         self._sequence = 0  # of the last push; goes on rising when a new session begins
         self._patience = patience
         self._dense = DenseCopy()
-        self._kept: dict[str, Floats] = {}  # by table
+        self._kept = KeptRows()
         self._version = 0  # the newest iteration seen
         self._rates: Rates | None = None
         self._refused = _Refused()
@@ -228,7 +229,7 @@ class PsClient:
     ) -> tuple[int, int, dict[str, Floats]]:
         lows = self._pull_dense(route, names, at_least)
         grouped = {t: group_by_seat(t, ids, route.owner, len(route.seats)) for t, ids in wanted.items() if ids.size}
-        unique = {t: self._memory_for(t, ids.size, route.tables[t].dim) for t, (ids, _, _) in grouped.items()}
+        unique = {t: self._kept.take(t, ids.size, route.tables[t].dim) for t, (ids, _, _) in grouped.items()}
         send, out = {}, {}
         for place in range(len(route.seats)):
             cuts = {t: _cut(counts, place) for t, (_, counts, _) in grouped.items() if counts[place]}
@@ -352,22 +353,12 @@ class PsClient:
             for block, (first, length) in enumerate(blocks_of(gradient.size)):
                 piece = BlockGradient(name, block, gradient[first : first + length], assign)
                 out.setdefault(route.block_place(name, block), ([], []))[1].append(piece)
+        outgoing = OutgoingRows(route.owner, len(route.seats), self._router.connection, self._kept)
         for table, (ids, gradients) in rows.items():
-            unique, counts, places = group_by_seat(table, ids, route.owner, len(route.seats))
-            memory = self._memory_for(table, unique.size, gradients.shape[1])
-            merged = sum_by_place(places, gradients, unique.size, memory)
-            for place in np.flatnonzero(counts):
-                cut = _cut(counts, int(place))
-                piece_rows = RowGradients(table, unique[cut], merged[cut], unique=True)
-                out.setdefault(int(place), ([], []))[0].append(piece_rows)
+            outgoing.add(table, ids, gradients)
+        for place, several in outgoing.by_place.items():
+            out.setdefault(place, ([], []))[0].extend(several)
         return out
-
-    def _memory_for(self, table: str, rows: int, dim: int) -> Floats:
-        """For rows on their way, used again and again: new memory costs more than what is done in it."""
-        kept = self._kept.get(table)
-        if kept is None or kept.shape[0] < rows or kept.shape[1] != dim:
-            kept = self._kept[table] = np.empty((rows + rows // 8, dim), np.float32)
-        return kept[:rows]
 
     def _decide(self, method: Any, staged: _Staged, **fields: Any) -> pb.ContributeReply | None:
         """The master's word; None: the session had ended, and everything has to be done anew."""

@@ -10,7 +10,6 @@ import json
 import socket
 import ssl
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -139,6 +138,12 @@ class PsConnection:
         meta, payload = wire.encode_push(push)
         self._send(Kind.PUSH, meta, payload, 0, wire.APPLY_NOW if apply_now else 0)
 
+    def room(self, at: int, size: int) -> Bytes | None:
+        """Memory for a part of the next request's payload, ``at`` bytes after its beginning: what is put there need not be copied
+        to be sent. None: there is no such memory."""
+        region = self._share(at + size)
+        return None if region is None or region.size < at + size else region.to_server[at : at + size]
+
     def receive_pushed(self) -> int:
         """The push is staged (or applied); the server's iteration."""
         return self._receive(Kind.DONE)[0].iteration
@@ -193,7 +198,7 @@ class PsConnection:
     def _exchange(self, header: Header, meta: bytes, payload: list[memoryview]) -> None:
         self._request += 1
         try:
-            self._socket.send(replace(header, request=self._request), meta, payload)
+            self._socket.send(header._replace(request=self._request), meta, payload)
         except Closed as error:
             raise self._lost(error) from None
 

@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from pliant.ps.memory import carray, compiled, hash_of, pointer, prefetch
+from pliant.ps.memory import carray, compiled, compiled_for_moments, hash_of, pointer, prefetch
 from pliant.ps.updates import ADAGRAD, ADAM, FTRL, MOMENTUM, NESTEROV, SGD
 
 BLOCK = 512  # ids
-CHUNK = 32  # rows
+CHUNK = 8  # rows
 SLOTS_AHEAD = 16  # ids whose slots are on their way while another's is looked at
 ROWS_AHEAD = 8  # rows on their way while another is worked on
 HEADER = 4  # words (of 4 bytes) of a record before its value
@@ -45,11 +45,15 @@ _ONE = np.uint64(1)
 
 
 @compiled
-def _partition(hashed: Any, layout: Any) -> Any:
-    mask = layout[MASK]
+def _partition_of(hashed: Any, mask: Any, partitions: Any) -> Any:
     if mask:
         return np.int64(hashed & np.uint64(mask))
-    return np.int64(hashed % np.uint64(layout[PARTITIONS]))
+    return np.int64(hashed % np.uint64(partitions))
+
+
+@compiled
+def _partition(hashed: Any, layout: Any) -> Any:
+    return _partition_of(hashed, layout[MASK], layout[PARTITIONS])
 
 
 @compiled
@@ -152,12 +156,24 @@ def _make(row_id: Any, hashed: Any, partition: Any, slabs: Any, index: Any, head
 
 
 @compiled
-def _prefetch_record(record: Any, size: Any) -> None:
-    for line in range(record & ~63, record + size, 64):
-        prefetch(line)
+def _last_line(size: Any) -> Any:
+    """Bytes from the beginning of a record of this size to the last cache line that it may touch; it begins at a multiple of 16."""
+    return (size + 111) // 64 * 64 - 64
 
 
 @compiled
+def _prefetch_record(record: Any, last: Any) -> None:
+    """Every second line: the processor loads the one beside it, too. The first without a loop, which costs as much as they do."""
+    prefetch(record)
+    if last >= 128:
+        prefetch(record + 128)
+        if last >= 256:
+            prefetch(record + 256)
+            for line in range(384, last + 1, 128):
+                prefetch(record + line)
+
+
+@compiled_for_moments
 def check_ids(ids: Any, layout: Any, owned: Any) -> Any:
     """0 if all ids are good; -(i + 1) if the i-th is negative, i + 1 if its partition is not owned."""
     for i in range(ids.size):
@@ -171,18 +187,15 @@ def check_ids(ids: Any, layout: Any, owned: Any) -> Any:
 @compiled
 def _locate(ids: Any, hashes: Any, records: Any, slabs: Any, index: Any, layout: Any) -> None:
     """The record of each id, or 0, by its slot alone: rarely it is of another id, so whoever uses it looks."""
-    salt = np.uint64(layout[SALT])
-    bits_of_slab, row_bytes = layout[SLAB_BITS], 4 * layout[WORDS]
-    for i in range(ids.size + SLOTS_AHEAD):
-        if i < ids.size:
-            hashed = hash_of(np.uint64(ids[i]) ^ salt)
-            hashes[i] = hashed
-            partition = _partition(hashed, layout)
-            prefetch(index[partition, 0] + 8 * _place(hashed, index[partition, 1]))
-        if i < SLOTS_AHEAD:
-            continue
-        hashed = hashes[i - SLOTS_AHEAD]
-        partition = _partition(hashed, layout)
+    salt, mask, partitions = np.uint64(layout[SALT]), layout[MASK], layout[PARTITIONS]
+    slab_bits, row_bytes = layout[SLAB_BITS], 4 * layout[WORDS]
+    for i in range(min(SLOTS_AHEAD, ids.size)):
+        hashes[i] = _ask_for_slot(ids[i], salt, mask, partitions, index)
+    for i in range(ids.size):
+        if i + SLOTS_AHEAD < ids.size:
+            hashes[i + SLOTS_AHEAD] = _ask_for_slot(ids[i + SLOTS_AHEAD], salt, mask, partitions, index)
+        hashed = hashes[i]
+        partition = _partition_of(hashed, mask, partitions)
         bits = index[partition, 1]
         slots = carray(pointer(index[partition, 0]), (1 << bits,), np.uint64)
         tag = hashed >> _S32
@@ -191,42 +204,58 @@ def _locate(ids: Any, hashes: Any, records: Any, slabs: Any, index: Any, layout:
         while slot != 0 and slot >> _S32 != tag:
             place = (place + 1) & ((1 << bits) - 1)
             slot = slots[place]
-        record = np.int64(0)
+        records[i] = 0
         if slot != 0:
             row = np.int64(slot & _LOW) - 1
-            record = slabs[row >> bits_of_slab] + (row & ((1 << bits_of_slab) - 1)) * row_bytes
-        records[i - SLOTS_AHEAD] = record
+            records[i] = slabs[row >> slab_bits] + (row & ((1 << slab_bits) - 1)) * row_bytes
 
 
 @compiled
-def _load_ahead(records: Any, place: Any, size: Any) -> None:
-    """Begin to load a record that will be used ``ROWS_AHEAD`` rows later; at the first one, all up to it."""
-    for i in range(place + ROWS_AHEAD if place else 0, min(place + ROWS_AHEAD + 1, records.size)):
-        if records[i]:
-            _prefetch_record(records[i], size)
+def _ask_for_slot(row_id: Any, salt: Any, mask: Any, partitions: Any, index: Any) -> Any:
+    """The hash of an id, whose slot is on its way."""
+    hashed = hash_of(np.uint64(row_id) ^ salt)
+    partition = _partition_of(hashed, mask, partitions)
+    prefetch(index[partition, 0] + 8 * _place(hashed, index[partition, 1]))
+    return hashed
+
+
+@compiled
+def _load_ahead(records: Any, place: Any, last: Any) -> None:
+    """Begin to load the record that will be used ``ROWS_AHEAD`` rows later."""
+    if place + ROWS_AHEAD < records.size:
+        _prefetch_record(records[place + ROWS_AHEAD], last)
 
 
 @compiled
 def read_values(ids: Any, out: Any, slabs: Any, index: Any, layout: Any, begin: Any) -> None:
     """Values of rows into ``out`` (flat), those which do not exist included. The ids are checked."""
     dim = layout[DIM]
-    size = 4 * (HEADER + dim)
+    last = _last_line(4 * (HEADER + dim))
     hashes = np.empty(BLOCK, np.uint64)
     located = np.empty(BLOCK, np.int64)
     for first in range(0, ids.size, BLOCK):
         some = ids[first : first + BLOCK]
         records = located[: some.size]
         _locate(some, hashes, records, slabs, index, layout)
+        missing = False
         for j in range(some.size):
-            _load_ahead(records, j, size)
+            _load_ahead(records, j, last)
             record = records[j]
-            if record and _id_at(record) != some[j]:
-                record = _find(some[j], hashes[j], _partition(hashes[j], layout), index, slabs, layout)
-            target = out[(first + j) * dim : (first + j + 1) * dim]
-            if record:
-                source = carray(pointer(record + 4 * HEADER), (dim,), np.float32)
+            if record and _id_at(record) == some[j]:
+                source = _floats(record + 4 * HEADER, dim)
+                target = out[(first + j) * dim : (first + j + 1) * dim]
                 for i in range(dim):
                     target[i] = source[i]
+            else:
+                missing = True
+                records[j] = 0
+        for j in range(some.size if missing else 0):
+            if records[j]:
+                continue
+            target = out[(first + j) * dim : (first + j + 1) * dim]
+            record = _find(some[j], hashes[j], _partition(hashes[j], layout), index, slabs, layout)
+            if record:
+                target[:] = _floats(record + 4 * HEADER, dim)
             else:
                 begin_values(target, np.int64(0), np.uint64(layout[SEED]), some[j], begin)
 
@@ -353,7 +382,7 @@ def update_rows(
     """One step of the optimizer on each row from ``start`` on, made where it does not exist; how far it came. The ids are
     checked, and none comes twice. ``gradients`` is the address of the gradients."""
     dim = layout[DIM]
-    size = 4 * layout[WORDS]
+    last = _last_line(4 * layout[WORDS])
     hashes = np.empty(BLOCK, np.uint64)
     located = np.empty(BLOCK, np.int64)
     values = np.empty(CHUNK, np.int64)
@@ -365,7 +394,7 @@ def update_rows(
         while done < some.size:
             count = 0
             for j in range(done, min(done + CHUNK, some.size)):
-                _load_ahead(records, j, size)
+                _load_ahead(records, j, last)
                 record = records[j]
                 if not record or _id_at(record) != some[j]:
                     partition = _partition(hashes[j], layout)
@@ -412,9 +441,10 @@ def list_rows(partition: Any, since: Any, out: Any, slabs: Any, index: Any, layo
 def read_records(records: Any, ids: Any, data: Any, counters: Any, layout: Any) -> None:
     """Copy whole records out: ids, data (flat) and counters (flat)."""
     words = layout[DIM] * (1 + layout[STATES])
+    last = _last_line(4 * (HEADER + words))
     for i in range(records.size):
         if i + 8 < records.size:
-            _prefetch_record(records[i + 8], 4 * words + 16)
+            _prefetch_record(records[i + 8], last)
         ids[i] = _id_at(records[i])
         both = carray(pointer(records[i] + 8), (2,), np.uint32)
         counters[2 * i] = both[0]

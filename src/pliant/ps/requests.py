@@ -18,7 +18,8 @@ import numpy as np
 
 from pliant.core.errors import InvalidRequest, Moved, NotAvailable, PliantError, RetryableError
 from pliant.ps import sharing, wire
-from pliant.ps.merging import first_not_finite
+from pliant.ps.memory import address_of
+from pliant.ps.merging import copy_finite, first_not_finite
 from pliant.ps.pieces import Floats, Ids, Push
 from pliant.ps.placement import key_of
 from pliant.ps.sharing import Bytes, Offer, Region, Shares
@@ -58,7 +59,7 @@ class Requests:
         self._buffers = KeptBuffers()
         self.shares = Shares()
         self._lock = threading.Lock()
-        self._counts = dict.fromkeys((kind.name.lower() for kind in Kind if kind < Kind.DONE), 0)
+        self._counts: dict[int, int] = dict.fromkeys((kind for kind in Kind if kind < Kind.DONE), 0)
         self._failed = 0
         self._in_work = 0
         self._busy_seconds = 0.0
@@ -66,7 +67,7 @@ class Requests:
     def stats(self) -> dict[str, Any]:
         with self._lock:
             return {
-                "requests": dict(self._counts),
+                "requests": {Kind(kind).name.lower(): count for kind, count in self._counts.items()},
                 "requests_failed": self._failed,
                 "in_work": self._in_work,
                 "busy_seconds": self._busy_seconds,
@@ -107,9 +108,8 @@ class Requests:
                     self._in_work -= 1
                     self._busy_seconds += time.perf_counter() - begun
                     self._failed += failed
-                    name = Kind(header.kind).name.lower() if header.kind in Kind._value2member_map_ else ""
-                    if name in self._counts:
-                        self._counts[name] += 1
+                    if header.kind in self._counts:
+                        self._counts[header.kind] += 1
 
 
 class _Connection:
@@ -327,11 +327,20 @@ class _Connection:
             floats = 4 * section.count * section.width
             ids = 8 * section.count if section.holds in (Holds.GRADIENTS, Holds.UNIQUE_GRADIENTS) else 0
             at = self._receive_part(buffer, at, at + ids)
-            last = at + floats
-            while at < last:
-                first, at = at, self._receive_part(buffer, at, min(at + _PART, last))
-                finite = finite and first_not_finite(np.frombuffer(buffer, np.float32, (at - first) // 4, first)) < 0
-            at = self._receive_part(buffer, at, end)
+            finite = self._receive_floats(buffer, at, at + floats) and finite
+            at = self._receive_part(buffer, at + floats, end)
+        return finite
+
+    def _receive_floats(self, buffer: memoryview, at: int, last: int) -> bool:
+        if self._shared:
+            assert self._region is not None  # since ``answer`` has looked
+            self._peer.bytes_in += last - at
+            half, copy = address_of(self._region.to_server), address_of(np.frombuffer(buffer, np.uint8))
+            return copy_finite(half + at, copy + at, (last - at) // 4)
+        finite = True
+        while at < last:
+            first, at = at, self._receive_part(buffer, at, min(at + _PART, last))
+            finite = finite and first_not_finite(np.frombuffer(buffer, np.float32, (at - first) // 4, first)) < 0
         return finite
 
     def _receive_part(self, buffer: memoryview, first: int, last: int) -> int:
@@ -339,7 +348,7 @@ class _Connection:
             return last
         if self._shared:
             assert self._region is not None  # since ``answer`` has looked
-            np.frombuffer(buffer, np.uint8)[first:last] = self._region.to_server[first:last]
+            buffer[first:last] = self._region.to_server.data[first:last]
             self._peer.bytes_in += last - first
         else:
             self._peer.receive_into(buffer[first:last])

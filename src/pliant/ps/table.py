@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pliant.ps import kernels
+from pliant.ps.memory import address_of
 from pliant.ps.pages import IndexMemory, aligned
 from pliant.ps.pieces import Floats, Ids, RowBatch
 from pliant.ps.placement import key_of, splitmix64
@@ -54,7 +55,7 @@ class Table:
         self._indexes = list(first)
         self._memory = IndexMemory(self._partitions)
         self._index = np.zeros((self._partitions, 3), np.int64)
-        self._index[:, 0] = [slots.ctypes.data for slots in self._indexes]
+        self._index[:, 0] = [address_of(slots) for slots in self._indexes]
         self._index[:, 1] = _FIRST_BITS
 
     @property
@@ -90,7 +91,7 @@ class Table:
         while True:
             done = kernels.update_rows(
                 ids,
-                gradients.ctypes.data,
+                address_of(gradients),
                 done,
                 weight,
                 np.uint32(iteration),
@@ -194,7 +195,7 @@ class Table:
         slots = self._memory.take(bits)
         kernels.grow_index(self._indexes[wanted], slots, bits)
         self._indexes[wanted] = slots
-        self._index[wanted, 0] = slots.ctypes.data
+        self._index[wanted, 0] = address_of(slots)
         self._index[wanted, 1] = bits
 
     def _add_slab(self) -> None:
@@ -204,7 +205,7 @@ class Table:
         slab = aligned(rows * int(self._layout[kernels.WORDS]) * 4)
         if len(self._slabs) == self._addresses.size:
             self._addresses = np.concatenate([self._addresses, np.zeros_like(self._addresses)])
-        self._addresses[len(self._slabs)] = slab.ctypes.data
+        self._addresses[len(self._slabs)] = address_of(slab)
         self._slabs.append(slab)
         self._head[kernels.ROOM] += rows
 

@@ -19,7 +19,7 @@ import json
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -88,8 +88,7 @@ class BadFrame(PermanentError):
     """What came is no frame of this protocol; the connection cannot go on."""
 
 
-@dataclass(frozen=True)
-class Header:
+class Header(NamedTuple):
     kind: int
     flags: int
     meta: int
