@@ -26,7 +26,7 @@ from pliant.core.errors import ServerUnavailable, Unauthenticated
 from pliant.ps.wire import HEADER, BadFrame, Header, Limits, unpack_header
 from pliant.rpc.tls import TlsFiles
 
-HELLO = b"PLIANT-PS/2\n"
+HELLO = b"PLIANT-PS/3\n"
 SERVER_NAME = "pliant-node"  # what clients check in a certificate
 _NONCE = 32
 LOST = {
