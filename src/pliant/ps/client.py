@@ -29,6 +29,7 @@ import numpy as np
 
 from pliant.core.errors import InvalidRequest, NotFound, RetryableError, SessionExpired
 from pliant.core.ps_states import Fate
+from pliant.ps.ahead import RowsAhead
 from pliant.ps.dense_copy import DenseCopy
 from pliant.ps.following import ModelStream
 from pliant.ps.merging import group_by_seat
@@ -132,6 +133,14 @@ class PsClient:
     @property
     def sync(self) -> bool:
         return self._router.route.sync
+
+    def is_remote(self) -> bool:
+        """Whether a server is on another machine."""
+
+        def attempt(route: Route) -> bool:
+            return not all(self._router.connection(place).local for place in range(len(route.seats)))
+
+        return self._router.insist(attempt, "to reach all servers")
 
     @property
     def batch(self) -> int:
@@ -260,6 +269,10 @@ class PsClient:
         self._streams.add(stream)
         return stream
 
+    def ahead(self) -> RowsAhead:
+        """Fetches rows while something else is computed, by connections of its own; to be closed."""
+        return RowsAhead(PsClient(self._conversation, patience=self._patience))
+
     def latest(self) -> int:
         """The newest iteration that the master has ordered."""
         return self._router.refresh().iteration
@@ -382,6 +395,10 @@ class PsClient:
         if reply.fate == Fate.MOVED:
             self._router.refresh(newer=True)
         return reply
+
+    def interrupt(self) -> None:
+        """From another thread: whoever waits for an answer asks again."""
+        self._router.interrupt()
 
     def close(self) -> None:
         self._router.close()

@@ -58,6 +58,11 @@ class PsConnection:
         except (OSError, ssl.SSLError) as error:
             raise ServerUnavailable(f"no parameter server answers at {self._where}: {error}") from None
 
+    @property
+    def local(self) -> bool:
+        """The server is on this machine."""
+        return self._socket.local
+
     def close(self) -> None:
         self._socket.close()
 
