@@ -135,12 +135,12 @@ class NodesServicer(services.NodesServicer):
         self._m.stats.collect_node_resource_usage(
             request.node, NodeUsage(self._m.clock.now(), usage.cpu, usage.memory_mb, usage.memory_limit_mb)
         )
-        self._m.note_frozen(request.node, usage.stopped)
+        kill = self._m.note_frozen(request.node, request.incarnation, usage.stopped)
         recall, group = "", None
         if self._m.groups is not None:
             recall, group = self._m.groups.heartbeat(request.node, request.generation, request.grouped)
         await self._m.journal.durable()
-        return pb.HeartbeatReply(stop=stop, grace=grace, reason=reason, recall=recall, group=group)
+        return pb.HeartbeatReply(stop=stop, grace=grace, reason=reason, recall=recall, group=group, kill=kill)
 
     async def ProgramStarted(self, request: pb.ProgramStartedRequest, context: Context) -> pb.Empty:
         self._nodes.program_started(request.node, request.incarnation, request.pid)
