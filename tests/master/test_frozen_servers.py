@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pliant.core.relaunch import ExitReason
-from pliant.core.standstill import DEFIED, STOPPED
+from pliant.core.standstill import DEFIED, SILENT, STOPPED
 from pliant.rpc import pliant_pb2 as pb
 from pliant.testing import FakeAgent, ManualClock, RunningMaster, wait_until
 
@@ -16,6 +16,7 @@ SPEC = {
     "strategy": "ps-sync",
     "roles": {"worker": {"command": "train"}, "ps": {"replicas": 2}},
     "parameters": {"batch_size": 8},
+    "fault": {"heartbeat_timeout": 1000.0},
 }
 
 
@@ -37,9 +38,27 @@ class Job:
         self.master.client.call(stubs.SeatReady, ready)
         return seat
 
-    def second(self, stopped: str = "", *, seconds: float = 1.0) -> dict[str, str]:
-        """Time passes, and all agents beat; gives whom the master has killed, and why."""
+    def alive(self, *names: str) -> None:
+        """Servers tell that they get on."""
+        for name in names or ("ps-0", "ps-1"):
+            seat = self.seat(name)
+            assert seat is not None
+            held = pb.SeatTenure(seat=seat.seat, tenure=seat.tenure)
+            self.master.client.call(self.master.client.stubs.parameters.SeatAlive, held)
+
+    def asks(self, name: str) -> None:
+        seat = self.seat(name)
+        assert seat is not None
+        request = pb.NextOrdersRequest(seat=seat.seat, tenure=seat.tenure, after=0)
+        self.master.client.call(self.master.client.stubs.parameters.NextOrders, request)
+
+    def second(self, stopped: str = "", *, seconds: float = 1.0, wait: bool = False) -> dict[str, str]:
+        """Time passes, and all agents beat; gives whom the master has killed, and why. ``wait``: until it has looked at it."""
         self.clock.advance(seconds)
+        if wait:
+            for _ in range(2):
+                self.master.run_inside(lambda parts: parts.woken.set())
+                wait_until(lambda: not self.master.run_inside(lambda parts: parts.woken.is_set()), what="a tick")
         told = {}
         for name, agent in self.agents.items():
             reply = agent.beats(stopped=name == stopped)
@@ -141,6 +160,38 @@ def test_a_node_whose_agent_does_not_kill_its_program_is_given_up_and_its_seat_g
     wait_until(lambda: "ps-2" in job.master.platform.running(), what="its replacement")
     job.agents["ps-1"] = FakeAgent(job.master.client, "ps-2").starts()
     assert job.joins("ps-2").tenure == 3
+
+
+def test_a_server_that_falls_silent_while_it_runs_is_killed_as_one_that_hangs(job: Job) -> None:
+    for _ in range(3):
+        job.alive()
+        assert not job.second(seconds=SILENT - 1.0, wait=True)
+    job.second(seconds=1.0, wait=True)
+    why = f"its program did not get on for {SILENT:.0f} s"
+    assert job.second(seconds=0.0) == {"ps-0": why, "ps-1": why}
+    assert job.events("hang") == [(name, f"{why}: it is killed, and its node replaced") for name in ("ps-0", "ps-1")]
+    assert not job.agents["ps-1"].program_exits(ExitReason.KILLED, why).restart
+    gone = job.node("ps-1")
+    assert (gone.state, gone.exit_reason, gone.message) == ("Failed", "Hang", why)
+    assert job.seat("ps-1") is None
+
+
+def test_a_server_that_asks_for_orders_is_not_silent_nor_is_one_that_never_told_that_it_gets_on(job: Job) -> None:
+    job.alive("ps-0")
+    for _ in range(3):
+        job.asks("ps-0")
+        assert not job.second(seconds=SILENT - 1.0, wait=True)
+    assert [job.node(name).state for name in ("ps-0", "ps-1")] == ["Running", "Running"]
+
+
+def test_a_server_is_not_silent_while_the_master_does_not_run(job: Job) -> None:
+    job.alive()
+    job.clock.advance(SILENT - 1.0)
+    job.master.run_inside(lambda parts: parts.parameters.forgive_absence() if parts.parameters else None)
+    assert not job.second(seconds=SILENT - 1.0, wait=True)
+    job.master.restart()
+    assert not job.second(seconds=SILENT - 1.0, wait=True)
+    assert [job.node(name).state for name in ("ps-0", "ps-1")] == ["Running", "Running"]
 
 
 def test_a_successor_of_the_master_counts_anew(job: Job) -> None:

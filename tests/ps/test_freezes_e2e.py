@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import psutil
 import pytest
+import yaml
 from tests.ps.programs import BATCH, check_each_record_counted_once, ps_job
 
+from pliant.core import standstill
+from pliant.core.job import Phase
 from pliant.core.standstill import STOPPED
+from pliant.master.journal_store import EventRecord, read_events
+from pliant.testing import RunningMaster
 from pliant.testing.jobs import LocalJob
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -109,3 +117,40 @@ def test_nobody_is_killed_because_the_master_was_stopped(tmp_path: Path, strateg
     assert not job.events("hang")
     assert not job.events("session")
     assert (summary["restarts"], summary["replacements"], summary["master_starts"]) == (0, 0, 1)
+
+
+def run_with_one_that_stays_in_an_update(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> tuple[str, dict[str, Any], list[EventRecord]]:
+    """Its name, the summary of the job, and events of hangs."""
+    monkeypatch.setattr(standstill, "SILENT", 15.0)  # of the master in this process; a minute is long for a test
+    program = Path(__file__).parent / "still_server.py"
+    told = ps_job(folder, records=800, pause=0.02, ps=[sys.executable, str(program), str(folder), "10", str(seconds)])
+    with RunningMaster(folder, yaml.safe_load(told.yaml.read_text()), platform="spec") as master:
+        assert master.join(200) is Phase.SUCCEEDED
+        summary = master.job_dir.summary()
+        events = read_events(master.job_dir.journal, limit=1000)
+    assert summary is not None
+    assert summary["parameters"]["examples"] == 800
+    results = list(folder.glob("seen-*.npz"))
+    assert results
+    for path in results:
+        with np.load(path) as found:
+            np.testing.assert_allclose(found["seen"] * 2 * BATCH, 1.0, rtol=1e-5)
+    return (folder / "stuck").read_text(), summary, [event for event in events if event.kind == "hang"]
+
+
+def test_a_server_that_waits_for_itself_is_killed_and_its_node_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, summary, hangs = run_with_one_that_stays_in_an_update(tmp_path, monkeypatch, float("inf"))
+    nodes = {node["name"]: node for node in summary["nodes"]}
+    assert (nodes[name]["state"], nodes[name]["exit_reason"]) == ("Failed", "Hang")
+    assert (nodes["ps-2"]["replaces"], summary["replacements"]) == (name, 1)
+    assert [(event.node, "did not get on" in event.message) for event in hangs] == [(name, True)]
+
+
+def test_a_server_that_takes_long_for_an_update_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, summary, hangs = run_with_one_that_stays_in_an_update(tmp_path, monkeypatch, 20.0)
+    assert not hangs
+    assert (summary["restarts"], summary["replacements"]) == (0, 0)

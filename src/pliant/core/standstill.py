@@ -2,15 +2,20 @@
 
 A worker that is stopped by a signal (SIGSTOP, a debugger) costs its own work; others get its shards. A parameter server that
 is stopped holds up everyone, since nobody else has its parameters. So its program is *sentenced*: its agent kills it (SIGKILL
-works on what is stopped) and starts it again in place, which costs what any kill of a server costs. ``Standstill`` says when;
-``master/components.py`` tells agents and hears of the end. Like ``core/node_pulse.py`` it is not journaled: a successor of the
-master begins to count anew.
+works on what is stopped) and starts it again in place, which costs what any kill of a server costs. It is nobody's failure, and
+counts nowhere.
+
+A server that runs but does not get on (a deadlock) is *silent*: it does not ask for orders, and its ``ps/pulse.py`` no longer
+tells that it executes a long one. It is sentenced, too, much later, and that counts as a hang: it may happen again.
+
+``Standstill`` says when; ``master/components.py`` tells agents and hears of the end. Like ``core/node_pulse.py`` it is not
+journaled: a successor of the master begins to count anew.
 
 What always holds:
 
 1. Only time that was *witnessed* counts: between two heartbeats of an agent that both say "stopped" at most ``WITNESSED``
    seconds are added. So a master that was frozen or suspended itself, an agent that was, or heartbeats that come in a heap
-   afterwards sentence nobody.
+   afterwards sentence nobody. Silence is counted from when the master last was awake, at the earliest.
 2. A sentence is of one run of a program (its incarnation), and no run gets two. What wakes up before the sentence is not ended;
    what wakes up after it is, all the same.
 3. The server ends *before* its seat has another holder. It has its tenure until its agent reports its end, so if it wakes up at
@@ -31,6 +36,7 @@ from dataclasses import dataclass
 # A person who looks at a program with a debugger or py-spy for a moment should not lose it, and five seconds are less than
 # what the recovery of a large server takes.
 STOPPED = 5.0  # seconds that a server's program may be stopped
+SILENT = 60.0  # seconds without a word of a server; it has one for its master every five
 WITNESSED = 2.0  # seconds at the most that one heartbeat adds; agents beat every second
 DEFIED = 20.0  # seconds after its sentence in which a program should have ended
 
@@ -42,6 +48,7 @@ class Sentence:
     node: str
     incarnation: int
     reason: str
+    is_hang: bool = False  # and counts as one
 
 
 @dataclass(slots=True)
@@ -79,6 +86,13 @@ class Standstill:
         if found is None or found.sentence is not None or found.still < STOPPED:
             return None
         return Sentence(node, found.incarnation, f"its program was stopped by a signal for {found.still:.0f} s")
+
+    def silent(self, node: str, incarnation: int, seconds: float) -> Sentence | None:
+        """Finder: the same for one that has not had a word for its master for so long."""
+        found = self._watched.get(node)
+        if found is None or found.incarnation != incarnation or found.sentence is not None or seconds < SILENT:
+            return None
+        return Sentence(node, incarnation, f"its program did not get on for {seconds:.0f} s", is_hang=True)
 
     def sentenced(self, sentence: Sentence) -> None:
         found = self._watched.get(sentence.node)

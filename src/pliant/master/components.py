@@ -18,7 +18,7 @@ from pliant.core.errors import Conflict, InvalidRequest, NotAvailable, NotFound
 from pliant.core.job import JobBook, Phase
 from pliant.core.node_states import Node, NodeState, RestartProgram
 from pliant.core.relaunch import ExitReason
-from pliant.core.standstill import DEFIED, Standstill
+from pliant.core.standstill import DEFIED, Sentence, Standstill
 from pliant.master.groups import GroupKeeper
 from pliant.master.journal import Journal
 from pliant.master.journal_store import EventRecord
@@ -114,14 +114,15 @@ class Components:
         record, message = self.nodes.book.get(report.node), report.message[:2000]
         current = report.incarnation == record.incarnation and not record.ended
         stays = current and record.removal is None and not self.job.over
-        sentenced = (
-            reason is ExitReason.KILLED and self.standstill.sentence_on(report.node, report.incarnation) is not None
-        )
-        recalled = stays and (self._is_recalled(report, reason) or sentenced)
+        sentence = self.standstill.sentence_on(report.node, report.incarnation) if reason is ExitReason.KILLED else None
+        alone = sentence is not None and not sentence.is_hang
+        recalled = stays and (self._is_recalled(report, reason) or alone)
+        if sentence is not None and not recalled:
+            reason = ExitReason.HANG
         if current and reason in (ExitReason.ERROR, ExitReason.OOM) and not recalled:
             self._note_failure(record, report, reason)
         if recalled:
-            restart = self.nodes.program_recalled(report.node, report.incarnation, message, alone=sentenced)
+            restart = self.nodes.program_recalled(report.node, report.incarnation, message, alone=alone)
         else:
             restart = self.nodes.program_exited(report.node, report.incarnation, reason, message)
         if self.groups is not None and current:
@@ -177,8 +178,7 @@ class Components:
         if record.role != PS or record.ended or record.incarnation != incarnation:
             return ""
         if (due := self.standstill.overdue(node)) is not None:
-            self.standstill.sentenced(due)
-            self.journal.event("frozen", f"{due.reason}: it is killed and started again", node)
+            self._sentence(due)
         if self.standstill.defies(node):
             self.standstill.forget(node)
             self.nodes.give_up(
@@ -187,6 +187,20 @@ class Components:
             return ""
         told = self.standstill.sentence_on(node, incarnation)
         return told.reason if told is not None else ""
+
+    def note_silent_servers(self) -> None:
+        """Parameter servers that run and do not get on are killed, too."""
+        if self.nodes is None or self.parameters is None or self.job.over:
+            return
+        there = {node.name: node for node in self.nodes.book.seated(PS)}
+        for name, seconds in self.parameters.silences().items():
+            if name in there and (due := self.standstill.silent(name, there[name].incarnation, seconds)) is not None:
+                self._sentence(due)
+
+    def _sentence(self, due: Sentence) -> None:
+        self.standstill.sentenced(due)
+        what = "it is killed, and its node replaced" if due.is_hang else "it is killed and started again"
+        self.journal.event("hang" if due.is_hang else "frozen", f"{due.reason}: {what}", due.node)
 
     def scale(self, role: str, replicas: int, reason: str) -> tuple[int, int]:
         if self.nodes is None:

@@ -431,6 +431,10 @@ class ParametersServicer(services.ParametersServicer):
         await self._m.journal.durable()
         return pb.Empty()
 
+    async def SeatAlive(self, request: pb.SeatTenure, context: Context) -> pb.Empty:
+        self._parameters.alive(request.seat, request.tenure)
+        return pb.Empty()
+
     async def GetMap(self, request: pb.GetMapRequest, context: Context) -> pb.ParameterMap:
         parameters = self._parameters
         await _at_most(parameters.wait_for_map(request.version, request.roster), context, self._m.longest_wait)
