@@ -117,6 +117,7 @@ def test_it_may_be_stopped_more_often_than_any_failure_is_forgiven(job: Job) -> 
         why = job.freeze("ps-1")["ps-1"]
         assert job.agents["ps-1"].program_exits(ExitReason.KILLED, why).incarnation == run
         job.joins("ps-1", incarnation=run)
+        job.alive()
     assert job.node("ps-1").state == "Running"
 
 
@@ -176,10 +177,10 @@ def test_a_server_that_falls_silent_while_it_runs_is_killed_as_one_that_hangs(jo
     assert job.seat("ps-1") is None
 
 
-def test_a_server_that_asks_for_orders_is_not_silent_nor_is_one_that_never_told_that_it_gets_on(job: Job) -> None:
-    job.alive("ps-0")
+def test_a_server_that_asks_for_orders_or_tells_that_it_gets_on_is_not_silent(job: Job) -> None:
     for _ in range(3):
         job.asks("ps-0")
+        job.alive("ps-1")
         assert not job.second(seconds=SILENT - 1.0, wait=True)
     assert [job.node(name).state for name in ("ps-0", "ps-1")] == ["Running", "Running"]
 

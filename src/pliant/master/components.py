@@ -166,6 +166,8 @@ class Components:
     def note_frozen(self, node: str, incarnation: int, stopped: bool) -> str:
         """Its agent says whether a program is stopped (SIGSTOP). One that stays so leaves its world, and its peers go on; a
         parameter server is killed. Gives why the agent shall do that; empty: it shall not."""
+        if self.nodes is not None and self.nodes.book.get(node).ended:
+            return ""
         seconds = self.standstill.heard(self.clock.now(), node=node, incarnation=incarnation, stopped=stopped)
         if self.groups is not None and seconds >= FROZEN_IN_GROUP:
             self.groups.frozen(node)
@@ -175,7 +177,7 @@ class Components:
         if self.nodes is None or self.parameters is None or self.job.over:
             return ""
         record = self.nodes.book.get(node)
-        if record.role != PS or record.ended or record.incarnation != incarnation:
+        if record.role != PS or record.incarnation != incarnation:
             return ""
         if (due := self.standstill.overdue(node)) is not None:
             self._sentence(due)

@@ -55,9 +55,6 @@ class ParameterCoordinator:
         self._sweeping: asyncio.Task[None] | None = None
         self._dropped = {Fate.STALE: 0, Fate.MOVED: 0}
         self._heard_at: dict[int, float] = {}  # seat -> when its holder last had a word for us
-        self._pulsing: set[int] = (
-            set()
-        )  # tenures of servers that tell that they get on; those of earlier releases do not
         self._awake_since = clock.now()
         self.lost_contributions = 0
         self.moves = 0
@@ -134,7 +131,6 @@ class ParameterCoordinator:
     def alive(self, seat: int, tenure: int) -> None:
         """It gets on, whatever it does."""
         self.book.check_holder(seat, tenure)
-        self._pulsing = {s.tenure for s in self.book.seats() if s.tenure in self._pulsing} | {tenure}
         self._heard_at[seat] = self._clock.now()
 
     def silences(self) -> dict[str, float]:
@@ -143,7 +139,7 @@ class ParameterCoordinator:
         return {
             s.node: now - max(self._heard_at.get(s.number, 0.0), self._awake_since)
             for s in self.book.seats()
-            if s.node and s.tenure in self._pulsing
+            if s.node and s.tenure
         }
 
     def forgive_absence(self) -> None:
