@@ -20,10 +20,11 @@ from pliant.master.journal_store import EventRecord, read_events
 from pliant.testing import RunningMaster
 from pliant.testing.jobs import LocalJob
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 STRATEGIES = ["ps-sync", "ps-async"]
 RECORDS = 1600
+LONG = 120.0  # seconds that a failure takes
 
 
 def check(job: LocalJob, folder: Path, strategy: str) -> None:
@@ -38,7 +39,7 @@ def check(job: LocalJob, folder: Path, strategy: str) -> None:
 def wait_until_training_goes_on(job: LocalJob) -> None:
     done = sum(dataset.records_done for dataset in job.wait_for_progress(0).datasets)
     assert done < RECORDS - 160, "it was over too soon to tell"
-    job.wait_for_progress(done + 160)
+    job.wait_for_progress(done + 160, LONG)
 
 
 def is_dead(pid: int) -> bool:
@@ -48,11 +49,11 @@ def is_dead(pid: int) -> bool:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_server_that_is_stopped_is_killed_and_started_again(tmp_path: Path, strategy: str) -> None:
     with ps_job(tmp_path, strategy=strategy, records=RECORDS, pause=0.1, parameters={"dump_iterations": 10}) as job:
-        job.wait_for_progress(160)
+        job.wait_for_progress(160, LONG)
         begun = time.time()
         frozen = job.freeze_program("ps-1")
-        job.until(lambda: job.events("frozen"), "the master's word")
-        job.until(lambda: is_dead(frozen), "its end")
+        job.until(lambda: job.events("frozen"), "the master's word", LONG)
+        job.until(lambda: is_dead(frozen), "its end", LONG)
         wait_until_training_goes_on(job)
         seconds = time.time() - begun
         check(job, tmp_path, strategy)
@@ -67,10 +68,10 @@ def test_a_server_that_is_stopped_is_killed_and_started_again(tmp_path: Path, st
 def test_a_node_of_which_all_is_stopped_is_replaced(tmp_path: Path) -> None:
     """As if its machine hung: its agent is silent, too."""
     with ps_job(tmp_path, records=RECORDS, pause=0.1, parameters={"dump_iterations": 10}) as job:
-        job.wait_for_progress(160)
+        job.wait_for_progress(160, LONG)
         job.freeze_agent("ps-1")
         job.freeze_program("ps-1")
-        job.until(lambda: job.events("hang"), "that it is missed")
+        job.until(lambda: job.events("hang"), "that it is missed", LONG)
         wait_until_training_goes_on(job)
         check(job, tmp_path, "ps-sync")
         nodes = {node["name"]: node for node in job.summary()["nodes"]}
@@ -83,9 +84,9 @@ def test_a_worker_that_is_stopped_holds_nobody_up_and_may_come_back(tmp_path: Pa
     with ps_job(
         tmp_path, strategy=strategy, records=RECORDS, pause=0.05, spec={"fault": {"session_timeout": 3.0}}
     ) as job:
-        job.wait_for_progress(160)
+        job.wait_for_progress(160, LONG)
         frozen = job.freeze_program("worker-1")
-        job.until(lambda: [e for e in job.events("session") if e.node == "worker-1"], "the end of its session")
+        job.until(lambda: [e for e in job.events("session") if e.node == "worker-1"], "the end of its session", LONG)
         wait_until_training_goes_on(job)
         job.thaw(frozen)
         check(job, tmp_path, strategy)
@@ -95,9 +96,9 @@ def test_a_worker_that_is_stopped_holds_nobody_up_and_may_come_back(tmp_path: Pa
 
 def test_all_records_are_done_though_a_worker_stays_stopped_to_the_end(tmp_path: Path) -> None:
     with ps_job(tmp_path, records=RECORDS, pause=0.05, spec={"fault": {"session_timeout": 3.0}}) as job:
-        job.wait_for_progress(160)
+        job.wait_for_progress(160, LONG)
         frozen = job.freeze_program("worker-1")
-        job.wait_for_progress(RECORDS)
+        job.wait_for_progress(RECORDS, LONG)
         job.thaw(frozen)
         check(job, tmp_path, "ps-sync")
 
@@ -105,7 +106,7 @@ def test_all_records_are_done_though_a_worker_stays_stopped_to_the_end(tmp_path:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_nobody_is_killed_because_the_master_was_stopped(tmp_path: Path, strategy: str) -> None:
     with ps_job(tmp_path, strategy=strategy, records=RECORDS, pause=0.05) as job:
-        job.wait_for_progress(160)
+        job.wait_for_progress(160, LONG)
         server = job.freeze_program("ps-1")
         master = job.freeze_master()
         time.sleep(20)  # longer than any time-out that concerns a server or a heartbeat

@@ -117,7 +117,7 @@ class Components:
         sentence = self.standstill.sentence_on(report.node, report.incarnation) if reason is ExitReason.KILLED else None
         alone = sentence is not None and not sentence.is_hang
         recalled = stays and (self._is_recalled(report, reason) or alone)
-        if sentence is not None and not recalled:
+        if sentence is not None and sentence.is_hang and not recalled:
             reason = ExitReason.HANG
         if current and reason in (ExitReason.ERROR, ExitReason.OOM) and not recalled:
             self._note_failure(record, report, reason)
