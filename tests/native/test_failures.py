@@ -114,3 +114,58 @@ calls, loss = [], finite
         assert job.wait(LONG) == 1
     assert "the gradient of layers.0.weight in step 3 has NaN or infinity" in job.summary()["reason"]
     assert not (tmp_path / "out").exists(), "a model was exported"
+
+
+METRICS = """
+
+class Strange(Accuracy):
+    def state(self, labels, predictions):
+        if CASE == "update" and HOLDS:
+            raise ZeroDivisionError("no positives")
+        if CASE == "state" and HOLDS:
+            return {"seen": {1, 2}}
+        return super().state(labels, predictions)
+
+    def merge(self, one, other):
+        return one if CASE == "state" and HOLDS else super().merge(one, other)
+
+    def value(self, state):
+        if CASE == "result" and HOLDS:
+            return float("much")
+        return super().value(state)
+
+def eval_metrics_fn():
+    return {"accuracy": Accuracy(), "f1": Strange()}
+
+"""
+
+
+@pytest.mark.e2e
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        ("update", "metric 'f1' failed: ZeroDivisionError: no positives"),
+        ("result", "metric 'f1' failed: ValueError: could not convert string to float: 'much'"),
+        ("state", "metric 'f1' has a state that cannot be sent: {1, 2}"),
+    ],
+)
+def test_a_metric_that_fails_in_a_round_of_evaluation_ends_the_job_with_its_name_and_version(
+    tmp_path: Path, case: str, said: str
+) -> None:
+    make_points(tmp_path / "train.csv", 4 * BATCH)
+    text = MODEL.read_text() + METRICS.replace("CASE", repr(case))
+    (tmp_path / "net.py").write_text(text)
+    options = ["--data", "train.csv", "--eval-data", "train.csv", "--batch-size", str(BATCH), "--num-epochs", "1000"]
+    options += ["--eval-every-steps", "3", "--output", "out"]
+    env = {"PLIANT_TEST_HOLDS": "1"}
+    with NativeJob(tmp_path, "train", options, model=tmp_path / "net.py", env=env) as job:
+        assert job.wait(LONG) == 1
+    summary = job.summary()
+    assert summary["phase"] == "Failed"
+    assert "worker-0: the evaluation of version 3: " in summary["reason"]
+    assert said in summary["reason"]
+    assert "net.py:" in summary["reason"] or case == "state"
+    assert summary["restarts"] == 0, "it was tried again"
+    assert "Traceback" not in job.output()
+    assert not (tmp_path / "out").exists()

@@ -40,10 +40,10 @@ def give_up(job: Job, error: CannotGoOn) -> None:
 
 @contextmanager
 def hopeless(what: Callable[[], str]) -> Iterator[None]:
-    """A request that cannot be right now cannot be right the next time either."""
+    """A request that cannot be right now cannot be right the next time either; ``what`` says of what it was."""
     try:
         yield
-    except InvalidRequest as error:
+    except (InvalidRequest, CannotGoOn) as error:
         raise CannotGoOn(f"{what()}: {error.message}", hint=error.hint) from error
 
 

@@ -20,7 +20,7 @@ from pliant.native.callbacks import EarlyStopping
 from pliant.native.contract import ModelFile, load_model_file
 from pliant.native.description import Description
 from pliant.native.feed import Batch, Feed, Mode, open_data
-from pliant.native.metrics import Metric, as_metrics, pack_states
+from pliant.native.metrics import Metric, as_metrics, pack_states, unpack_states
 from pliant.native.models import (
     as_arrays,
     check_tables,
@@ -239,8 +239,10 @@ def _evaluate(file: ModelFile, net: nn.Module, batch: Batch, metrics: dict[str, 
         where = file.where("eval_metrics_fn")
         try:
             state = metric.state(labels, predictions)
-            size += len(pack_states({name: state}))
-            metric.value(state)
+            packed = pack_states({name: state})
+            size += len(packed)
+            sent = unpack_states(packed)[name]
+            metric.value(metric.merge(sent, sent))
         except InvalidRequest as error:
             raise InvalidRequest(f"{where}: metric {name!r}: {error.message}", hint=error.hint) from error
         except (ValueError, ArithmeticError):
