@@ -7,6 +7,7 @@ through ``dataset_fn``, the model and the loss.
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -53,7 +54,17 @@ def run_native(
     home = prepare(spec, options)
     if not options.resume:
         _put_files(home, description, model)
-    leave(launch(home, options), options)
+    result = launch(home, options)
+    if description.task == "predict":
+        _clear_parts(description, result)
+    leave(result, options)
+
+
+def _clear_parts(description: Description, result: dict[str, Any]) -> None:
+    """Of a job that was stopped or failed: nobody will put them together. One that succeeds does it itself."""
+    from pliant.native.outputs import parts_folder
+
+    shutil.rmtree(parts_folder(Path(description.output), result["name"]), ignore_errors=True)
 
 
 def _run_there(spec: JobSpec, description: Description, model: Path, options: RunOptions) -> dict[str, Any]:
