@@ -141,6 +141,8 @@ def train(
     elif checkpoint_dir:
         saving["dir"] = absolute(checkpoint_dir)
     changes: dict[str, Any] = {"checkpoint": saving}
+    if ps_options and not chosen.startswith("ps"):
+        raise InvalidRequest(f"--ps-options with --strategy {chosen}, which has no parameter servers")
     if chosen.startswith("ps"):
         changes["parameters"] = {
             "batch_size": batch_size,
