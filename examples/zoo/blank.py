@@ -1,6 +1,7 @@
 """A model file to start from: everything that the contract knows, with the parts that are not needed commented out.
 
-    pliant train --model blank.py --model-class Net --data 'data/*.csv' --eval-data test.csv --num-epochs 3 --output trained
+    python blank.py data
+    pliant train --model blank.py --model-class Net --data data/train.csv --eval-data data/test.csv --num-epochs 3 --output trained
 
 Only the model, loss, optimizer and dataset_fn are needed to train.
 """

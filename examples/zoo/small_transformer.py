@@ -2,9 +2,10 @@
 
     python small_transformer.py brackets
     pliant train --model small_transformer.py --model-class SmallTransformer --data brackets/train.jsonl \\
-        --eval-data brackets/test.jsonl --strategy allreduce --max-workers 2 --batch-size 64 --num-epochs 3
+        --eval-data brackets/test.jsonl --strategy allreduce --max-workers 2 --batch-size 64 --num-epochs 8
 
-A record has ``text``, brackets, and ``label``, 1 if they match.
+A record has ``text``, brackets, and ``label``, 1 if they match. The first three epochs learn nothing that shows; after
+eight nearly all texts of the test are told right.
 """
 
 from __future__ import annotations

@@ -26,6 +26,8 @@ from .conftest import Cli
         (["--env", "X", "--", "true"], "NAME=VALUE"),
         (["--nnodes", "x", "--", "true"], "--nnodes"),
         (["--workers", "2", "--nnodes", "2", "--", "true"], "give one"),
+        (["--summary", "/proc/s.json", "--", "true"], "--summary /proc/s.json cannot be written: /proc: "),
+        (["--summary", "/proc", "--", "true"], "--summary /proc is a directory"),
         (["missing.yaml"], "cannot be read"),
         (["missing.py"], "no file missing.py"),
         (["--", "python", "missing.py"], "no file missing.py"),

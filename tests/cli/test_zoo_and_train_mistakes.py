@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from pliant.cli.native_options import ServerOptions
 from pliant.native.zoo import models
 
 from .conftest import Cli
@@ -36,6 +37,10 @@ def test_a_model_of_the_zoo_is_listed_and_started_once(
         (["--strategy", "magic"], "none of local, allreduce, ps-sync, ps-async"),
         (["--strategy", "local", "--max-workers", "2"], "trains in one process"),
         (["--strategy", "local", "--num-ps", "1"], "has no parameter servers"),
+        (["--max-ps", "2", "--strategy", "allreduce"], "--max-ps 2 with --strategy allreduce, which has no parameter"),
+        (["--min-ps", "3", "--num_ps", "2"], "--min-ps 3 is more than --num-ps 2"),
+        (["--min-ps", "3", "--max_ps", "2"], "--min-ps 3 is more than --max-ps 2"),
+        (["--num-ps", "3", "--max-ps", "2"], "--num-ps 3 is more than --max-ps 2"),
         (["--num_epoch", "0"], "greater than or equal to 1"),
         (["--batch_size", "0"], "greater than or equal to 1"),
         (["--min-workers", "3", "--max-workers", "2"], "is more than --max-workers"),
@@ -43,7 +48,12 @@ def test_a_model_of_the_zoo_is_listed_and_started_once(
         (["--eval-every-steps", "5"], "nothing to evaluate on"),
         (["--best-mode", "middle"], "--best-mode"),
         (["--model-params", "width"], "is not name=value"),
-        (["--model-class", ""], "there is no model"),
+        (["--ps-options", "max_staleness=2"], "--ps-options with --strategy local, which has no parameter servers"),
+        (["--data-options", "delimiter=5"], "--data cannot be opened with --data-options delimiter=5: "),
+        (["--model-class", ""], "name a class by --model-class; classes in it: Net"),
+        (["--model", "."], "--model . is a directory"),
+        (["--summary", "/proc/s.json"], "--summary /proc/s.json cannot be written: /proc: "),
+        (["--output", "/proc/out"], "--output /proc/out cannot be written: /proc: "),
         (["--model-class", "Nut"], "there is no class Nut; classes in it: Net"),
         (["--data", "nothing*.csv"], "no file at"),
         (["--trained", "nowhere"], "there is no trained model in"),
@@ -61,3 +71,20 @@ def test_a_mistake_in_training_is_told_in_one_message_and_leaves_no_job_behind(
     assert result.exit_code == 2, result.output
     assert told in result.output
     assert not cli.home.exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "replicas"),
+    [
+        ({}, (1, 1, 8)),
+        ({"num_ps": 2}, (1, 2, 8)),
+        ({"num_ps": 5}, (1, 5, 20)),
+        ({"max_ps": 3}, (1, 1, 3)),
+        ({"min_ps": 2, "max_ps": 2}, (2, 2, 2)),
+    ],
+)
+def test_a_job_starts_with_the_servers_asked_for_and_may_be_scaled(
+    given: dict[str, int], replicas: tuple[int, int, int]
+) -> None:
+    made = ServerOptions(**given).replicas()
+    assert (made["min"], made["wanted"], made["max"]) == replicas

@@ -51,13 +51,31 @@ def test_a_prediction_has_each_record_once_and_in_order_although_a_worker_is_kil
     assert [p.name for p in folder.iterdir() if "said" in p.name] == ["said.csv"], "no part is left"
 
 
-def test_evaluate_gives_the_metrics_of_all_records_by_name(folder: Path, trained: Path) -> None:
+def test_a_prediction_that_ctrl_c_stops_leaves_nothing_behind_and_can_be_run_again(folder: Path, trained: Path) -> None:
+    options = ["--data", "new.csv", "--trained", str(trained / "out"), "--output", "said.csv"]
+    options += ["--batch-size", "4", "--shard-size", "4"]
+    with NativeJob(folder, "predict", options, env={"PLIANT_TEST_PAUSE": "0.2"}) as job:
+        job.wait_for_progress(12, LONG)
+        assert any("said" in path.name for path in folder.iterdir()), "parts are beside the output"
+        job.interrupt()
+        assert job.wait(LONG) == 130
+        assert job.summary()["phase"] == "Stopped"
+    assert not any("said" in path.name for path in folder.iterdir())
+    with NativeJob(folder, "predict", [*options, "--overwrite"]) as job:
+        assert job.wait(LONG) == 0
+    with (folder / "said.csv").open() as file:
+        assert [int(row["id"]) for row in csv.DictReader(file)] == list(range(RECORDS))
+    assert [p.name for p in folder.iterdir() if "said" in p.name] == ["said.csv"], "no part is left"
+
+
+def test_evaluate_gives_the_metrics_of_all_records_by_name_although_a_worker_is_killed(
+    folder: Path, trained: Path
+) -> None:
     told = json.loads((trained / "trained.json").read_text())
     assert told["global_step"] == 3
     assert next(d["records_done"] for d in told["datasets"] if d["name"] == "train") == 48
-    options = ["--data", "new.csv", "--trained", str(trained / "out"), "--summary", "summary.json"]
-    options += ["--batch-size", "16"]
-    with NativeJob(folder, "evaluate", options) as job:
+    options = ["--data", "new.csv", "--trained", str(trained / "out"), "--batch-size", "4", "--shard-size", "4"]
+    with NativeJob(folder, "evaluate", [*options, "--summary", "summary.json"]) as job:
         assert job.wait(LONG) == 0
         proof = audit_of(job.home)
     assert proof["exact"], proof
@@ -68,6 +86,18 @@ def test_evaluate_gives_the_metrics_of_all_records_by_name(folder: Path, trained
     assert set(summary["evaluation"]) == {"accuracy", "auc", "count", "loss"}
     assert summary["evaluation"]["count"] == RECORDS
     assert summary["evaluations"][0]["version"] == 3
+
+    more = ["--max-workers", "2", "--summary", "killed.json"]
+    with NativeJob(folder, "evaluate", [*options, *more], name="killed", env={"PLIANT_TEST_PAUSE": "0.1"}) as job:
+        job.wait_for_progress(20, LONG)
+        job.kill_program("worker-0")
+        assert job.wait(LONG) == 0
+        proof = audit_of(job.home)
+    assert proof["exact"], proof
+    killed = json.loads((folder / "killed.json").read_text())
+    assert killed["restarts"] == 1, "nobody was killed"
+    assert killed["evaluations"][0]["records"] == RECORDS
+    assert killed["evaluation"] == summary["evaluation"]
 
 
 def test_a_callback_ends_training_early_and_the_job_succeeds(folder: Path) -> None:

@@ -93,3 +93,12 @@ def test_a_function_may_be_written_for_torch_or_for_numpy() -> None:
         assert in_shards(function, LABELS, SCORES, [7, 200]) == pytest.approx(expected, rel=1e-5)
     with pytest.raises(TypeError, match="mean"):
         in_shards(lambda y, p: p.mean(axes=0), LABELS, SCORES, [7])
+
+
+@pytest.mark.parametrize(
+    "state", [[1, 2], {}, {1: np.zeros(2)}, {"set": {1, 2}}, {"rows": [[1], [1, 2]]}, {"it": None}]
+)
+def test_a_state_that_cannot_be_sent_is_refused_with_the_name_of_its_metric(state: object) -> None:
+    with pytest.raises(InvalidRequest, match=r"metric 'f1' has a state that cannot be sent: .+") as error:
+        pack_states({"accuracy": {"sum": 1.0}, "f1": state})  # type: ignore[dict-item]
+    assert "dict of NumPy arrays" in error.value.hint

@@ -7,11 +7,13 @@ through ``dataset_fn``, the model and the loss.
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from pliant.cli.run import check_launchable, launch, leave, make_spec, prepare
+from pliant.cli.run import check_launchable, check_summary, launch, leave, make_spec, prepare
 from pliant.cli.run_options import RunOptions
 from pliant.core.errors import InvalidRequest
 from pliant.master.job_dir import JobDir
@@ -37,6 +39,7 @@ def run_native(
     """Check, launch, follow to the end, and exit as the job did."""
     from pliant.native.trial import check
 
+    check_summary(options)
     there = options.platform == "kubernetes"
     if there:
         description = _placed(description, options.claim, servers=strategy.startswith("ps"))
@@ -47,13 +50,33 @@ def run_native(
     spec = _spec(options, workers, strategy, spec_changes or {}, FILES_FOLDER if there else "")
     check_launchable(spec)
     if there:
-        leave(_run_there(spec, description, model, options), options)
+        result = _run_there(spec, description, model, options)
+        _say_output(description, result, options)
+        leave(result, options)
     if options.image or options.claim:
         raise InvalidRequest("--image and --claim are for --platform kubernetes")
     home = prepare(spec, options)
     if not options.resume:
         _put_files(home, description, model)
-    leave(launch(home, options), options)
+    result = launch(home, options)
+    if description.task == "predict":
+        _clear_parts(description, result)
+    _say_output(description, result, options)
+    leave(result, options)
+
+
+def _clear_parts(description: Description, result: dict[str, Any]) -> None:
+    """Of a job that was stopped or failed: nobody will put them together. One that succeeds does it itself."""
+    from pliant.native.outputs import parts_folder
+
+    shutil.rmtree(parts_folder(Path(description.output), result["name"]), ignore_errors=True)
+
+
+def _say_output(description: Description, result: dict[str, Any], options: RunOptions) -> None:
+    """Where a person finds what the job was run for."""
+    if result["phase"] == "Succeeded" and description.output and not options.quiet:
+        what = "predictions are" if description.task == "predict" else "the model is"
+        print(f"pliant | {what} in {description.output}", file=sys.stderr if options.as_json else sys.stdout)
 
 
 def _run_there(spec: JobSpec, description: Description, model: Path, options: RunOptions) -> dict[str, Any]:

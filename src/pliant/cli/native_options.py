@@ -19,6 +19,7 @@ Data = Annotated[
     typer.Option("--data", "--training-data", "--prediction-data", metavar="PATH", help="File, folder, glob or URL."),
 ]
 BatchSize = Annotated[int, typer.Option("--batch-size", "--minibatch-size", min=1, help="Records of one batch.")]
+LEAST_ROOM = 8  # parameter servers that a job may be scaled to, unless it is said otherwise
 ShardSize = Annotated[int, typer.Option(min=0, help="Records of a shard. [default: a few batches]")]
 
 
@@ -76,3 +77,42 @@ class WorkerOptions:
         if low > high:
             raise InvalidRequest(f"--min-workers {low} is more than --max-workers {high}")
         return low, high
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """How many parameter servers; ``pliant scale`` changes it while the job runs, within the limits."""
+
+    num_ps: Annotated[
+        int,
+        typer.Option(
+            "--num-ps",
+            "--num-ps-pods",
+            min=0,
+            show_default=False,
+            help="Parameter servers to start with. [default: 1 with ps-*]",
+        ),
+    ] = 0
+    max_ps: Annotated[
+        int | None,
+        typer.Option(min=1, help=f"Scale to so many at the most. [default: 4 times --num-ps, at least {LEAST_ROOM}]"),
+    ] = None
+    min_ps: Annotated[int | None, typer.Option(min=1, help="Scale to so many at the least. [default: 1]")] = None
+
+    @property
+    def given(self) -> str:
+        """The option that asks for servers; empty if none does."""
+        asked = {"--num-ps": self.num_ps, "--max-ps": self.max_ps, "--min-ps": self.min_ps}
+        return next((f"{option} {number}" for option, number in asked.items() if number), "")
+
+    def replicas(self) -> dict[str, int]:
+        """Of the role ``ps``."""
+        low = self.min_ps or 1
+        start = self.num_ps or low
+        high = self.max_ps or max(LEAST_ROOM, 4 * start)
+        if low > start:
+            raise InvalidRequest(f"--min-ps {low} is more than --num-ps {start}")
+        if start > high:
+            option = "--num-ps" if self.num_ps else "--min-ps"
+            raise InvalidRequest(f"{option} {start} is more than --max-ps {high}")
+        return {"min": low, "max": high, "wanted": start}

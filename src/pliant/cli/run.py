@@ -29,7 +29,7 @@ from pliant.cli.option_groups import grouped
 from pliant.cli.run_options import RunOptions
 from pliant.core.errors import Conflict, InvalidRequest, NotFound, PliantError
 from pliant.master.job_dir import JobDir
-from pliant.platforms.durable_files import FileLock, write_json, write_text
+from pliant.platforms.durable_files import FileLock, why_not_writable, write_json, write_text
 from pliant.rpc.identity import create_token_file
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def run(
 ) -> None:
     changes = {"workers": _workers(workers, nnodes, nproc_per_node), "strategy": strategy}
     changes = {key: value for key, value in changes.items() if value is not None}
+    check_summary(options)
     spec = make_spec(command, options.name, {**options.changes(), **changes})
     check_launchable(spec)
     if spec.platform.kind == "kubernetes":
@@ -76,11 +77,27 @@ def run(
 
 def leave(result: dict[str, Any], options: RunOptions) -> NoReturn:
     if options.summary is not None:
-        options.summary.parent.mkdir(parents=True, exist_ok=True)
-        write_json(options.summary, result)
+        try:
+            options.summary.parent.mkdir(parents=True, exist_ok=True)
+            write_json(options.summary, result)
+        except OSError as error:
+            how = f"job {result['name']} is over ({result['phase']})"
+            raise PliantError(f"{how}, but --summary {options.summary} cannot be written: {error.strerror}") from None
     if options.as_json:
         print(json.dumps(result, indent=1))
     sys.exit(int(result["exit_code"]))
+
+
+def check_summary(options: RunOptions) -> None:
+    """Before a launch: else the mistake would show after hours."""
+    path = options.summary
+    if path is None:
+        return
+    there = next(folder for folder in path.absolute().parents if folder.exists())
+    if path.is_dir():
+        raise InvalidRequest(f"--summary {path} is a directory", hint="give the path of a file")
+    if problem := why_not_writable(there):
+        raise InvalidRequest(f"--summary {path} cannot be written: {there}: {problem}", hint="give another path")
 
 
 def make_spec(command: list[str], name: str | None, changes: dict[str, Any]) -> JobSpec:

@@ -9,7 +9,8 @@
 Parameter servers that go give what they have to the others first; training goes on meanwhile. With `--move-off` one of them
 gives a share of its parameters away (all, unless `--share` says less) and stays.
 
-The number must be within the role's limits: a job that may grow is started with `--workers MIN:MAX`.
+The number must be within the role's limits: a job that may grow is started with `--workers MIN:MAX`; of `pliant train` see
+`--max-workers` and `--max-ps`.
 
 Exit code: 0 done, 1 the master is away, 2 a mistake, or the job is over.
 """

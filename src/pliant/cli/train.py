@@ -11,6 +11,9 @@ before anything is launched. It is copied into the job's directory with the modu
 --batch-size is what one update is made from, on every strategy; with allreduce it is shared by the workers. All options may be
 spelled with underscores.
 
+--num-ps is what the job starts with; `pliant scale JOB ps=3` adds or takes parameter servers while it trains, from --min-ps to
+--max-ps. Nothing else changes their number.
+
 Exit code: the job's: 0 done, 1 failed, 130 stopped; 2 for a mistake in the command or the model file.
 """
 
@@ -34,6 +37,7 @@ def train(
     model: o.ModelOptions,
     data: o.Data,
     workers: o.WorkerOptions,
+    servers: o.ServerOptions,
     eval_data: Annotated[
         list[str] | None, typer.Option("--eval-data", "--validation-data", metavar="PATH", help="Data for evaluation.")
     ] = None,
@@ -43,9 +47,6 @@ def train(
             "--strategy", "--distribution-strategy", help="local, allreduce, ps-sync or ps-async. [default: by workers]"
         ),
     ] = None,
-    num_ps: Annotated[
-        int, typer.Option("--num-ps", "--num-ps-pods", min=0, help="Parameter servers. [default: 1 with ps-*]")
-    ] = 0,
     ps_options: Annotated[
         str,
         typer.Option(
@@ -59,7 +60,9 @@ def train(
     num_epochs: Annotated[
         int, typer.Option("--num-epochs", "--num-epoch", min=1, help="How often every record is trained on.")
     ] = 1,
-    max_steps: Annotated[int, typer.Option(min=0, help="End after so many updates. [default: no limit]")] = 0,
+    max_steps: Annotated[
+        int, typer.Option(min=0, show_default=False, help="End after so many updates; 0: no limit, the default.")
+    ] = 0,
     output: Annotated[str, typer.Option("--output", metavar="DIR", help="Export the model to this directory.")] = "",
     seed: Annotated[int, typer.Option(help="Of the first weights, the order of records, and dropout.")] = 0,
     shuffle: Annotated[bool, typer.Option(help="Shuffle the records, anew in each epoch.")] = True,
@@ -95,7 +98,7 @@ def train(
     from pliant.native.description import Evaluation
 
     most = workers.range()[1]
-    chosen = choose_strategy(strategy, most, num_ps)
+    chosen = choose_strategy(strategy, most, servers.given)
     seats = virtual_workers or (fitting_seats(batch_size, most) if chosen in ("allreduce", "ps-sync") else 1)
     check_batch(batch_size, most, seats, chosen, given=virtual_workers is not None)
     by_epoch = eval_every_epochs if eval_every_epochs is not None else int(not (eval_every_steps or eval_every_seconds))
@@ -138,20 +141,22 @@ def train(
     elif checkpoint_dir:
         saving["dir"] = absolute(checkpoint_dir)
     changes: dict[str, Any] = {"checkpoint": saving}
+    if ps_options and not chosen.startswith("ps"):
+        raise InvalidRequest(f"--ps-options with --strategy {chosen}, which has no parameter servers")
     if chosen.startswith("ps"):
         changes["parameters"] = {
             "batch_size": batch_size,
             "max_iterations": max_steps,
             **pairs(ps_options, "--ps-options"),
         }
-        changes["roles"] = {"ps": {"replicas": num_ps or 1, "command": ["python", "-m", "pliant.ps"]}}
+        changes["roles"] = {"ps": {"replicas": servers.replicas(), "command": ["python", "-m", "pliant.ps"]}}
     run_native(description, model.model, options, workers=workers.range(), strategy=chosen, spec_changes=changes)
 
 
-def choose_strategy(given: str | None, workers: int, num_ps: int) -> Any:
-    """What was asked for; else what the numbers of workers and servers mean."""
+def choose_strategy(given: str | None, workers: int, servers: str) -> Any:
+    """What was asked for; else what the numbers of workers and servers (the option that asks for some) mean."""
     if given is None:
-        return "ps-async" if num_ps else "allreduce" if workers > 1 else "local"
+        return "ps-async" if servers else "allreduce" if workers > 1 else "local"
     name = OTHER_NAMES.get(given.lower(), given.lower())
     if name not in STRATEGIES:
         raise InvalidRequest(f"--strategy {given!r} is none of {', '.join(STRATEGIES)}")
@@ -159,8 +164,8 @@ def choose_strategy(given: str | None, workers: int, num_ps: int) -> Any:
         raise InvalidRequest(
             f"--strategy local trains in one process, and --max-workers is {workers}", hint="allreduce uses several"
         )
-    if num_ps and not name.startswith("ps"):
-        raise InvalidRequest(f"--num-ps {num_ps} with --strategy {name}, which has no parameter servers")
+    if servers and not name.startswith("ps"):
+        raise InvalidRequest(f"{servers} with --strategy {name}, which has no parameter servers")
     return name
 
 

@@ -35,7 +35,7 @@ from pliant.core.shards import ShardBook
 from pliant.core.training import TrainingBook
 from pliant.core.wishes import WishBook
 from pliant.master.clock import SystemClock
-from pliant.master.components import Components
+from pliant.master.components import PS, Components
 from pliant.master.groups import GroupKeeper
 from pliant.master.job_dir import JobDir
 from pliant.master.journal import Journal
@@ -428,7 +428,10 @@ class Master:
     def _attend(self, parts: Components, desk: Desk) -> Reporter:
         """Hear wishes and tell how the job is doing, beside everything else."""
         assert parts.nodes is not None
-        keeper = WishKeeper(self._machines["wishes"], parts.nodes, parts.journal, desk)
+        servers = PS if parts.parameters is not None else ""
+        keeper = WishKeeper(
+            self._machines["wishes"], parts.nodes, parts.journal, desk, scale=parts.scale, servers=servers
+        )
         reporter = Reporter(parts, desk, lambda: keeper.refusal)
         self._beside = [asyncio.create_task(reporter.run()), asyncio.create_task(self._hear(keeper, parts))]
         return reporter

@@ -239,10 +239,10 @@ class Components:
         if wanted < book.role(PS).spec.replicas:
             self.nodes.scale(PS, wanted, "its parameters are on other servers", first=first)
 
-    def stop(self, reason: str, *, at_once: bool = False) -> None:
+    def stop(self, reason: str, *, at_once: bool = False, failed: bool = False) -> None:
         if self.job.over and not at_once:
             return
-        self._end(Phase.STOPPED, reason)
+        self._end(Phase.FAILED if failed else Phase.STOPPED, reason)
         if self.nodes is not None and at_once:
             self.nodes.stop(reason, grace=0.0)
 

@@ -88,7 +88,8 @@ class JobServicer(services.JobServicer):
         return pb.ScaleReply(before=before, now=now)
 
     async def Stop(self, request: pb.StopRequest, context: Context) -> pb.Empty:
-        self._m.stop(request.reason[:LONGEST_REASON] or "stopped by the user", at_once=request.at_once)
+        reason = request.reason[:LONGEST_REASON] or "stopped by the user"
+        self._m.stop(reason, at_once=request.at_once, failed=request.failed)
         await self._m.journal.durable()
         return pb.Empty()
 

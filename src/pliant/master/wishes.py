@@ -2,13 +2,16 @@
 
 The shell around ``core.wishes.WishBook``: a wish is tried on a copy of the node book, so it is carried out as a whole or
 refused as a whole, with the reason for the person who made it. It is answered once it is on disk.
+
+Parameter servers come and go as ``scale`` lets them: one that goes gives what it has to the others first.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
-from pliant.core.errors import PliantError
+from pliant.core.errors import InvalidRequest, PliantError
 from pliant.core.wishes import Change, WishBook
 from pliant.master.journal import Journal
 from pliant.master.nodes import NodeManager
@@ -18,8 +21,20 @@ log = logging.getLogger(__name__)
 
 
 class WishKeeper:
-    def __init__(self, book: WishBook, nodes: NodeManager, journal: Journal, desk: Desk) -> None:
+    def __init__(
+        self,
+        book: WishBook,
+        nodes: NodeManager,
+        journal: Journal,
+        desk: Desk,
+        *,
+        scale: Callable[[str, int, str], object],
+        servers: str = "",
+    ) -> None:
+        """``servers``: the role that holds parameters, if there is one."""
         self._book = book
+        self._scale = scale
+        self._servers = servers
         self._nodes = nodes
         self._journal = journal
         self._desk = desk
@@ -38,6 +53,7 @@ class WishKeeper:
         try:
             changes = self._book.changes(wish.content, state=wish.state)
             self._nodes.try_changes(changes)
+            self._check_servers(changes)
         except (PliantError, KeyError, TypeError, ValueError) as error:
             refusal = error.message if isinstance(error, PliantError) else f"it is not understood: {error!r}"
         else:
@@ -60,4 +76,26 @@ class WishKeeper:
         if changes:
             self._journal.event("wish", f"{wish.id}: {'; '.join(change.text for change in changes)}")
         for change in changes:
-            self._nodes.change(change)
+            if change.method == "scale":
+                self._scale(change.arguments["role"], change.arguments["replicas"], change.arguments["reason"])
+            else:
+                self._nodes.change(change)
+
+    def _check_servers(self, changes: list[Change]) -> None:
+        """What would take a parameter server away before it gave what it has to the others."""
+        for change in changes if self._servers else ():
+            asked = change.arguments
+            there = [node.name for node in self._nodes.book.seated(self._servers)]
+            if change.method == "remove" and asked["node"] in there:
+                raise InvalidRequest(
+                    f"{asked['node']} holds parameters: ask for fewer nodes of the role {self._servers}, the newest goes"
+                )
+            if asked.get("role") != self._servers:
+                continue
+            if change.method == "set_limits" and not asked["min_replicas"] <= len(there) <= asked["max_replicas"]:
+                limits = f"{asked['min_replicas']} to {asked['max_replicas']}"
+                raise InvalidRequest(
+                    f"there are {len(there)} nodes of the role {self._servers} now, so {limits} cannot be"
+                )
+            if change.method == "scale" and asked["replicas"] < 1:
+                raise InvalidRequest(f"at least one node of the role {self._servers} is needed")

@@ -147,15 +147,15 @@ def _lines(tree: ast.Module) -> dict[str, int]:
 
 def _model_problems(file: ModelFile) -> list[str]:
     name = file.model_class
+    own = file.module.__name__
+    classes = [n for n, value in vars(file.module).items() if inspect.isclass(value) and value.__module__ == own]
+    have = f"; classes in it: {', '.join(classes)}" if classes else ""
     if not name:
         if hasattr(file.module, "custom_model"):
             return []
-        return [f"{file.path}:1: there is no model: define custom_model(), or name a class by --model-class"]
+        return [f"{file.path}:1: there is no model: define custom_model(), or name a class by --model-class{have}"]
     maker = getattr(file.module, name, None)
     if maker is None:
-        own = file.module.__name__
-        classes = [n for n, value in vars(file.module).items() if inspect.isclass(value) and value.__module__ == own]
-        have = f"; classes in it: {', '.join(classes)}" if classes else ""
         return [f"{file.path}:1: there is no class {name}{have}"]
     if not callable(maker):
         return [f"{file.path}:{file.lines.get(name, 1)}: {name} is {_a(maker)}, not a class"]

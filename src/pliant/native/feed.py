@@ -113,7 +113,10 @@ class Feed:
             return _tf_values(self._function, [record for _, record in records], self._mode, self._reader.metadata)
         made = self._function(Dataset(lambda: iter(items)), str(self._mode), self._reader.metadata)
         if not isinstance(made, Dataset) and not isinstance(made, Iterable):
-            raise InvalidRequest(f"{self._where}: it must give a dataset; it gives {type(made).__name__}")
+            what = f"{self._where}: {self._file.name_of('dataset_fn')}"
+            if made is None:
+                raise InvalidRequest(f"{what} gives None, not a dataset", hint="is its `return` missing?")
+            raise InvalidRequest(f"{what} must give a dataset; it gives {type(made).__name__}")
         return made
 
     def _pair(self, value: Any) -> tuple[Any, Any]:

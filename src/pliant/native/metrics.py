@@ -235,13 +235,30 @@ def merge_states(metrics: Mapping[str, Metric], one: dict[str, State], other: di
 def pack_states(states: dict[str, State]) -> bytes:
     """As an .npz file without pickles."""
     file = io.BytesIO()
-    flat = {f"{name}\0{part}": np.asarray(value) for name, state in states.items() for part, value in state.items()}
-    for key, value in flat.items():
-        if value.dtype == object:
-            raise InvalidRequest(f"metric {key.split(chr(0))[0]!r} has a state that is no array of numbers")
+    for name, state in states.items():
+        if not isinstance(state, Mapping) or not state or not all(isinstance(part, str) for part in state):
+            raise _refused(name, state)
+    flat = {f"{name}\0{part}": _array(name, value) for name, state in states.items() for part, value in state.items()}
     arrays: dict[str, Any] = {"names": np.array(list(flat)), **{f"a{i}": v for i, v in enumerate(flat.values())}}
     np.savez_compressed(file, **arrays)
     return file.getvalue()
+
+
+def _array(metric: str, value: Any) -> Any:
+    try:
+        made = np.asarray(value)
+    except (TypeError, ValueError):  # rows of different lengths, say, or a tensor on a GPU
+        raise _refused(metric, value) from None
+    if made.dtype.kind not in "biufcSU":
+        raise _refused(metric, value)
+    return made
+
+
+def _refused(metric: str, state: Any) -> InvalidRequest:
+    return InvalidRequest(
+        f"metric {metric!r} has a state that cannot be sent: {state!r:.60}",
+        hint="state() gives a dict of NumPy arrays and numbers, and merge() puts two of them together",
+    )
 
 
 def unpack_states(data: bytes) -> dict[str, State]:

@@ -185,7 +185,10 @@ def put_state(model: nn.Module, state: Mapping[str, torch.Tensor], where: str) -
     try:
         model.load_state_dict(dict(state))
     except RuntimeError as error:
-        raise InvalidRequest(f"the trained model in {where} does not fit this model: {error}") from error
+        raise InvalidRequest(
+            f"the trained model in {where} does not fit this model: {error}",
+            hint="give the --model, --model-class and --model-params that it was trained with",
+        ) from error
 
 
 def as_arrays(value: Any) -> Any:

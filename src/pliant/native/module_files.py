@@ -27,6 +27,8 @@ def parse(path: Path) -> ast.Module:
     except (OSError, UnicodeDecodeError) as error:
         if not path.exists():
             raise NotFound(f"there is no model file {path}", hint="check the path given as --model") from None
+        if path.is_dir():
+            raise InvalidRequest(f"--model {path} is a directory", hint="name the model file in it") from None
         raise InvalidRequest(f"{path} cannot be read: {error}") from None
 
 
@@ -85,10 +87,12 @@ def load_module(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # the user's file; whatever it raises is told with its place
         del sys.modules[name]
-        main = "the model file is imported"
+        hint = ""
         if isinstance(error, SystemExit):
-            main += "; what it does as a program belongs below `if __name__ == '__main__':`"
-        raise InvalidRequest(f"{place_of(error, path)}: {described(error)}", hint=main) from error
+            hint = "the model file is imported; what it does as a program belongs below `if __name__ == '__main__':`"
+        elif isinstance(error, ImportError):
+            hint = "install it here and where workers run, or put the module beside the model file"
+        raise InvalidRequest(f"{place_of(error, path)}: {described(error)}", hint=hint) from error
     return module
 
 

@@ -1,6 +1,7 @@
 """Predictions as one file: RecordIO (a row is JSON, or the bytes that the processor gave), Parquet, CSV or JSON lines.
 
-The file appears whole or not at all. CSV spreads a list over columns ``prediction_0``, ``prediction_1``, …
+The file appears whole or not at all: until then everything is in a folder beside it, of the job's own. CSV spreads a list over
+columns ``prediction_0``, ``prediction_1``, …
 """
 
 from __future__ import annotations
@@ -31,10 +32,17 @@ def format_of(path: Path, given: str = "") -> str:
     return name
 
 
-def write_output(path: Path, given: str, rows: Iterable[bytes]) -> None:
+def parts_folder(output: Path, job: str) -> Path:
+    """Where a job keeps what is not yet the output."""
+    return output.with_name(f".{output.name}.{job}.parts")
+
+
+def write_output(path: Path, given: str, rows: Iterable[bytes], parts: Path | None = None) -> None:
+    """``parts``: a folder on the same disk, for the file while it is written."""
     write = {"recordio": _recordio, "parquet": _parquet, "csv": _csv, "jsonl": _jsonl}[format_of(path, given)]
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{token_hex(4)}")
+    unfinished = f".{path.name}.{token_hex(4)}"
+    temporary = parts / unfinished if parts is not None else path.with_name(unfinished)
     try:
         write(temporary, iter(rows))
         with temporary.open("rb") as file:

@@ -14,6 +14,7 @@ import inspect
 import logging
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,11 @@ from pliant.data.recordio.reader import RecordIOReader
 from pliant.data.recordio.writer import RecordIOWriter
 from pliant.native.contract import ModelFile
 from pliant.native.description import Description
+from pliant.native.failures import hopeless
 from pliant.native.feed import Feed, Mode, open_data
 from pliant.native.models import as_arrays, load_trained, make_model, put_state
 from pliant.native.models import predict as run_model
-from pliant.native.outputs import write_output
+from pliant.native.outputs import parts_folder, write_output
 from pliant.native.rounds import SHARD_BATCHES, notes_of
 from pliant.native.worker import first_batch
 
@@ -47,21 +49,22 @@ def predict(description: Description, file: ModelFile, job: Job) -> None:
     model = make_model(file, seed=description.seed, sample=first_batch(file, reader, description))
     put_state(model, state, description.trained)
     output = Path(description.output)
-    parts = output.with_name(f".{output.name}.{job.name}.parts")
+    parts = parts_folder(output, job.name)
     parts.mkdir(parents=True, exist_ok=True)
     size = description.shard_size or SHARD_BATCHES * description.batch_size
     files = [(name, 0, count) for name, count in reader.create_shards().items()]
     work = Predictor(file, reader, model.eval(), description, job.node)
     for shard in job.shards(DATASET, files=files, shard_size=size, type="predict", acknowledge=False, prefetch=1):
         name = f"{shard.session.replace('/', '-')}-{shard.lease}.rio"
-        with RecordIOWriter(parts / name) as part:
+        with hopeless(partial(str, shard)), RecordIOWriter(parts / name) as part:
             for row in work.rows(list(reader.positions(shard))):
                 part.write(pack_row(row))
         shard.done(name.encode())
     for end in job.shards(END, size=1, type="predict", prefetch=1):
         names = [note.data.decode() for note in notes_of(job.session(), DATASET)]
         log.info("puts %d parts together", len(names))
-        write_output(output, description.output_format, _rows(parts, names))
+        with hopeless(lambda: f"--output {output}"):
+            write_output(output, description.output_format, _rows(parts, names), parts)
         end.commit()
     shutil.rmtree(parts, ignore_errors=True)
 

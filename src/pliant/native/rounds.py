@@ -3,6 +3,9 @@
 A round is evaluated one shard at a time, between two steps of training, on a model of its own that holds the round's version.
 The states of the metrics travel with the acknowledgement of the shard. When all shards are done, one worker claims the round,
 merges the states of all shards and reports the metrics.
+
+A metric that fails, or whose state cannot be sent, ends the job with its name and the version: it would fail on the same records
+again, and training on without an evaluation would find no best model and never stop early.
 """
 
 from __future__ import annotations
@@ -22,9 +25,11 @@ from pliant.core.datasets import DatasetSpec, FilePart, ShardType
 from pliant.core.errors import Conflict, InvalidRequest, PliantError, SessionExpired
 from pliant.data import DataReader
 from pliant.native.contract import ModelFile
+from pliant.native.failures import hopeless
 from pliant.native.feed import Feed, Mode
-from pliant.native.metrics import Mean, Metric, State, as_metrics, merge_states, pack_states, unpack_states
+from pliant.native.metrics import Mean, Metric, State, merge_states, pack_states, unpack_states
 from pliant.native.models import as_arrays, loss_of, predict
+from pliant.native.user_metrics import user_metrics
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.datasets import to_message
 
@@ -102,9 +107,7 @@ class Evaluator:
         self._reader = reader
         self._batch = batch_size
         self._feed = Feed(file, reader, Mode.EVALUATION)
-        function = file.get("eval_metrics_fn")
-        where = file.where("eval_metrics_fn")
-        self.metrics: dict[str, Metric] = as_metrics(file.call(function), where) if function is not None else {}
+        self.metrics: dict[str, Metric] = user_metrics(file)
         self._loss = Mean() if file.get("loss") is not None and LOSS not in self.metrics else None
 
     def all_metrics(self) -> dict[str, Metric]:
@@ -187,8 +190,9 @@ class Rounds:
         shard = self._stream.poll()
         if shard is None:
             return False
-        states = pack_states(self._evaluator.states(self._model, shard))
-        check_size(len(states), len(shard))
+        with hopeless(lambda: round_text(state.open_version)):
+            states = pack_states(self._evaluator.states(self._model, shard))
+            check_size(len(states), len(shard))
         shard.done(states)
         return True
 
@@ -232,8 +236,9 @@ class Rounds:
             if not self._session.insist(training.ClaimRound, request).claimed:
                 self._watch.refresh()
                 return False
-            states, records = self._collect(f"{DATASET}@{version}")
-            metrics = self._evaluator.values(states)
+            with hopeless(lambda: round_text(version)):
+                states, records = self._collect(f"{DATASET}@{version}")
+                metrics = self._evaluator.values(states)
             report = pb.ReportEvaluationRequest(version=version, metrics=metrics, records=records, session=name)
             self._session.insist(training.ReportEvaluation, report)
         except (Conflict, SessionExpired) as error:  # frozen meanwhile: another has it
@@ -251,6 +256,10 @@ class Rounds:
             total = merge_states(self._evaluator.all_metrics(), total, states)
             records += note.end - note.start
         return total, records
+
+
+def round_text(version: int) -> str:
+    return f"the evaluation of version {version}"
 
 
 def check_size(size: int, records: int) -> None:

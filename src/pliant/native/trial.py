@@ -6,7 +6,6 @@ Where the data cannot be read from here (it is on the cluster's storage, say) th
 from __future__ import annotations
 
 import inspect
-import os
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from pliant.native.callbacks import EarlyStopping
 from pliant.native.contract import ModelFile, load_model_file
 from pliant.native.description import Description
 from pliant.native.feed import Batch, Feed, Mode, open_data
-from pliant.native.metrics import Metric, as_metrics, pack_states
+from pliant.native.metrics import Metric, as_metrics, pack_states, unpack_states
 from pliant.native.models import (
     as_arrays,
     check_tables,
@@ -35,6 +34,7 @@ from pliant.native.models import (
 from pliant.native.module_files import described, place_of
 from pliant.native.rounds import SHARD_BATCHES, check_size
 from pliant.native.schedules import make_scheduler
+from pliant.platforms.durable_files import why_not_writable
 
 RECORDS = (4, 256)  # that are tried: a few, and more if dataset_fn drops them all
 MODES = {"train": Mode.TRAINING, "evaluate": Mode.EVALUATION, "predict": Mode.PREDICTION}
@@ -78,9 +78,10 @@ def check_output(description: Description) -> None:
         raise InvalidRequest(f"--output {description.output} is an URL", hint="give a path that workers can write to")
     if output.exists() and output.is_dir() is not makes_folder:
         raise InvalidRequest(f"--output {output} is {'no ' if makes_folder else 'a '}directory")
-    there = next(folder for folder in (output, *output.absolute().parents) if folder.exists() and folder != output)
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        raise InvalidRequest(f"--output {output} cannot be made: {there} is not a directory that can be written to")
+    at = (output, *output.absolute().parents) if makes_folder else output.absolute().parents
+    there = next(folder for folder in at if folder.exists())
+    if problem := why_not_writable(there):
+        raise InvalidRequest(f"--output {output} cannot be written: {there}: {problem}", hint="give another path")
 
 
 def _check_names(file: ModelFile, description: Description, callbacks: list[Any], names: list[str]) -> None:
@@ -98,8 +99,8 @@ def _sample(
     file: ModelFile, description: Description, sources: list[str], mode: Mode, option: str
 ) -> tuple[DataReader, Batch | None]:
     name = file.name_of("dataset_fn")
+    reader = _open(file, description, sources, option)
     try:
-        reader = _open(file, description, sources, option)
         feed = Feed(file, reader, mode)
         for most in RECORDS:
             records = list(enumerate(reader.fetch(range(min(most, len(reader))))))
@@ -119,9 +120,14 @@ def _open(file: ModelFile, description: Description, sources: list[str], option:
     try:
         reader = open_data(file, description, sources)
         empty = not len(reader)
-    except (NotFound, CorruptData, FileNotFoundError) as error:
+    except (NotFound, CorruptData, OSError) as error:
         message = error.message if isinstance(error, PliantError) else str(error)
         raise InvalidRequest(f"{option}: {message}", hint=getattr(error, "hint", "")) from error
+    except (TypeError, ValueError) as error:
+        if not description.data_options:
+            raise
+        given = ", ".join(f"{name}={value!r}" for name, value in description.data_options.items())
+        raise InvalidRequest(f"{option} cannot be opened with --data-options {given}: {described(error)}") from error
     if empty:
         raise InvalidRequest(f"{option} {', '.join(sources)} has no records")
     return reader
@@ -239,8 +245,10 @@ def _evaluate(file: ModelFile, net: nn.Module, batch: Batch, metrics: dict[str, 
         where = file.where("eval_metrics_fn")
         try:
             state = metric.state(labels, predictions)
-            size += len(pack_states({name: state}))
-            metric.value(state)
+            packed = pack_states({name: state})
+            size += len(packed)
+            sent = unpack_states(packed)[name]
+            metric.value(metric.merge(sent, sent))
         except InvalidRequest as error:
             raise InvalidRequest(f"{where}: metric {name!r}: {error.message}", hint=error.hint) from error
         except (ValueError, ArithmeticError):

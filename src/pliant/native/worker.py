@@ -17,6 +17,7 @@ from pliant.data import DataReader
 from pliant.native.callbacks import better
 from pliant.native.contract import ModelFile, load_model_file
 from pliant.native.description import FOLDER, Description
+from pliant.native.failures import CannotGoOn, give_up
 from pliant.native.feed import Batch, Feed, Mode, open_data
 from pliant.native.hooks import Hooks
 from pliant.native.rounds import LOSS, SHARD_BATCHES, Evaluator, Rounds, TrainingWatch
@@ -52,6 +53,15 @@ def main(arguments: list[str]) -> int:
     job = connect()
     if not job.elastic:
         raise InvalidRequest("native training runs as a job", hint="see `pliant train --help`")
+    try:
+        _work(description, file, job)
+    except CannotGoOn as error:
+        give_up(job, error)
+        return 1
+    return 0
+
+
+def _work(description: Description, file: ModelFile, job: Job) -> None:
     if description.task == "train":
         Training(description, file, job).run()
     elif description.task == "evaluate":
@@ -62,7 +72,6 @@ def main(arguments: list[str]) -> int:
         from pliant.native.prediction import predict
 
         predict(description, file, job)
-    return 0
 
 
 class Training:

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 
@@ -32,6 +33,15 @@ def write_text(path: Path, text: str) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def why_not_writable(folder: Path) -> str:
+    """Why nothing can be put into a folder; empty if it can. Tried, since rights alone do not tell of a disk that is only read."""
+    try:
+        with TemporaryDirectory(dir=folder, prefix=".pliant-"):
+            return ""
+    except OSError as error:
+        return error.strerror or str(error)
 
 
 class FileLock:

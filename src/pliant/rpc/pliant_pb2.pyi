@@ -221,12 +221,14 @@ class ScaleReply(_message.Message):
     def __init__(self, before: _Optional[int] = ..., now: _Optional[int] = ...) -> None: ...
 
 class StopRequest(_message.Message):
-    __slots__ = ("reason", "at_once")
+    __slots__ = ("reason", "at_once", "failed")
     REASON_FIELD_NUMBER: _ClassVar[int]
     AT_ONCE_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
     reason: str
     at_once: bool
-    def __init__(self, reason: _Optional[str] = ..., at_once: _Optional[bool] = ...) -> None: ...
+    failed: bool
+    def __init__(self, reason: _Optional[str] = ..., at_once: _Optional[bool] = ..., failed: _Optional[bool] = ...) -> None: ...
 
 class RegisterRequest(_message.Message):
     __slots__ = ("node", "agent_pid", "host", "incarnation", "pid", "address")

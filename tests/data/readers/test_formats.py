@@ -186,3 +186,17 @@ def test_a_table_without_a_usable_key_is_refused(tmp_path: Path) -> None:
     assert len(open_reader(url, table="t", key="b")) == 2
     with pytest.raises(NotFound, match="tables: t"):
         len(open_reader(url, table="u"))
+
+
+def test_a_local_parquet_file_is_read_by_arrow_itself(tmp_path: Path) -> None:
+    """Its threads may outlive the interpreter, and abort the process if they hold anything of Python then."""
+    import gc
+    import io
+
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"x": list(range(10))}), path)
+    reader = open_reader(str(path))
+    assert [row["x"] for row in reader.fetch([3, 4])] == [3, 4]
+    held = [one for one in gc.get_objects() if type(one) is io.BufferedReader and one.name == str(path)]
+    reader.close()
+    assert not held

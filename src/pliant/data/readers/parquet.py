@@ -2,6 +2,9 @@
 
 The row groups used last stay in memory, so records that are neighbours cost one read. Random access over many row groups
 costs a row group each: pack such data into RecordIO first (``pliant data pack``).
+
+Threads of Arrow never hold what belongs to Python: one that gives it back while the interpreter ends would abort the process. So
+local files are opened by Arrow itself, and remote ones, which only fsspec can read, are read without its threads.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from typing import Any
 from pliant.core.errors import CorruptData, InvalidRequest
 from pliant.data.contract import Metadata, PartReader
 from pliant.data.errors import MissingLibrary
-from pliant.data.files import Paths, expand, open_binary
+from pliant.data.files import Paths, expand, is_remote, open_binary
 
 _GROUPS_KEPT = 4
 _BLOCK = 1024  # rows turned into dicts at once
@@ -26,12 +29,13 @@ _BLOCK = 1024  # rows turned into dicts at once
 class _File:
     def __init__(self, path: str) -> None:
         try:
-            from pyarrow import ArrowInvalid
+            from pyarrow import ArrowInvalid, OSFile
             from pyarrow.parquet import ParquetFile
         except ImportError:
             raise MissingLibrary("Parquet", "pyarrow") from None
         try:
-            self.file = ParquetFile(open_binary(path))
+            self.remote = is_remote(path)
+            self.file = ParquetFile(open_binary(path) if self.remote else OSFile(path, "rb"))
         except ArrowInvalid as error:
             raise CorruptData(f"{path}: cannot be read as Parquet: {error}") from error
         stored = self.file.metadata
@@ -39,8 +43,12 @@ class _File:
 
 
 class ParquetReader(PartReader):
-    def __init__(self, paths: Paths, *, columns: Sequence[str] | None = None) -> None:
+    def __init__(self, paths: Paths, *, columns: str | Sequence[str] | None = None) -> None:
         self._paths = expand(paths)
+        if isinstance(columns, str):
+            columns = [columns]
+        if columns is not None and not (isinstance(columns, list | tuple) and all(isinstance(c, str) for c in columns)):
+            raise InvalidRequest(f"columns is {columns!r}", hint="give a list of their names")
         self._columns = list(columns) if columns is not None else None
         self._groups: OrderedDict[tuple[int, int], Any] = OrderedDict()
         self._lock = Lock()  # over the cache and the files, which pyarrow does not share between threads
@@ -94,7 +102,8 @@ class ParquetReader(PartReader):
                 self._groups.move_to_end((number, group))
                 return self._groups[number, group]
             try:
-                table = self._files[number].file.read_row_group(group, columns=self._columns)
+                opened = self._files[number]
+                table = opened.file.read_row_group(group, columns=self._columns, use_threads=not opened.remote)
             except (ArrowException, OSError) as error:
                 raise CorruptData(f"{self._paths[number]}: row group {group}: {error}") from error
             self._groups[number, group] = table

@@ -24,6 +24,7 @@ from torch import nn
 
 from pliant.client.shards import Shard
 from pliant.core.errors import CorruptData, NotFound
+from pliant.native.failures import check_loss, hopeless, records_text
 from pliant.native.feed import Batch, Feed, Mode
 from pliant.native.models import check_tables, describe_file, load_trained, loss_of, make_model, put_state, save_model
 from pliant.native.server_specs import server_specs
@@ -129,10 +130,13 @@ class ServerStrategy(Strategy):
         """Until the gradient of these records is taken, or they are another's."""
         while True:
             loss = self._served.compute(batch, partial(loss_of, self.work.file))
+            step = self._served.iteration + 1
+            check_loss(loss, step, batch, self.work.reader)
             dense, rows = self._served.gradients()
-            told = self._client.push(
-                self._served.iteration, examples=batch.size, dense=dense, rows=rows, shards=[(shard, done)]
-            )
+            with hopeless(partial(self._gradients_text, step, batch)):
+                told = self._client.push(
+                    self._served.iteration, examples=batch.size, dense=dense, rows=rows, shards=[(shard, done)]
+                )
             self._served.ordered(told.iteration)
             if not told.accepted:
                 self._served.undo()
@@ -141,6 +145,9 @@ class ServerStrategy(Strategy):
             self._too_old += 1
             self._served.be_fresh()
             log.debug("computes %d records again: %s", batch.size, told.reason)
+
+    def _gradients_text(self, step: int, batch: Batch) -> str:
+        return f"the gradients of step {step}, of {records_text(batch.ids, self.work.reader)}"
 
     # --- versions
 

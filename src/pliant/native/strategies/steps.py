@@ -20,6 +20,7 @@ from torch import nn
 
 from pliant.core.datasets import DatasetSpec
 from pliant.core.errors import NotFound
+from pliant.native.failures import check_gradients, check_loss
 from pliant.native.feed import Batch, Feed, Indexed, Mode
 from pliant.native.models import (
     check_tables,
@@ -70,6 +71,7 @@ class StepStrategy(Strategy):
             deterministic=about.deterministic,
             seed=about.seed,
             scheduler=make_scheduler(work.file, optimizer),
+            on_gradients=lambda: check_gradients(trainer.total + 1, self.model.named_parameters()),
             job=work.job,
         )
         feed = Feed(work.file, work.reader, Mode.TRAINING)
@@ -98,12 +100,14 @@ class StepStrategy(Strategy):
     def _learn(self, step: Step) -> None:
         self.model.train()
         for batch in step:
-            step.backward(self._loss(batch))
+            step.backward(self._loss(batch, step))
 
-    def _loss(self, batch: Batch | None) -> torch.Tensor:
+    def _loss(self, batch: Batch | None, step: Step) -> torch.Tensor:
         if batch is None:  # dataset_fn dropped all of these records: they move nothing
             return torch.stack([(p * 0).sum() for p in self.model.parameters() if p.requires_grad]).sum()
-        return loss_of(self.work.file, batch.labels, predict(self.model, batch.features))
+        loss = loss_of(self.work.file, batch.labels, predict(self.model, batch.features))
+        check_loss(float(loss.detach()), step.index + 1, batch, self.work.reader)
+        return loss
 
     def _after(self, trainer: Trainer, step: Step, *, ends_epoch: bool) -> None:
         hooks, version = self.work.hooks, trainer.total
