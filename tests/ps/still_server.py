@@ -38,7 +38,7 @@ class Still(ParameterStore):
             if iteration >= ITERATION:
                 with STUCK.open("x") as file:
                     file.write(os.environ["PLIANT_NODE"])
-                with self._state.write():
+                with self._state.writing:
                     stay()
         return super().apply(contributions, scale, iteration, factors)
 
