@@ -220,7 +220,7 @@ def test_gradients_that_come_too_late_count_once_for_batch_norm() -> None:
         parameters.Contribute = lambda _: pb.ContributeReply(fate=fates.pop(0), iteration=0)
         strategy = ServerStrategy.__new__(ServerStrategy)  # all that a contribution uses
         strategy._served, strategy._client, strategy._too_old = here.served, here.client, 0
-        strategy.work = cast(Work, SimpleNamespace(file=SimpleNamespace(get=lambda _: loss)))
+        strategy.work = cast(Work, SimpleNamespace(file=SimpleNamespace(get=lambda _: loss), reader=None))
         shard = cast(Shard, SimpleNamespace(lease=1, offset=0, session="crew", lost=False, contributed=lambda _: None))
         told, _ = strategy._contribute(batch_of(FEATURES), shard, 2)
         assert told.accepted
