@@ -59,6 +59,12 @@ class PsNode:
         finally:
             self._master.close()
 
+    def stop(self, *_: object) -> None:
+        """A signal's handler, in the thread of ``run``: a call that waits for a seat is left, all else is brought to its end."""
+        self.stopping.set()
+        if self._waits:
+            raise Stopped
+
     def _join(self) -> Beginning | None:
         request = pb.JoinSeatRequest(node=self._node, incarnation=self._incarnation)
         self._waits = True
@@ -119,12 +125,6 @@ class PsNode:
             if reply.base > base:
                 base = reply.base
                 executor.cut(base)
-
-    def stop(self, *_: object) -> None:
-        """A signal's handler, in the thread of ``run``: a call that waits for a seat is left, all else is brought to its end."""
-        self.stopping.set()
-        if self._waits:
-            raise Stopped
 
     def _report_dump(self, begin: Beginning, order: int, failure: str) -> None:
         request = pb.ReportDumpRequest(seat=begin.seat, tenure=begin.tenure, order=order, failure=failure)
