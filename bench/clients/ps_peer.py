@@ -98,8 +98,9 @@ def _rss() -> int:
 
 def work_pliant(dim: int, floats: int, ports: list[int]) -> dict[str, Callable[..., None]]:
     from pliant.ps.connection import PsConnection
-    from pliant.ps.merging import group_by_seat, sum_by_place
-    from pliant.ps.pieces import BlockGradient, Push, RowGradients
+    from pliant.ps.merging import group_by_seat
+    from pliant.ps.outgoing import KeptRows, OutgoingRows
+    from pliant.ps.pieces import BlockGradient, Push
     from pliant.ps.placement import PARTITIONS, blocks_of
 
     seats = len(ports)
@@ -107,7 +108,7 @@ def work_pliant(dim: int, floats: int, ports: list[int]) -> dict[str, Callable[.
     connections = [PsConnection("127.0.0.1", port, TOKEN) for port in ports]
     rows = np.empty((BATCH, dim), np.float32)
     answer = np.empty((BATCH, dim), np.float32)
-    scratch = np.empty((BATCH, dim), np.float32)
+    kept = KeptRows()
     session = f"bench-{os.getpid()}"
     dense = np.zeros(floats, np.float32)
     blocks = {("dense", i): dense[a : a + n] for i, (a, n) in enumerate(blocks_of(floats))}
@@ -127,12 +128,11 @@ def work_pliant(dim: int, floats: int, ports: list[int]) -> dict[str, Callable[.
         rows.take(places, 0, answer, "clip")  # in the order of the ids, as the peers answer
 
     def push(ids: Any, gradients: Any, now: bool = True) -> None:
-        grouped, counts, places = group_by_seat("table", ids, owner, seats)
-        merged = sum_by_place(places, gradients, grouped.size, scratch)
+        outgoing = OutgoingRows(owner, seats, connections.__getitem__, kept)
+        outgoing.add("table", ids, gradients)
         state["sequence"] += 1
-        for connection, piece in zip(connections, parts(counts), strict=True):
-            rows = RowGradients("table", grouped[piece], merged[piece], unique=True)
-            connection.send_push(Push(session, state["sequence"], rows=(rows,)), apply_now=now)
+        for place, rows in outgoing.by_place.items():
+            connections[place].send_push(Push(session, state["sequence"], rows=tuple(rows)), apply_now=now)
         for connection in connections:
             connection.receive_pushed()
 

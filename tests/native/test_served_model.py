@@ -226,3 +226,59 @@ def test_gradients_that_come_too_late_count_once_for_batch_norm() -> None:
         assert told.accepted
         assert strategy._too_old == 2
         assert norm.num_batches_tracked == torch.tensor(1)
+
+
+class Counted(nn.Module):
+    """Ids in, numbers out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.users = EmbeddingBag("users", 4, mode="sum", feature="users")
+        self.top = nn.Linear(4, 1)
+
+    def forward(self, features: dict[str, torch.Tensor]) -> torch.Tensor:
+        out: torch.Tensor = self.top(self.users(features["users"]))
+        return out
+
+
+def users(*ids: int) -> Batch:
+    return batch_of({"users": torch.tensor(ids).reshape(-1, 1)}, len(ids))
+
+
+def test_rows_of_the_next_batch_are_fetched_from_other_machines_while_one_is_computed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(PsClient, "is_remote", lambda _: True)
+    batches = [(users(1, 2), 2), (users(2, 3), 4), (users(9), 5)]
+    with serving(Counted(), sync=False) as here:
+        based_on, seen = [], []
+        for batch, done in here.served.looking_ahead(iter(batches)):
+            for coming, rows in here.served._coming:
+                assert rows.result(timeout=20).rows["users"].shape == (len(coming.ids), 4)
+            value = here.served.compute(batch, loss)
+            based_on.append(here.served.iteration)
+            seen.append((done, value))
+            here.crew.step(gradient=0.01)
+        assert [done for done, _ in seen] == [2, 4, 5]
+        assert based_on == [0, 0, 1]  # the second and the third had rows of the model before
+        assert not here.served._coming
+
+
+def test_rows_are_fetched_when_a_batch_begins_once_a_gradient_was_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PsClient, "is_remote", lambda _: True)
+    with serving(Counted(), sync=False) as here:
+        batches = here.served.looking_ahead(iter([(users(1), 1), (users(2), 2), (users(3), 3)]))
+        next(batches)
+        assert here.served._coming
+        here.served.be_fresh()
+        for number, (batch, _) in enumerate(batches, 1):
+            here.crew.step(gradient=0.01)
+            here.served.compute(batch, loss)
+            assert here.served.iteration == number
+        assert number == 2
+
+
+def test_servers_of_this_machine_are_asked_when_a_batch_begins() -> None:
+    with serving(Counted(), sync=False) as here:
+        assert here.served._ahead is None
+        assert [done for _, done in here.served.looking_ahead(iter([(users(1), 1), (users(2), 2)]))] == [1, 2]

@@ -123,22 +123,38 @@ class Servers:
                 executor.cut(self.book.base.order)
         return done is not None
 
+    @staticmethod
+    def wake(old: Executor, *heard: Order) -> None:
+        """A server that has lost its seat goes on with the orders that it had heard of."""
+        for order in heard:
+            old.execute(order)
+        for writer in old._writers:
+            writer.join()
+
     def stage(self, seat: int, variable: str, sequence: int, session: str = "s") -> None:
+        self.stage_on(self._running[seat], variable, sequence, session)
+
+    @staticmethod
+    def stage_on(server: Executor, variable: str, sequence: int, session: str = "s") -> None:
         push = Push(session, sequence, blocks=(BlockGradient(variable, 0, np.ones(4, np.float32)),))
         meta, payload = encode_push(push)
-        self._running[seat].stage(push, meta, memoryview(b"".join(payload)))
+        server.stage(push, meta, memoryview(b"".join(payload)))
 
     def contribute(self, seat: int, sequence: int, session: str = "s") -> None:
+        assert self.fate(seat, self.book.seat(seat).tenure, sequence, session) == "accepted"
+
+    def fate(self, seat: int, tenure: int, sequence: int, session: str = "s") -> str:
+        """Of a contribution that was staged on the server with this tenure."""
         told = self.book.contribute(
             0,
             session=session,
             sequence=sequence,
             based_on=self.book.iteration,
             examples=1,
-            seats=[[seat, self.book.seat(seat).tenure]],
+            seats=[[seat, tenure]],
             map_version=self.book.map.version,
         )
-        assert told.fate == "accepted", told
+        return told.fate.value
 
     def move_all(self) -> None:
         while (move := self.book.movable()) is not None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import pytest
@@ -10,9 +13,10 @@ import pytest
 from pliant.core.errors import CorruptData, NotFound
 from pliant.core.ps_map import PsMap
 from pliant.core.ps_states import Dump
+from pliant.ps import dumps
 from pliant.ps.dumps import is_whole, load, read_pieces, write_pieces
-from pliant.ps.files import dump_folder, find_dump, write_manifest
-from pliant.ps.pieces import Contribution, Push, RowGradients
+from pliant.ps.files import dump_folder, find_dump, whole_file, write_manifest
+from pliant.ps.pieces import Contribution, Push, RowBatch, RowGradients
 from pliant.ps.restoring import Beginning, restored
 from pliant.ps.specs import OptimizerSpec, TableSpec
 from pliant.ps.store import ParameterStore
@@ -97,7 +101,7 @@ def test_a_chain_is_restored_on_any_number_of_servers(
 def test_a_damaged_file_is_named_and_an_older_dump_used(
     tmp_path: Path, trained: list[ParameterStore], harm: str
 ) -> None:
-    path = dump_folder(tmp_path, 9) / "seat-1.safetensors"
+    path = next(dump_folder(tmp_path, 9).glob("seat-1.*.safetensors"))
     data = path.read_bytes()
     if harm == "missing":
         path.unlink()
@@ -107,12 +111,45 @@ def test_a_damaged_file_is_named_and_an_older_dump_used(
         list(load(dump_folder(tmp_path, 9), 1, lambda piece: piece))
     said: list[str] = []
     again = restored(beginning(1, 2, base=9, iteration=2), tmp_path, said.append)
-    assert "seat-1.safetensors" in said[0]
+    assert path.name in said[0]
     assert "iteration 1" in said[1]
     assert "lost" in said[1]
     assert again.stats()["rows"] == trained[1].stats()["rows"]
     found = find_dump(tmp_path)[0]
     assert found.name == (f"{5:012d}" if harm == "missing" else f"{9:012d}")
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("point", [".safetensors", ".json"])
+def test_a_part_that_two_servers_write_at_the_same_time_is_that_of_one_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """The first is stopped right before one of its two files is there; the second writes both; the first goes on, and is killed
+    when its file is there."""
+    stem = tmp_path / "seat-0"
+    two = [RowBatch("t", np.array([n]), np.full((1, 2), n, np.float32), np.zeros((1, 2), np.uint32)) for n in (1, 2)]
+    begun = whole_file
+
+    @contextmanager
+    def held(path: Path) -> Iterator[IO[bytes]]:
+        with begun(path) as file:
+            yield file
+            if path.name.endswith(point):
+                monkeypatch.undo()
+                write_pieces(stem, two[1:], facts={})
+        if path.name.endswith(point):
+            raise Killed
+
+    monkeypatch.setattr(dumps, "whole_file", held)
+    with pytest.raises(Killed):
+        write_pieces(stem, two[:1], facts={})
+    assert is_whole(stem)
+    [found] = read_pieces(stem)
+    assert isinstance(found, RowBatch)
+    assert found.ids[0] == found.data[0, 0]
 
 
 def test_a_file_that_is_not_whole_is_not_there(tmp_path: Path) -> None:

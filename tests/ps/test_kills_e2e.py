@@ -111,7 +111,7 @@ def test_training_waits_while_the_disk_is_full_and_goes_on_when_there_is_room(tm
         job.wait_for(
             lambda _: "cannot keep a push" in job.log("worker-0") + job.log("worker-1") or None, "a word of it", LONG
         )
-        stopped = job.wait_for_progress(0).datasets[0].records_done
+        stopped = job.largest_dataset().records_done
         assert "No space left on device" in job.log("worker-0") + job.log("worker-1")
         assert stopped < 800
         (small_disk / "ballast").unlink()

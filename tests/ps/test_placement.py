@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pliant.core.errors import InvalidRequest
-from pliant.ps.merging import group_by_seat, partitions_of, sum_by_place
+from pliant.ps.merging import group_by_seat, partitions_of, sum_by_seat
 from pliant.ps.placement import BLOCK, blocks_of, key_of, partition_of, splitmix64
 from pliant.ps.specs import DenseSpec, EvictionSpec, InitializerSpec, OptimizerSpec, TableSpec, spec_from_json
 
@@ -44,8 +44,10 @@ def test_ids_are_grouped_by_seat_without_repetition_and_gradients_follow_them() 
     seats = [partition_of("users", int(i)) % 3 for i in grouped]
     assert seats == sorted(seats)
     assert counts.tolist() == [seats.count(seat) for seat in range(3)]
-    summed = sum_by_place(places, np.ones((7, 2), np.float32), grouped.size)
-    assert dict(zip(grouped.tolist(), summed[:, 0].tolist(), strict=True)) == {3: 2, 7: 3, 9: 1, 11: 1}
+    summed = [np.full((count, 2), np.nan, np.float32) for count in counts]
+    sum_by_seat(places, np.ones((7, 2), np.float32), counts, summed)
+    totals = np.concatenate(summed)[:, 0].tolist()
+    assert dict(zip(grouped.tolist(), totals, strict=True)) == {3: 2, 7: 3, 9: 1, 11: 1}
 
 
 def test_specs_survive_json() -> None:

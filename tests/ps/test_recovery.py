@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from tests.ps.servers import Servers
 
+from pliant.core.errors import SessionExpired
 from pliant.ps.log import PushLog, index
 from pliant.ps.pieces import BlockGradient, Push
 from pliant.ps.wire import encode_push
@@ -84,6 +85,42 @@ def test_a_seat_that_wrote_its_part_and_goes_is_part_of_the_dump(tmp_path: Path)
     assert servers.finish_dump(0)
     assert servers.book.base.order == dump.number
     assert leaving in servers.book.base.seats
+
+
+def test_a_server_that_wakes_up_when_another_has_its_seat_changes_nothing(tmp_path: Path) -> None:
+    """It has staged, dumped and cut what it had heard of before it was frozen, while its successor recovered and served."""
+    servers = Servers(tmp_path, sync=False)
+    servers.stage(0, "a", 1)
+    servers.contribute(0, 1)
+    servers.follow()
+    old, tenure = servers._running[0], servers.book.seat(0).tenure
+    dump = servers.book.dump(0)  # it was told of this one, and frozen before it did anything
+    servers.stage(0, "a", 2)
+    servers.contribute(0, 2)  # staged on the old one in time: it counts
+    servers.book.lost(0, node="ps-0", for_good=True)
+    assert servers.join("ps-1") == 0
+    assert np.all(servers.value(0, "a") == -2)
+
+    servers.wake(old, dump)
+    servers.stage_on(old, "a", 3)  # was in the buffer of its socket; the worker is told that it is staged
+    assert servers.fate(0, tenure, 3) == "moved"
+    with pytest.raises(SessionExpired):
+        servers.book.dumped(0, seat=0, tenure=tenure, order=dump.number)
+    with pytest.raises(SessionExpired):
+        servers.book.check_holder(0, tenure)
+    with pytest.raises(SessionExpired):
+        servers.book.ready(0, seat=0, tenure=tenure, address="the old one")
+
+    servers.stage(0, "a", 4)  # what the worker does then
+    servers.contribute(0, 4)
+    servers.follow()
+    assert np.all(servers.value(0, "a") == -3)
+    assert servers.finish_dump(0)
+    old.cut(dump.number)
+    servers.kill("ps-1")
+    servers.restart("ps-1")
+    assert np.all(servers.value(0, "a") == -3)
+    assert not servers.said
 
 
 def test_a_log_that_cannot_begin_a_segment_goes_on_with_the_old_one(

@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.ps.servers import NAMES, Servers
 
+from pliant.core.errors import Moved
+
 MOST = 3  # servers
 
 
@@ -61,9 +63,8 @@ class Recovery(RuleBasedStateMachine):
         seat = self.owner(variable)
         if not self.servers.serves(seat):
             return
-        self.servers.follow()  # by the map that the master has
-        self.sequence += 1
-        self.servers.stage(seat, variable, self.sequence, self.named(session))
+        if not self.stage(seat, variable, session):
+            return
         self.servers.contribute(seat, self.sequence, self.named(session))
         self.waiting.append(variable)
         if len(self.waiting) == self.batch:
@@ -75,9 +76,19 @@ class Recovery(RuleBasedStateMachine):
     def stage_and_never_contribute(self, variable: str, session: str) -> None:
         seat = self.owner(variable)
         if self.servers.serves(seat):
-            self.servers.follow()
-            self.sequence += 1
+            self.stage(seat, variable, session)
+
+    def stage(self, seat: int, variable: str, session: str) -> bool:
+        """By the map that the master has; False: the server waits for one that died before it has handed this over."""
+        self.servers.follow()
+        self.sequence += 1
+        try:
             self.servers.stage(seat, variable, self.sequence, self.named(session))
+        except Moved:
+            assert self.dead()
+            assert self.servers._running[seat].done < self.book.last
+            return False
+        return True
 
     @rule(session=st.sampled_from("xyz"))
     def end_a_session(self, session: str) -> None:

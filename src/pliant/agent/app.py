@@ -106,6 +106,7 @@ class Agent:
         self._stop_grace = config.grace
         self._preempted = False
         self._over_memory = ""
+        self._sentence = ""  # why the master has the program killed
         self._heard = time.monotonic()  # of the master
         self._looked = self._heard  # for who starts it again
         self._heartbeat_seconds = 1.0
@@ -188,7 +189,7 @@ class Agent:
     async def _one_run(self) -> ExitReport:
         config = self._config
         kills_before = self._oom_kills()
-        self._over_memory = ""
+        self._over_memory = self._sentence = ""
         if self._stopping.is_set():
             return ExitReport(ExitReason.PREEMPTED, "stopped before its program was started", "")
         try:
@@ -216,6 +217,8 @@ class Agent:
             self._sampler = self._watchdog = None
         if self._place.recalled:
             return ExitReport(ExitReason.KILLED, self._place.recall, "")
+        if self._sentence and not self._stopping.is_set():
+            return ExitReport(ExitReason.KILLED, self._sentence, "")
         kills = self._oom_kills() - kills_before
         tail = read_tail(config.log, program.log_offset)
         report = classify(
@@ -358,6 +361,8 @@ class Agent:
                         log.info("%s: the master ends it: %s", self._config.node, reply.reason)
                     self._stop(reply.grace)
                 self._place.hear(request.generation, reply)
+                if reply.kill and request.incarnation == self._incarnation:
+                    self._kill(reply.kill)
             await self._place.pause(self._heartbeat_seconds)
 
     async def _tell(self, method: Callable[..., Any], request: Any) -> Any:
@@ -388,6 +393,15 @@ class Agent:
         if self._watchdog is not None and (problem := self._watchdog.check()) is not None and self._program:
             self._over_memory = problem
             self._program.signal_group(signal.SIGKILL)
+
+    def _kill(self, reason: str) -> None:
+        """The master's word: this run ends now. It may be stopped, or deaf, so that nothing else would reach it."""
+        if self._program is None or self._program.returncode is not None:
+            return
+        if not self._sentence:
+            log.info("%s: the master has its program killed: %s", self._config.node, reason)
+        self._sentence = reason
+        self._program.signal_group(signal.SIGKILL)
 
     # --- stopping
 

@@ -327,8 +327,12 @@ class NodeBook(Roster):
             return []
         return self._over(now, found, kind, message, agent_alive=found.state is NodeState.RUNNING)
 
-    def program_recalled(self, now: float, *, node: str, incarnation: int, message: str) -> list[Decision]:
-        """Its program ended with its group (``core/groups.py``), which starts anew: so does it, and nothing is counted."""
+    def program_recalled(
+        self, now: float, *, node: str, incarnation: int, message: str, exit_reason: str = ""
+    ) -> list[Decision]:
+        """Its program was ended by us, with its group (``core/groups.py``) or alone (``core/standstill.py``), to start anew:
+        nothing is counted. ``exit_reason``: to be shown as how its last run ended."""
+        shown = parse_exit_reason(exit_reason) if exit_reason else None
         found = self._find(node)
         if found is None or found.ended:
             return []
@@ -336,6 +340,8 @@ class NodeBook(Roster):
             return self.program_exited(
                 now, node=node, incarnation=incarnation, exit_reason=ExitReason.KILLED.value, message=message
             )
+        if shown is not None:
+            found = changed(found, exit_reason=shown, message=message)
         return [self._restart(now, found, 0.0, message)]
 
     # --- what is not journaled, and what is found in it ---

@@ -456,6 +456,7 @@ class Master:
             parts.training.tick()
         if parts.parameters is not None:
             parts.free_seats()
+            parts.note_silent_servers()
             parts.parameters.tick()
         parts.excuse_idle()
         if parts.groups is not None:
@@ -490,3 +491,5 @@ class Master:
             parts.shards.resume()
         if parts.rendezvous is not None:
             parts.rendezvous.resume()
+        if parts.parameters is not None:
+            parts.parameters.forgive_absence()

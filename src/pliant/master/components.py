@@ -18,6 +18,7 @@ from pliant.core.errors import Conflict, InvalidRequest, NotAvailable, NotFound
 from pliant.core.job import JobBook, Phase
 from pliant.core.node_states import Node, NodeState, RestartProgram
 from pliant.core.relaunch import ExitReason
+from pliant.core.standstill import DEFIED, Sentence, Standstill
 from pliant.master.groups import GroupKeeper
 from pliant.master.journal import Journal
 from pliant.master.journal_store import EventRecord
@@ -68,7 +69,7 @@ class Components:
         self.rendezvous: RendezvousServer | None = None
         self.training: TrainingService | None = None
         self.parameters: ParameterCoordinator | None = None
-        self._frozen: dict[str, float] = {}  # node -> since when its program is stopped
+        self.standstill = Standstill()
         self.ended = asyncio.Event()  # the job is over (its nodes may still be on their way out)
         self.gone = asyncio.Event()  # and nothing of it is left
         self.woken = asyncio.Event()  # something is to be done before the next tick
@@ -112,11 +113,16 @@ class Components:
         reason = ExitReason(report.exit_reason) if report.exit_reason in set(ExitReason) else ExitReason.UNKNOWN
         record, message = self.nodes.book.get(report.node), report.message[:2000]
         current = report.incarnation == record.incarnation and not record.ended
-        recalled = current and record.removal is None and not self.job.over and self._is_recalled(report, reason)
+        stays = current and record.removal is None and not self.job.over
+        sentence = self.standstill.sentence_on(report.node, report.incarnation) if reason is ExitReason.KILLED else None
+        alone = sentence is not None and not sentence.is_hang
+        recalled = stays and (self._is_recalled(report, reason) or alone)
+        if sentence is not None and sentence.is_hang and not recalled:
+            reason = ExitReason.HANG
         if current and reason in (ExitReason.ERROR, ExitReason.OOM) and not recalled:
             self._note_failure(record, report, reason)
         if recalled:
-            restart = self.nodes.program_recalled(report.node, report.incarnation, message)
+            restart = self.nodes.program_recalled(report.node, report.incarnation, message, alone=alone)
         else:
             restart = self.nodes.program_exited(report.node, report.incarnation, reason, message)
         if self.groups is not None and current:
@@ -157,21 +163,46 @@ class Components:
         if self.training is not None:
             self.training.report_version(step)
 
-    def note_frozen(self, node: str, stopped: bool) -> None:
-        """Its agent says whether a program is stopped (SIGSTOP). One that stays so leaves its world; its peers go on."""
-        if not stopped:
-            self._frozen.pop(node, None)
-            return
-        since = self._frozen.setdefault(node, self.clock.now())
-        if self.groups is not None and self.clock.now() - since >= FROZEN_IN_GROUP:
+    def note_frozen(self, node: str, incarnation: int, stopped: bool) -> str:
+        """Its agent says whether a program is stopped (SIGSTOP). One that stays so leaves its world, and its peers go on; a
+        parameter server is killed. Gives why the agent shall do that; empty: it shall not."""
+        if self.nodes is not None and self.nodes.book.get(node).ended:
+            return ""
+        seconds = self.standstill.heard(self.clock.now(), node=node, incarnation=incarnation, stopped=stopped)
+        if self.groups is not None and seconds >= FROZEN_IN_GROUP:
             self.groups.frozen(node)
-        if (
-            self.rendezvous is not None
-            and self.clock.now() - since >= FROZEN_SECONDS
-            and self.rendezvous.is_member(node)
-        ):
+        if self.rendezvous is not None and seconds >= FROZEN_SECONDS and self.rendezvous.is_member(node):
             self.journal.event("frozen", f"the program of {node} is stopped; its peers go on without it", node)
             self.rendezvous.died(node)
+        if self.nodes is None or self.parameters is None or self.job.over:
+            return ""
+        record = self.nodes.book.get(node)
+        if record.role != PS or record.incarnation != incarnation:
+            return ""
+        if (due := self.standstill.overdue(node)) is not None:
+            self._sentence(due)
+        if self.standstill.defies(node):
+            self.standstill.forget(node)
+            self.nodes.give_up(
+                node, ExitReason.HANG, f"its program was not killed within {DEFIED:.0f} s, as its agent was told"
+            )
+            return ""
+        told = self.standstill.sentence_on(node, incarnation)
+        return told.reason if told is not None else ""
+
+    def note_silent_servers(self) -> None:
+        """Parameter servers that run and do not get on are killed, too."""
+        if self.nodes is None or self.parameters is None or self.job.over:
+            return
+        there = {node.name: node for node in self.nodes.book.seated(PS)}
+        for name, seconds in self.parameters.silences().items():
+            if name in there and (due := self.standstill.silent(name, there[name].incarnation, seconds)) is not None:
+                self._sentence(due)
+
+    def _sentence(self, due: Sentence) -> None:
+        self.standstill.sentenced(due)
+        what = "it is killed, and its node replaced" if due.is_hang else "it is killed and started again"
+        self.journal.event("hang" if due.is_hang else "frozen", f"{due.reason}: {what}", due.node)
 
     def scale(self, role: str, replicas: int, reason: str) -> tuple[int, int]:
         if self.nodes is None:
@@ -218,6 +249,8 @@ class Components:
     # --- what the parts tell
 
     def _program_gone(self, node: str, incarnation: int | None, reason: ExitReason, message: str) -> None:
+        if incarnation is None:
+            self.standstill.forget(node)
         if self.groups is not None and incarnation is None:  # the whole node; else see program_exited
             self.groups.program_gone(node, None, finished=reason is ExitReason.COMPLETED, message=message)
         if self.shards is not None:

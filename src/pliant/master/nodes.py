@@ -89,17 +89,17 @@ class NodeManager:
         """Carry out what is due, and give up who is silent."""
         now = self._clock.now()
         for late in self.book.overdue(now):
-            self._journal.event("hang", late.message, late.node)
-            self.on_program_gone(late.node, None, late.exit_reason, late.message)
-            self._apply(
-                self._journal.do(
-                    self.book.lost, node=late.node, exit_reason=late.exit_reason.value, message=late.message
-                )
-            )
+            self.give_up(late.node, late.exit_reason, late.message)
         for node in self.book.cramped(now):
             self._apply(self._journal.do(self.book.shrink, node=node))
         async with self._busy:
             await self._carry_out()
+
+    def give_up(self, node: str, exit_reason: ExitReason, message: str) -> None:
+        """Without having seen its end: removed at once, and replaced."""
+        self._journal.event("hang", message, node)
+        self.on_program_gone(node, None, exit_reason, message)
+        self._apply(self._journal.do(self.book.lost, node=node, exit_reason=exit_reason.value, message=message))
 
     async def _carry_out(self) -> None:
         now = self._clock.now()
@@ -163,11 +163,16 @@ class NodeManager:
         self._apply(decisions)
         return next((d for d in decisions if isinstance(d, RestartProgram)), None)
 
-    def program_recalled(self, node: str, incarnation: int, message: str) -> RestartProgram | None:
-        """Its program ended because its group starts anew; nothing is counted."""
-        self._journal.event("exit", f"with its group: {message}", node)
+    def program_recalled(
+        self, node: str, incarnation: int, message: str, *, alone: bool = False
+    ) -> RestartProgram | None:
+        """Its program ended because its group starts anew, or because the master had it killed; nothing is counted."""
+        self._journal.event("exit", f"{'killed as the master told' if alone else 'with its group'}: {message}", node)
         self.on_program_gone(node, incarnation, ExitReason.KILLED, message)
-        decisions = self._journal.do(self.book.program_recalled, node=node, incarnation=incarnation, message=message)
+        shown = {"exit_reason": ExitReason.KILLED.value} if alone else {}
+        decisions = self._journal.do(
+            self.book.program_recalled, node=node, incarnation=incarnation, message=message, **shown
+        )
         self._apply(decisions)
         return next((d for d in decisions if isinstance(d, RestartProgram)), None)
 

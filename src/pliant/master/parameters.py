@@ -54,6 +54,8 @@ class ParameterCoordinator:
         self._asked = 0.0  # when the last dump was first asked for
         self._sweeping: asyncio.Task[None] | None = None
         self._dropped = {Fate.STALE: 0, Fate.MOVED: 0}
+        self._heard_at: dict[int, float] = {}  # seat -> when its holder last had a word for us
+        self._awake_since = clock.now()
         self.lost_contributions = 0
         self.moves = 0
         self.on_retired: Callable[[str], None] = lambda node: None  # a seat went; its node may go
@@ -82,6 +84,7 @@ class ParameterCoordinator:
             seat = self._journal.do(self.book.join, node=node, incarnation=incarnation) if vacant else None
             if seat is not None:
                 self._done.pop(seat.number, None)
+                self._heard_at[seat.number] = self._clock.now()
                 self._journal.event("parameters", f"{node} takes seat {seat.number}", node)
                 self._notify()
                 return seat
@@ -114,6 +117,7 @@ class ParameterCoordinator:
     async def next_orders(self, request: pb.NextOrdersRequest) -> list[Order]:
         book = self.book
         book.check_holder(request.seat, request.tenure)
+        self._heard_at[request.seat] = self._clock.now()
         self._done[request.seat] = request.after
         self._stats[request.seat] = request.stats
         for text in list(request.said)[:MOST_SAID]:
@@ -123,6 +127,24 @@ class ParameterCoordinator:
             await self._changed.wait()
             book.check_holder(request.seat, request.tenure)
         return orders
+
+    def alive(self, seat: int, tenure: int) -> None:
+        """It gets on, whatever it does."""
+        self.book.check_holder(seat, tenure)
+        self._heard_at[seat] = self._clock.now()
+
+    def silences(self) -> dict[str, float]:
+        """Finder: the nodes of servers that should be heard of, and for how many seconds they were not."""
+        now = self._clock.now()
+        return {
+            s.node: now - max(self._heard_at.get(s.number, 0.0), self._awake_since)
+            for s in self.book.seats()
+            if s.node and s.tenure
+        }
+
+    def forgive_absence(self) -> None:
+        """This master did not run: nobody was silent meanwhile."""
+        self._awake_since = self._clock.now()
 
     def program_gone(self, node: str, *, for_good: bool) -> None:
         if any(s.node == node and (s.tenure or for_good) for s in self.book.seats()):

@@ -136,12 +136,12 @@ class NodesServicer(services.NodesServicer):
         self._m.stats.collect_node_resource_usage(
             request.node, NodeUsage(self._m.clock.now(), usage.cpu, usage.memory_mb, usage.memory_limit_mb)
         )
-        self._m.note_frozen(request.node, usage.stopped)
+        kill = self._m.note_frozen(request.node, request.incarnation, usage.stopped)
         recall, group = "", None
         if self._m.groups is not None:
             recall, group = self._m.groups.heartbeat(request.node, request.generation, request.grouped)
         await self._m.journal.durable()
-        return pb.HeartbeatReply(stop=stop, grace=grace, reason=reason, recall=recall, group=group)
+        return pb.HeartbeatReply(stop=stop, grace=grace, reason=reason, recall=recall, group=group, kill=kill)
 
     async def ProgramStarted(self, request: pb.ProgramStartedRequest, context: Context) -> pb.Empty:
         self._nodes.program_started(request.node, request.incarnation, request.pid)
@@ -430,6 +430,10 @@ class ParametersServicer(services.ParametersServicer):
     async def ReportDump(self, request: pb.ReportDumpRequest, context: Context) -> pb.Empty:
         self._parameters.report_dump(request.seat, request.tenure, request.order, request.failure[:LONGEST_REASON])
         await self._m.journal.durable()
+        return pb.Empty()
+
+    async def SeatAlive(self, request: pb.SeatTenure, context: Context) -> pb.Empty:
+        self._parameters.alive(request.seat, request.tenure)
         return pb.Empty()
 
     async def GetMap(self, request: pb.GetMapRequest, context: Context) -> pb.ParameterMap:

@@ -29,9 +29,11 @@ import numpy as np
 
 from pliant.core.errors import InvalidRequest, NotFound, RetryableError, SessionExpired
 from pliant.core.ps_states import Fate
+from pliant.ps.ahead import RowsAhead
 from pliant.ps.dense_copy import DenseCopy
 from pliant.ps.following import ModelStream
-from pliant.ps.merging import group_by_seat, sum_by_place
+from pliant.ps.merging import group_by_seat
+from pliant.ps.outgoing import KeptRows, OutgoingRows
 from pliant.ps.pieces import BlockGradient, Floats, Ids, Push, RowGradients
 from pliant.ps.placement import blocks_of
 from pliant.ps.routing import Conversation, Route, Router
@@ -115,7 +117,7 @@ class PsClient:
         self._sequence = 0  # of the last push; goes on rising when a new session begins
         self._patience = patience
         self._dense = DenseCopy()
-        self._kept: dict[str, Floats] = {}  # by table
+        self._kept = KeptRows()
         self._version = 0  # the newest iteration seen
         self._rates: Rates | None = None
         self._refused = _Refused()
@@ -131,6 +133,14 @@ class PsClient:
     @property
     def sync(self) -> bool:
         return self._router.route.sync
+
+    def is_remote(self) -> bool:
+        """Whether a server is on another machine."""
+
+        def attempt(route: Route) -> bool:
+            return not all(self._router.connection(place).local for place in range(len(route.seats)))
+
+        return self._router.insist(attempt, "to reach all servers")
 
     @property
     def batch(self) -> int:
@@ -228,7 +238,7 @@ class PsClient:
     ) -> tuple[int, int, dict[str, Floats]]:
         lows = self._pull_dense(route, names, at_least)
         grouped = {t: group_by_seat(t, ids, route.owner, len(route.seats)) for t, ids in wanted.items() if ids.size}
-        unique = {t: self._memory_for(t, ids.size, route.tables[t].dim) for t, (ids, _, _) in grouped.items()}
+        unique = {t: self._kept.take(t, ids.size, route.tables[t].dim) for t, (ids, _, _) in grouped.items()}
         send, out = {}, {}
         for place in range(len(route.seats)):
             cuts = {t: _cut(counts, place) for t, (_, counts, _) in grouped.items() if counts[place]}
@@ -258,6 +268,10 @@ class PsClient:
         stream = ModelStream(self._conversation, chosen, patience=self._patience)
         self._streams.add(stream)
         return stream
+
+    def ahead(self) -> RowsAhead:
+        """Fetches rows while something else is computed, by connections of its own; to be closed."""
+        return RowsAhead(PsClient(self._conversation, patience=self._patience))
 
     def latest(self) -> int:
         """The newest iteration that the master has ordered."""
@@ -352,22 +366,12 @@ class PsClient:
             for block, (first, length) in enumerate(blocks_of(gradient.size)):
                 piece = BlockGradient(name, block, gradient[first : first + length], assign)
                 out.setdefault(route.block_place(name, block), ([], []))[1].append(piece)
+        outgoing = OutgoingRows(route.owner, len(route.seats), self._router.connection, self._kept)
         for table, (ids, gradients) in rows.items():
-            unique, counts, places = group_by_seat(table, ids, route.owner, len(route.seats))
-            memory = self._memory_for(table, unique.size, gradients.shape[1])
-            merged = sum_by_place(places, gradients, unique.size, memory)
-            for place in np.flatnonzero(counts):
-                cut = _cut(counts, int(place))
-                piece_rows = RowGradients(table, unique[cut], merged[cut], unique=True)
-                out.setdefault(int(place), ([], []))[0].append(piece_rows)
+            outgoing.add(table, ids, gradients)
+        for place, several in outgoing.by_place.items():
+            out.setdefault(place, ([], []))[0].extend(several)
         return out
-
-    def _memory_for(self, table: str, rows: int, dim: int) -> Floats:
-        """For rows on their way, used again and again: new memory costs more than what is done in it."""
-        kept = self._kept.get(table)
-        if kept is None or kept.shape[0] < rows or kept.shape[1] != dim:
-            kept = self._kept[table] = np.empty((rows + rows // 8, dim), np.float32)
-        return kept[:rows]
 
     def _decide(self, method: Any, staged: _Staged, **fields: Any) -> pb.ContributeReply | None:
         """The master's word; None: the session had ended, and everything has to be done anew."""
@@ -391,6 +395,10 @@ class PsClient:
         if reply.fate == Fate.MOVED:
             self._router.refresh(newer=True)
         return reply
+
+    def interrupt(self) -> None:
+        """From another thread: whoever waits for an answer asks again."""
+        self._router.interrupt()
 
     def close(self) -> None:
         self._router.close()

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pliant.ps.merging import checksum, group_by_seat, partitions_of, sum_by_place
+from pliant.ps.memory import address_of
+from pliant.ps.merging import checksum, copy_finite, group_by_seat, partitions_of, sum_by_seat
 from pliant.ps.pieces import BlockGradient, Contribution, Floats, Ids, Ownership, Push, RowGradients
 from pliant.ps.specs import DenseSpec, EvictionSpec, InitializerSpec, OptimizerSpec, TableSpec
 from pliant.ps.store import ParameterStore
@@ -22,8 +23,11 @@ def compile_loops() -> None:
     ids = np.arange(_ROWS, dtype=np.int64)
     partitions_of(_TABLE, ids)
     checksum(ids.tobytes())
-    grouped, _, places = group_by_seat(_TABLE, ids, np.zeros(16, np.int32), 1)
-    gradients = sum_by_place(places, np.ones((ids.size, _DIM), np.float32), grouped.size)
+    grouped, counts, places = group_by_seat(_TABLE, ids, np.zeros(16, np.int32), 1)
+    gradients = np.empty((ids.size, _DIM), np.float32)
+    sum_by_seat(places, np.ones((ids.size, _DIM), np.float32), counts, [gradients])
+    copy = np.empty_like(gradients)
+    copy_finite(address_of(gradients), address_of(copy), copy.size)
     for optimizer in ("adam", "ftrl"):
         _live(OptimizerSpec(optimizer), grouped, gradients)
 
@@ -41,7 +45,6 @@ def _live(optimizer: OptimizerSpec, ids: Ids, gradients: Floats) -> None:
                 rows=(RowGradients(_TABLE, ids, gradients),),
                 blocks=(BlockGradient("dense", 0, gradients[0].copy()),),
             )
-            store.find(_TABLE, ids)
             store.stage(push)
         store.apply([Contribution("a", iteration, 0.5), Contribution("b", iteration, 0.5)], 1.0, iteration)
     store.pull_rows(_TABLE, ids, np.empty((ids.size, _DIM), np.float32))

@@ -10,7 +10,6 @@ import json
 import socket
 import ssl
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -58,6 +57,11 @@ class PsConnection:
                 raise
         except (OSError, ssl.SSLError) as error:
             raise ServerUnavailable(f"no parameter server answers at {self._where}: {error}") from None
+
+    @property
+    def local(self) -> bool:
+        """The server is on this machine."""
+        return self._socket.local
 
     def close(self) -> None:
         self._socket.close()
@@ -137,7 +141,13 @@ class PsConnection:
 
     def send_push(self, push: Push, *, apply_now: bool = False) -> None:
         meta, payload = wire.encode_push(push)
-        self._send(Kind.PUSH, meta, payload, 0, wire.APPLY_NOW if apply_now else 0, early=bool(push.rows))
+        self._send(Kind.PUSH, meta, payload, 0, wire.APPLY_NOW if apply_now else 0)
+
+    def room(self, at: int, size: int) -> Bytes | None:
+        """Memory for a part of the next request's payload, ``at`` bytes after its beginning: what is put there need not be copied
+        to be sent. None: there is no such memory."""
+        region = self._share(at + size)
+        return None if region is None or region.size < at + size else region.to_server[at : at + size]
 
     def receive_pushed(self) -> int:
         """The push is staged (or applied); the server's iteration."""
@@ -175,10 +185,7 @@ class PsConnection:
         payload: list[memoryview],
         iteration: int,
         flags: int = 0,
-        *,
-        early: bool = False,
     ) -> None:
-        """``early``: the first piece may be sent before the others, if memory is shared."""
         size = sum(map(len, payload))
         if size > self._limits.payload or len(meta) > self._limits.meta:
             raise InvalidRequest(
@@ -190,24 +197,13 @@ class PsConnection:
             self._exchange(Header(kind, flags, len(meta), size, 0, iteration), meta, payload)
             return
         self._socket.bytes_out += size
-        flags |= wire.SHARED
-        now = 1 if early else len(payload)
-        sharing.put(region.to_server, payload[:now])
-        self._exchange(Header(kind, flags | (wire.LATER if early else 0), len(meta), size, 0, iteration), meta, [])
-        if early:  # the server looks for the rows of the ids meanwhile
-            sharing.put(region.to_server, payload[1:], len(payload[0]))
-            self._mark()
-
-    def _mark(self) -> None:
-        try:
-            self._socket.send_mark()
-        except Closed as error:
-            raise self._lost(error) from None
+        sharing.put(region.to_server, payload)
+        self._exchange(Header(kind, flags | wire.SHARED, len(meta), size, 0, iteration), meta, [])
 
     def _exchange(self, header: Header, meta: bytes, payload: list[memoryview]) -> None:
         self._request += 1
         try:
-            self._socket.send(replace(header, request=self._request), meta, payload)
+            self._socket.send(header._replace(request=self._request), meta, payload)
         except Closed as error:
             raise self._lost(error) from None
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pliant.ps.kernels import begin_values, step
+from pliant.ps.kernels import begin_values, steps
+from pliant.ps.memory import address_of
 from pliant.ps.merging import add_scaled
 from pliant.ps.pieces import BlockState, Floats
 from pliant.ps.placement import blocks_of
@@ -40,12 +41,12 @@ class Block:
         return self.value.nbytes + self.state.nbytes + (self._spare.nbytes if self._spare is not None else 0)
 
     def hold(self) -> Floats:
-        address = self.value.ctypes.data
+        address = address_of(self.value)
         self.held[address] = self.held.get(address, 0) + 1
         return self.value
 
     def let_go(self, value: Floats) -> None:
-        address = value.ctypes.data
+        address = address_of(value)
         self.held[address] -= 1
         if not self.held[address]:
             del self.held[address]
@@ -53,10 +54,10 @@ class Block:
     def _writable(self, keep: bool) -> None:
         """Make ``value`` an array that nobody reads, with the same content if ``keep``."""
         old = self.value
-        if old.ctypes.data not in self.held:
+        if address_of(old) not in self.held:
             return
         spare = self._spare
-        if spare is None or spare.ctypes.data in self.held:
+        if spare is None or address_of(spare) in self.held:
             spare = np.empty_like(old)
         if keep:
             np.copyto(spare, old)
@@ -65,8 +66,9 @@ class Block:
     def update(self, gradient: Floats, weight: float, scale: float, iteration: int) -> None:
         self._writable(keep=True)
         hyper = hyper_parameters(self.spec.optimizer, scale, iteration)
-        state = self.state.ctypes.data
-        step(self.value.ctypes.data, gradient.ctypes.data, state, self.value.size, weight, hyper)
+        value = np.array([address_of(self.value)], np.int64)
+        states = address_of(self.state) - address_of(self.value)
+        steps(value, address_of(gradient), states, self.value.size, weight, hyper)
         self.changed = iteration
 
     def assign(self, value: Floats, iteration: int) -> None:

@@ -1,8 +1,11 @@
 """Dumps: what one seat has after one order, as a file, and a model put together again from such files.
 
-A seat writes ``seat-<n>.safetensors`` (arrays) and ``seat-<n>.json`` (what they are, and the checksum of the first), each whole or
-not there. Of a table there are its ids, its rows with the state of their optimizer, and their counters; of a variable each
-block with its state; an increment also names the rows that were evicted since the dump before.
+A seat writes ``seat-<n>.<random>.safetensors`` (arrays) and ``seat-<n>.json`` (what they are, and name and checksum of the
+first), each whole or not there. So if two processes write the same part (one lost the seat while it was frozen, and woke up),
+there is one whole part of the one or the other, never the arrays of one with the checksum of the other.
+
+Of a table there are its ids, its rows with the state of their optimizer, and their counters; of a variable each block with its
+state; an increment also names the rows that were evicted since the dump before.
 
 ``load`` gives the pieces of a whole chain (a full dump, then its increments) in order, filtered by who owns them now:
 so a dump can be restored on another number of servers. A file that is missing, cut or damaged is told by its name.
@@ -11,6 +14,7 @@ so a dump can be restored on another number of servers. A file that is missing, 
 from __future__ import annotations
 
 import json
+import secrets
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -21,7 +25,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from pliant.core.errors import CorruptData
-from pliant.ps.files import read_manifest, whole_file
+from pliant.ps.files import arrays_of, read_manifest, whole_file
 from pliant.ps.pieces import BlockState, Evicted, Piece, RowBatch
 
 FORMAT = 1
@@ -45,14 +49,14 @@ def write_pieces(stem: Path, pieces: Iterable[Piece], *, facts: Mapping[str, Any
                 arrays |= {f"{at}.ids": ids}
     stem.parent.mkdir(parents=True, exist_ok=True)
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    target = stem.with_suffix(".safetensors")
+    target = stem.with_name(f"{stem.name}.{secrets.token_hex(6)}.safetensors")
     with whole_file(target) as file:
         try:
             save_file(arrays, file.name)
         except SafetensorError as error:  # it wraps what the system says
             raise OSError(str(error)) from error
         size, crc = _checksum(Path(file.name))
-    facts = {"format": FORMAT, **facts, "pieces": listed, "bytes": size, "crc32": crc}
+    facts = {"format": FORMAT, **facts, "file": target.name, "pieces": listed, "bytes": size, "crc32": crc}
     with whole_file(stem.with_suffix(".json")) as file:
         file.write(json.dumps(facts).encode())
     return size
@@ -61,7 +65,8 @@ def write_pieces(stem: Path, pieces: Iterable[Piece], *, facts: Mapping[str, Any
 def is_whole(stem: Path) -> bool:
     """Whether it was written to the end; its arrays are not looked at."""
     try:
-        return bool(read_facts(stem)["bytes"] == stem.with_suffix(".safetensors").stat().st_size)
+        facts = read_facts(stem)
+        return bool(facts["bytes"] == arrays_of(stem, facts).stat().st_size)
     except (CorruptData, OSError):
         return False
 
@@ -79,7 +84,8 @@ def read_facts(stem: Path) -> dict[str, Any]:
 
 def read_pieces(stem: Path) -> Iterator[Piece]:
     """Checks the whole file before the first piece comes."""
-    facts, path = read_facts(stem), stem.with_suffix(".safetensors")
+    facts = read_facts(stem)
+    path = arrays_of(stem, facts)
     try:
         size, crc = _checksum(path)
     except OSError as error:

@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from pathlib import Path
 
@@ -46,8 +47,10 @@ class Executor:
         say: Callable[[str], None],
         dumped: Callable[[int, str], None],
         stopping: threading.Event,
+        at_disk: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """``dumped`` is told of each dump (its order, and what failed) by a thread of its own."""
+        """``dumped`` is told of each dump (its order, and what failed) by a thread of its own. What reads and writes files is done
+        within ``at_disk()``."""
         self._store = store
         self._seat = begin.seat
         self._map: PsMap = begin.map
@@ -55,6 +58,7 @@ class Executor:
         self._say = say
         self._dumped = dumped
         self._stopping = stopping
+        self._at_disk = at_disk
         self._logged: dict[tuple[str, int], list[Place]] = push_log.index(self._home, begin.base)
         self._log = PushLog(self._home, begin.tenure, begin.base)
         self._staging = threading.Lock()  # a push is in the store and in the log, or in neither
@@ -147,7 +151,8 @@ class Executor:
 
     def _stage_logged(self, identity: tuple[str, int]) -> None:
         for place in self._logged.pop(identity, ()):
-            meta, payload = push_log.read(place)
+            with self._at_disk():
+                meta, payload = push_log.read(place)
             try:
                 self._store.stage(decode_push(meta, memoryview(payload), self._store.names))
             except PliantError as error:  # never answered with "staged" by the map of its time, so in no order
@@ -180,7 +185,8 @@ class Executor:
         told = False
         while True:
             try:
-                write()
+                with self._at_disk():
+                    write()
                 return
             except OSError as error:
                 if not told:
@@ -192,7 +198,7 @@ class Executor:
     def _rotate(self, order: Order) -> None:
         """Begin the log's segment of a dump with all that waits for orders: what is staged, and what is not staged again yet
         because the orders that come before it are still being executed after a restart."""
-        with self._staging:
+        with self._at_disk(), self._staging:
             staged = (_encoded(push) for push in self._store.waiting())
             logged = (push_log.read(place) for places in self._logged.values() for place in places)
             self._log.rotate(order.number, chain(staged, logged))

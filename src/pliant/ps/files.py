@@ -1,9 +1,10 @@
 """Where the files of parameter servers are, for the servers and for the master. Nothing here needs numpy.
 
-    ps/dumps/<order>/seat-<n>.safetensors   what one seat had after that order (``ps/dumps.py`` writes and reads it)
-    ps/dumps/<order>/manifest.json          written last: all seats are there
-    ps/moves/<order>/                       what one seat gave to another at that order
-    ps/seat-<n>/                            the log of what workers staged there
+    ps/dumps/<order>/seat-<n>.json            what one seat had after that order, and which file
+    ps/dumps/<order>/seat-<n>.*.safetensors   has the arrays (``ps/dumps.py`` writes and reads both)
+    ps/dumps/<order>/manifest.json            written last: all seats are there
+    ps/moves/<order>/                         what one seat gave to another at that order
+    ps/seat-<n>/                              the log of what workers staged there
 
 A dump is *complete* with its manifest. An incremental one needs those of its ``chain`` too.
 """
@@ -14,7 +15,7 @@ import contextlib
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -66,6 +67,11 @@ def write_manifest(folder: Path, dump: Dump, before: list[Dump]) -> None:
     path.mkdir(parents=True, exist_ok=True)
     with whole_file(path / MANIFEST) as file:
         file.write(json.dumps(value).encode())
+
+
+def arrays_of(stem: Path, facts: Mapping[str, Any]) -> Path:
+    """The file with the arrays of a part, by its JSON. Early releases named them all alike."""
+    return stem.with_name(Path(str(facts.get("file") or f"{stem.name}.safetensors")).name)
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -120,6 +126,10 @@ def check_chain(path: Path, manifest: dict[str, Any]) -> None:
     for order in manifest["chain"]:
         link = path.parent / path.name if order == manifest["order"] else path.parent / f"{order:012d}"
         for seat in read_manifest(link)["seats"]:
-            for suffix in (".safetensors", ".json"):
-                if not (file := link / f"seat-{seat}{suffix}").exists():
-                    raise CorruptData(f"{file} is missing")
+            stem = link / f"seat-{seat}"
+            try:
+                file = arrays_of(stem, json.loads(stem.with_suffix(".json").read_bytes()))
+            except (OSError, ValueError, AttributeError) as error:
+                raise CorruptData(f"{stem.with_suffix('.json')} cannot be read: {error}") from None
+            if not file.exists():
+                raise CorruptData(f"{file} is missing")

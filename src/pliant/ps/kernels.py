@@ -5,9 +5,11 @@ state of the optimizer. The index has one open-addressed array per partition of 
 of the id's hash and the row's number + 1. The slot's place comes from that same half, so an index grows without a look
 at the rows, and the record that confirms a match is one that is needed anyway.
 
-A random row of a large table is two cache misses, so the loops work on ``CHUNK`` ids at a time: first all slots are
-prefetched, then all records, then they are used. A loop that runs out of room returns how far it came and leaves in ``head``
-what is missing; the table provides it and calls again from there.
+A random row of a large table is several cache misses. What costs time is not each of them but to wait for one after the
+other, so the loops ask for memory some steps before they look at it: first the slots of ``BLOCK`` ids (``_locate``), then the
+records themselves. The steps of an optimizer run over ``CHUNK`` rows at a time, so that what they have in common is looked at
+once. A loop that runs out of room returns how far it came and leaves in ``head`` what is missing; the table provides it and
+calls again from there.
 
 All loops are in this one module, because numba keeps compiled code per file and does not notice that a function called from
 another file has changed.
@@ -19,10 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from pliant.ps.memory import carray, compiled, hash_of, pointer, prefetch
+from pliant.ps.memory import carray, compiled, compiled_for_moments, hash_of, pointer, prefetch
 from pliant.ps.updates import ADAGRAD, ADAM, FTRL, MOMENTUM, NESTEROV, SGD
 
-CHUNK = 32
+BLOCK = 512  # ids
+CHUNK = 8  # rows
+SLOTS_AHEAD = 16  # ids whose slots are on their way while another's is looked at
+ROWS_AHEAD = 8  # rows on their way while another is worked on
 HEADER = 4  # words (of 4 bytes) of a record before its value
 NEVER = np.uint32(0xFFFFFFFF)  # number of updates of a row that is marked to be removed
 
@@ -40,11 +45,15 @@ _ONE = np.uint64(1)
 
 
 @compiled
-def _partition(hashed: Any, layout: Any) -> Any:
-    mask = layout[MASK]
+def _partition_of(hashed: Any, mask: Any, partitions: Any) -> Any:
     if mask:
         return np.int64(hashed & np.uint64(mask))
-    return np.int64(hashed % np.uint64(layout[PARTITIONS]))
+    return np.int64(hashed % np.uint64(partitions))
+
+
+@compiled
+def _partition(hashed: Any, layout: Any) -> Any:
+    return _partition_of(hashed, layout[MASK], layout[PARTITIONS])
 
 
 @compiled
@@ -61,20 +70,6 @@ def _id_at(record: Any) -> Any:
 @compiled
 def _place(hashed: Any, bits: Any) -> Any:
     return np.int64((hashed >> _S32) >> np.uint64(32 - bits))
-
-
-@compiled
-def _candidate(hashed: Any, partition: Any, index: Any, slabs: Any, layout: Any) -> Any:
-    """The record of the first slot with this hash, or 0; it may (rarely) be of another id."""
-    bits = index[partition, 1]
-    slots = carray(pointer(index[partition, 0]), (1 << bits,), np.uint64)
-    place = _place(hashed, bits)
-    tag = hashed >> _S32
-    while slots[place] != 0:
-        if slots[place] >> _S32 == tag:
-            return _record(np.int64(slots[place] & _LOW) - 1, slabs, layout)
-        place = (place + 1) & ((1 << bits) - 1)
-    return np.int64(0)
 
 
 @compiled
@@ -161,12 +156,24 @@ def _make(row_id: Any, hashed: Any, partition: Any, slabs: Any, index: Any, head
 
 
 @compiled
-def _prefetch_record(record: Any, size: Any) -> None:
-    for line in range(record & ~63, record + size, 64):
-        prefetch(line)
+def _last_line(size: Any) -> Any:
+    """Bytes from the beginning of a record of this size to the last cache line that it may touch; it begins at a multiple of 16."""
+    return (size + 111) // 64 * 64 - 64
 
 
 @compiled
+def _prefetch_record(record: Any, last: Any) -> None:
+    """Every second line: the processor loads the one beside it, too. The first without a loop, which costs as much as they do."""
+    prefetch(record)
+    if last >= 128:
+        prefetch(record + 128)
+        if last >= 256:
+            prefetch(record + 256)
+            for line in range(384, last + 1, 128):
+                prefetch(record + line)
+
+
+@compiled_for_moments
 def check_ids(ids: Any, layout: Any, owned: Any) -> Any:
     """0 if all ids are good; -(i + 1) if the i-th is negative, i + 1 if its partition is not owned."""
     for i in range(ids.size):
@@ -178,116 +185,163 @@ def check_ids(ids: Any, layout: Any, owned: Any) -> Any:
 
 
 @compiled
-def find_rows(ids: Any, records: Any, slabs: Any, index: Any, layout: Any) -> None:
-    """The record of each id (which may be anything), or 0, loaded into the cache; it may (rarely) be of another id."""
-    size = 4 * layout[WORDS]
-    hashes = np.empty(CHUNK, np.uint64)
-    for first in range(0, ids.size, CHUNK):
-        count = min(CHUNK, ids.size - first)
-        for j in range(count):
-            hashes[j] = hash_of(np.uint64(ids[first + j]) ^ np.uint64(layout[SALT]))
-            partition = _partition(hashes[j], layout)
-            prefetch(index[partition, 0] + 8 * _place(hashes[j], index[partition, 1]))
-        for j in range(count):
-            record = _candidate(hashes[j], _partition(hashes[j], layout), index, slabs, layout)
-            records[first + j] = record
-            if record:
-                _prefetch_record(record, size)
+def _locate(ids: Any, hashes: Any, records: Any, slabs: Any, index: Any, layout: Any) -> None:
+    """The record of each id, or 0, by its slot alone: rarely it is of another id, so whoever uses it looks."""
+    salt, mask, partitions = np.uint64(layout[SALT]), layout[MASK], layout[PARTITIONS]
+    slab_bits, row_bytes = layout[SLAB_BITS], 4 * layout[WORDS]
+    for i in range(min(SLOTS_AHEAD, ids.size)):
+        hashes[i] = _ask_for_slot(ids[i], salt, mask, partitions, index)
+    for i in range(ids.size):
+        if i + SLOTS_AHEAD < ids.size:
+            hashes[i + SLOTS_AHEAD] = _ask_for_slot(ids[i + SLOTS_AHEAD], salt, mask, partitions, index)
+        hashed = hashes[i]
+        partition = _partition_of(hashed, mask, partitions)
+        bits = index[partition, 1]
+        slots = carray(pointer(index[partition, 0]), (1 << bits,), np.uint64)
+        tag = hashed >> _S32
+        place = _place(hashed, bits)
+        slot = slots[place]
+        while slot != 0 and slot >> _S32 != tag:
+            place = (place + 1) & ((1 << bits) - 1)
+            slot = slots[place]
+        records[i] = 0
+        if slot != 0:
+            row = np.int64(slot & _LOW) - 1
+            records[i] = slabs[row >> slab_bits] + (row & ((1 << slab_bits) - 1)) * row_bytes
 
 
 @compiled
-def read_values(ids: Any, out: Any, slabs: Any, index: Any, layout: Any, begin: Any, owned: Any) -> Any:
-    """Values of rows into ``out`` (flat), those which do not exist included; answers as ``check_ids``."""
+def _ask_for_slot(row_id: Any, salt: Any, mask: Any, partitions: Any, index: Any) -> Any:
+    """The hash of an id, whose slot is on its way."""
+    hashed = hash_of(np.uint64(row_id) ^ salt)
+    partition = _partition_of(hashed, mask, partitions)
+    prefetch(index[partition, 0] + 8 * _place(hashed, index[partition, 1]))
+    return hashed
+
+
+@compiled
+def _load_ahead(records: Any, place: Any, last: Any) -> None:
+    """Begin to load the record that will be used ``ROWS_AHEAD`` rows later."""
+    if place + ROWS_AHEAD < records.size:
+        _prefetch_record(records[place + ROWS_AHEAD], last)
+
+
+@compiled
+def read_values(ids: Any, out: Any, slabs: Any, index: Any, layout: Any, begin: Any) -> None:
+    """Values of rows into ``out`` (flat), those which do not exist included. The ids are checked."""
     dim = layout[DIM]
-    size = 4 * (HEADER + dim)
-    hashes = np.empty(CHUNK, np.uint64)
-    partitions = np.empty(CHUNK, np.int64)
-    records = np.empty(CHUNK, np.int64)
-    for first in range(0, ids.size, CHUNK):
-        count = min(CHUNK, ids.size - first)
-        for j in range(count):
-            if ids[first + j] < 0:
-                return -(first + j + 1)
-            hashed = hash_of(np.uint64(ids[first + j]) ^ np.uint64(layout[SALT]))
-            partition = _partition(hashed, layout)
-            if not owned[partition]:
-                return first + j + 1
-            hashes[j] = hashed
-            partitions[j] = partition
-            prefetch(index[partition, 0] + 8 * _place(hashed, index[partition, 1]))
-        for j in range(count):
-            record = _candidate(hashes[j], partitions[j], index, slabs, layout)
-            records[j] = record
-            if record:
-                _prefetch_record(record, size)
-        for j in range(count):
+    last = _last_line(4 * (HEADER + dim))
+    hashes = np.empty(BLOCK, np.uint64)
+    located = np.empty(BLOCK, np.int64)
+    for first in range(0, ids.size, BLOCK):
+        some = ids[first : first + BLOCK]
+        records = located[: some.size]
+        _locate(some, hashes, records, slabs, index, layout)
+        missing = False
+        for j in range(some.size):
+            _load_ahead(records, j, last)
             record = records[j]
-            row_id = ids[first + j]
-            if record and _id_at(record) != row_id:
-                record = _find(row_id, hashes[j], partitions[j], index, slabs, layout)
-            target = out[(first + j) * dim : (first + j + 1) * dim]
-            if record:
-                source = carray(pointer(record + 4 * HEADER), (dim,), np.float32)
+            if record and _id_at(record) == some[j]:
+                source = _floats(record + 4 * HEADER, dim)
+                target = out[(first + j) * dim : (first + j + 1) * dim]
                 for i in range(dim):
                     target[i] = source[i]
             else:
-                begin_values(target, np.int64(0), np.uint64(layout[SEED]), row_id, begin)
-    return 0
+                missing = True
+                records[j] = 0
+        for j in range(some.size if missing else 0):
+            if records[j]:
+                continue
+            target = out[(first + j) * dim : (first + j + 1) * dim]
+            record = _find(some[j], hashes[j], _partition(hashes[j], layout), index, slabs, layout)
+            if record:
+                target[:] = _floats(record + 4 * HEADER, dim)
+            else:
+                begin_values(target, np.int64(0), np.uint64(layout[SEED]), some[j], begin)
 
 
 @compiled
-def step(value: Any, gradient: Any, state: Any, count: Any, weight: Any, hyper: Any) -> None:
-    """One step on ``count`` floats at the address ``value``, with ``weight`` times the gradient at ``gradient``."""
+def steps(values: Any, gradients: Any, states: Any, count: Any, weight: Any, hyper: Any) -> None:
+    """One step on each of several values of ``count`` floats: ``values`` are their addresses, their gradients (times ``weight``)
+    follow one another at the address ``gradients``, and a value's states are ``states`` bytes after it."""
     kind = int(hyper[0])
-    rate = np.float32(hyper[1])
-    decay = np.float32(hyper[2])
-    w = np.float32(weight)
-    p = carray(pointer(value), (count,), np.float32)
-    g = carray(pointer(gradient), (count,), np.float32)
+    w, rate, decay = np.float32(weight), np.float32(hyper[1]), np.float32(hyper[2])
     if kind == SGD:
-        for i in range(count):
-            p[i] -= rate * (w * g[i] + decay * p[i])
-        return
-    a = carray(pointer(state), (count,), np.float32)
-    if kind == MOMENTUM:
+        for j in range(values.size):
+            p, g = _floats(values[j], count), _floats(gradients + 4 * count * j, count)
+            for i in range(count):
+                p[i] -= rate * (w * g[i] + decay * p[i])
+    elif kind in (MOMENTUM, NESTEROV):
         momentum = np.float32(hyper[3])
-        for i in range(count):
-            a[i] = momentum * a[i] + (w * g[i] + decay * p[i])
-            p[i] -= rate * a[i]
-    elif kind == NESTEROV:
-        momentum = np.float32(hyper[3])
-        for i in range(count):
+        for j in range(values.size):
+            p, g = _floats(values[j], count), _floats(gradients + 4 * count * j, count)
+            _momentum(p, g, _floats(values[j] + states, count), w, rate, decay, momentum, kind == NESTEROV)
+    elif kind == ADAGRAD:
+        epsilon = np.float32(hyper[3])
+        for j in range(values.size):
+            p, g = _floats(values[j], count), _floats(gradients + 4 * count * j, count)
+            a = _floats(values[j] + states, count)
+            for i in range(count):
+                d = w * g[i] + decay * p[i]
+                a[i] += d * d
+                p[i] -= rate * d / (np.sqrt(a[i]) + epsilon)
+    elif kind == FTRL:
+        for j in range(values.size):
+            p, g = _floats(values[j], count), _floats(gradients + 4 * count * j, count)
+            a = _floats(values[j] + states, count)
+            _ftrl(p, g, a, _floats(values[j] + states + 4 * count, count), w, hyper)
+    else:
+        for j in range(values.size):
+            p, g = _floats(values[j], count), _floats(gradients + 4 * count * j, count)
+            a = _floats(values[j] + states, count)
+            b = _floats(values[j] + states + 4 * count, count)
+            if kind == ADAM:
+                _adam(p, g, a, b, w, rate, decay, hyper)
+            else:
+                _amsgrad(p, g, a, b, _floats(values[j] + states + 8 * count, count), w, rate, decay, hyper)
+
+
+@compiled
+def _floats(address: Any, count: Any) -> Any:
+    return carray(pointer(address), (count,), np.float32)
+
+
+@compiled
+def _momentum(p: Any, g: Any, a: Any, w: Any, rate: Any, decay: Any, momentum: Any, nesterov: Any) -> None:
+    if nesterov:
+        for i in range(p.size):
             d = w * g[i] + decay * p[i]
             a[i] = momentum * a[i] + d
             p[i] -= rate * (d + momentum * a[i])
-    elif kind == ADAGRAD:
-        epsilon = np.float32(hyper[3])
-        for i in range(count):
-            d = w * g[i] + decay * p[i]
-            a[i] += d * d
-            p[i] -= rate * d / (np.sqrt(a[i]) + epsilon)
-    elif kind == FTRL:
-        _ftrl(p, g, a, carray(pointer(state + 4 * count), (count,), np.float32), w, hyper)
     else:
-        b = carray(pointer(state + 4 * count), (count,), np.float32)
-        new1, beta2, new2 = np.float32(hyper[3]), np.float32(hyper[4]), np.float32(hyper[5])
-        epsilon, correction, shrink = np.float32(hyper[6]), np.float32(hyper[7]), np.float32(hyper[8])
-        if kind == ADAM:
-            for i in range(count):
-                q = p[i] * shrink
-                d = w * g[i] + decay * q
-                a[i] += new1 * (d - a[i])
-                b[i] = beta2 * b[i] + new2 * d * d
-                p[i] = q - rate * a[i] / (np.sqrt(b[i]) * correction + epsilon)
-        else:
-            c = carray(pointer(state + 8 * count), (count,), np.float32)
-            for i in range(count):
-                q = p[i] * shrink
-                d = w * g[i] + decay * q
-                a[i] += new1 * (d - a[i])
-                b[i] = beta2 * b[i] + new2 * d * d
-                c[i] = max(c[i], b[i])
-                p[i] = q - rate * a[i] / (np.sqrt(c[i]) * correction + epsilon)
+        for i in range(p.size):
+            a[i] = momentum * a[i] + (w * g[i] + decay * p[i])
+            p[i] -= rate * a[i]
+
+
+@compiled
+def _adam(p: Any, g: Any, a: Any, b: Any, w: Any, rate: Any, decay: Any, hyper: Any) -> None:
+    new1, beta2, new2 = np.float32(hyper[3]), np.float32(hyper[4]), np.float32(hyper[5])
+    epsilon, correction, shrink = np.float32(hyper[6]), np.float32(hyper[7]), np.float32(hyper[8])
+    for i in range(p.size):
+        q = p[i] * shrink
+        d = w * g[i] + decay * q
+        a[i] += new1 * (d - a[i])
+        b[i] = beta2 * b[i] + new2 * d * d
+        p[i] = q - rate * a[i] / (np.sqrt(b[i]) * correction + epsilon)
+
+
+@compiled
+def _amsgrad(p: Any, g: Any, a: Any, b: Any, c: Any, w: Any, rate: Any, decay: Any, hyper: Any) -> None:
+    new1, beta2, new2 = np.float32(hyper[3]), np.float32(hyper[4]), np.float32(hyper[5])
+    epsilon, correction, shrink = np.float32(hyper[6]), np.float32(hyper[7]), np.float32(hyper[8])
+    for i in range(p.size):
+        q = p[i] * shrink
+        d = w * g[i] + decay * q
+        a[i] += new1 * (d - a[i])
+        b[i] = beta2 * b[i] + new2 * d * d
+        c[i] = max(c[i], b[i])
+        p[i] = q - rate * a[i] / (np.sqrt(c[i]) * correction + epsilon)
 
 
 @compiled
@@ -314,7 +368,6 @@ def _ftrl(p: Any, g: Any, accumulator: Any, linear: Any, w: Any, hyper: Any) -> 
 @compiled
 def update_rows(
     ids: Any,
-    known: Any,
     gradients: Any,
     start: Any,
     weight: Any,
@@ -326,43 +379,39 @@ def update_rows(
     layout: Any,
     begin: Any,
 ) -> Any:
-    """One step of the optimizer on each row from ``start`` on, made where it does not exist; how far it came.
-    ``known`` is what ``find_rows`` found, or empty; ``gradients`` is the address of the gradients."""
+    """One step of the optimizer on each row from ``start`` on, made where it does not exist; how far it came. The ids are
+    checked, and none comes twice. ``gradients`` is the address of the gradients."""
     dim = layout[DIM]
-    size = 4 * layout[WORDS]
-    hashes = np.empty(CHUNK, np.uint64)
-    records = np.empty(CHUNK, np.int64)
-    for first in range(start, ids.size, CHUNK):
-        count = min(CHUNK, ids.size - first)
-        if known.size:
-            for j in range(count):
-                records[j] = known[first + j]
-        else:
-            for j in range(count):
-                hashes[j] = hash_of(np.uint64(ids[first + j]) ^ np.uint64(layout[SALT]))
-                partition = _partition(hashes[j], layout)
-                prefetch(index[partition, 0] + 8 * _place(hashes[j], index[partition, 1]))
-            for j in range(count):
-                records[j] = _candidate(hashes[j], _partition(hashes[j], layout), index, slabs, layout)
-        for j in range(count):
-            if records[j]:
-                _prefetch_record(records[j], size)
-        for j in range(count):
-            record = records[j]
-            row_id = ids[first + j]
-            if not record or _id_at(record) != row_id:
-                hashed = hash_of(np.uint64(row_id) ^ np.uint64(layout[SALT]))
-                partition = _partition(hashed, layout)
-                record = _find(row_id, hashed, partition, index, slabs, layout)
-                if not record:
-                    record = _make(row_id, hashed, partition, slabs, index, head, layout, begin)
+    last = _last_line(4 * layout[WORDS])
+    hashes = np.empty(BLOCK, np.uint64)
+    located = np.empty(BLOCK, np.int64)
+    values = np.empty(CHUNK, np.int64)
+    for first in range(start, ids.size, BLOCK):
+        some = ids[first : first + BLOCK]
+        records = located[: some.size]
+        _locate(some, hashes, records, slabs, index, layout)
+        done = 0
+        while done < some.size:
+            count = 0
+            for j in range(done, min(done + CHUNK, some.size)):
+                _load_ahead(records, j, last)
+                record = records[j]
+                if not record or _id_at(record) != some[j]:
+                    partition = _partition(hashes[j], layout)
+                    record = _find(some[j], hashes[j], partition, index, slabs, layout)
                     if not record:
-                        return first + j
-            counters = carray(pointer(record + 8), (2,), np.uint32)
-            counters[0] = min(counters[0] + 1, NEVER - 1)
-            counters[1] = iteration
-            value = record + 4 * HEADER
-            step(value, gradients + (first + j) * dim * 4, value + 4 * dim, dim, weight, hyper)
+                        record = _make(some[j], hashes[j], partition, slabs, index, head, layout, begin)
+                        if not record:
+                            break
+                counters = carray(pointer(record + 8), (2,), np.uint32)
+                counters[0] = min(counters[0] + 1, NEVER - 1)
+                counters[1] = iteration
+                values[count] = record + 4 * HEADER
+                count += 1
+            steps(values[:count], gradients + 4 * dim * (first + done), 4 * dim, dim, weight, hyper)
+            done += count
+            if count < CHUNK and done < some.size:
+                return first + done
     return ids.size
 
 
@@ -392,9 +441,10 @@ def list_rows(partition: Any, since: Any, out: Any, slabs: Any, index: Any, layo
 def read_records(records: Any, ids: Any, data: Any, counters: Any, layout: Any) -> None:
     """Copy whole records out: ids, data (flat) and counters (flat)."""
     words = layout[DIM] * (1 + layout[STATES])
+    last = _last_line(4 * (HEADER + words))
     for i in range(records.size):
         if i + 8 < records.size:
-            _prefetch_record(records[i + 8], 4 * words + 16)
+            _prefetch_record(records[i + 8], last)
         ids[i] = _id_at(records[i])
         both = carray(pointer(records[i] + 8), (2,), np.uint32)
         counters[2 * i] = both[0]

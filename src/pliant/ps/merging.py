@@ -5,12 +5,13 @@ Both ends use them: a client groups and merges what it sends, a store merges wha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pliant.ps.memory import carray, compiled, compiled_in_any_order, hash_of, pointer
+from pliant.ps.memory import address_of, carray, compiled, compiled_in_any_order, hash_of, pointer
 from pliant.ps.pieces import Floats, Ids
 from pliant.ps.placement import PARTITIONS, key_of
 
@@ -35,9 +36,31 @@ def _first_bad(address: Any, count: Any) -> Any:
     return -1
 
 
+@compiled_in_any_order
+def _copy_finite(source: Any, target: Any, count: Any) -> Any:
+    zero = np.float32(0)
+    finite = True
+    for first in range(0, count, 4096):
+        size = min(4096, count - first)
+        old = carray(pointer(source + 4 * first), (size,), np.float32)
+        new = carray(pointer(target + 4 * first), (size,), np.float32)
+        for i in range(size):
+            new[i] = old[i]
+        total = zero
+        for i in range(size):
+            total += new[i] * zero
+        finite = finite and total == zero
+    return finite
+
+
+def copy_finite(source: int, target: int, count: int) -> bool:
+    """Copy so many floats between two addresses; False if there is a NaN or an infinity in what was copied."""
+    return bool(_copy_finite(source, target, count))
+
+
 def first_not_finite(values: npt.NDArray[np.float32]) -> int:
     """The place of the first NaN or infinity in a contiguous array, or -1."""
-    return int(_first_bad(values.ctypes.data, values.size))
+    return int(_first_bad(address_of(values), values.size))
 
 
 @compiled
@@ -66,7 +89,7 @@ def checksum(data: bytes | bytearray | memoryview, seed: int = 0) -> int:
     """64 bits that tell whether bytes are what they were; not for use against anybody's intent. Begins with that of other bytes
     as its ``seed``. A tenth of the time of zlib's CRC."""
     view = np.frombuffer(data, np.uint8)
-    return int(_checksum(view.ctypes.data, view.size, np.uint64(seed)))
+    return int(_checksum(address_of(view), view.size, np.uint64(seed)))
 
 
 @compiled
@@ -99,26 +122,6 @@ def _unique(ids: Any, unique: Any, number: Any, slots: Any, count: Any) -> Any:
 
 
 @compiled
-def _group(unique: Any, number: Any, owner: Any, salt: Any, grouped: Any, counts: Any) -> None:
-    """Sort distinct ids by the seat that owns their partition, and number them by their new places."""
-    seats = np.empty(unique.size, np.int32)
-    for i in range(unique.size):
-        partition = np.int64(hash_of(np.uint64(unique[i]) ^ np.uint64(salt)) % np.uint64(owner.size))
-        seats[i] = owner[partition]
-        counts[seats[i]] += 1
-    places = np.zeros(counts.size, np.int64)
-    for seat in range(1, counts.size):
-        places[seat] = places[seat - 1] + counts[seat - 1]
-    moved = np.empty(unique.size, np.int64)
-    for i in range(unique.size):
-        moved[i] = places[seats[i]]
-        grouped[moved[i]] = unique[i]
-        places[seats[i]] += 1
-    for i in range(number.size):
-        number[i] = moved[number[i]]
-
-
-@compiled
 def _sum_rows(number: Any, source: Any, target: Any, weight: Any, dim: Any) -> None:
     """target[number[i]] += weight * source[i], rows of ``dim`` floats, ``source`` by its address."""
     rows = carray(pointer(source), (number.size * dim,), np.float32)
@@ -134,6 +137,32 @@ def _slots(count: int) -> npt.NDArray[np.int32]:
     return np.full(1 << max(4, (2 * count - 1).bit_length()), -1, np.int32)
 
 
+@compiled
+def _unique_by_seat(ids: Any, places: Any, grouped: Any, counts: Any, owner: Any, salt: Any) -> Any:
+    """Distinct ids, sorted by the seat that owns their partition; ``places`` numbers the given ones by their new places."""
+    size = 16
+    while size < 2 * ids.size:
+        size *= 2
+    unique = np.empty(ids.size, np.int64)
+    count = _unique(ids, unique, places, np.full(size, -1, np.int32), 0)
+    seats = np.empty(count, np.int32)
+    for i in range(count):
+        partition = np.int64(hash_of(np.uint64(unique[i]) ^ np.uint64(salt)) % np.uint64(owner.size))
+        seats[i] = owner[partition]
+        counts[seats[i]] += 1
+    next_places = np.zeros(counts.size, np.int64)
+    for seat in range(1, counts.size):
+        next_places[seat] = next_places[seat - 1] + counts[seat - 1]
+    moved = np.empty(count, np.int32)
+    for i in range(count):
+        moved[i] = next_places[seats[i]]
+        grouped[moved[i]] = unique[i]
+        next_places[seats[i]] += 1
+    for i in range(ids.size):
+        places[i] = moved[places[i]]
+    return count
+
+
 def group_by_seat(
     table: str, ids: Ids, owner: npt.NDArray[np.int32], seats: int
 ) -> tuple[Ids, npt.NDArray[np.int64], npt.NDArray[np.int32]]:
@@ -141,38 +170,42 @@ def group_by_seat(
 
     ``owner[p]`` is the seat of partition p. With the answer's rows in the same order, ``rows[places]`` is what was asked for.
     """
-    unique = np.empty(ids.size, np.int64)
     places = np.empty(ids.size, np.int32)
-    count = _unique(ids, unique, places, _slots(ids.size), 0)
-    grouped = np.empty(count, np.int64)
+    grouped = np.empty(ids.size, np.int64)
     counts = np.zeros(seats, np.int64)
-    _group(unique[:count], places, owner, np.uint64(key_of(table)), grouped, counts)
-    return grouped, counts, places
+    count = _unique_by_seat(ids, places, grouped, counts, owner, np.uint64(key_of(table)))
+    return grouped[:count], counts, places
 
 
 @compiled
-def _gather_sums(places: Any, source: Any, target: Any, dim: Any, count: Any) -> None:
+def _sum_by_seat(places: Any, source: Any, counts: Any, targets: Any, dim: Any) -> None:
     rows = carray(pointer(source), (places.size * dim,), np.float32)
-    seen = np.zeros(count, np.uint8)
+    total = counts.sum()
+    addresses = np.empty(total, np.int64)
+    first = 0
+    for seat in range(counts.size):
+        for i in range(counts[seat]):
+            addresses[first + i] = targets[seat] + 4 * dim * i
+        first += counts[seat]
+    seen = np.zeros(total, np.uint8)
     for i in range(places.size):
         row = rows[i * dim : (i + 1) * dim]
-        total = target[places[i] * dim : (places[i] + 1) * dim]
+        target = carray(pointer(addresses[places[i]]), (dim,), np.float32)
         if seen[places[i]]:
             for k in range(dim):
-                total[k] += row[k]
+                target[k] += row[k]
         else:
             seen[places[i]] = 1
             for k in range(dim):
-                total[k] = row[k]
+                target[k] = row[k]
 
 
-def sum_by_place(places: npt.NDArray[np.int32], gradients: Floats, count: int, out: Floats | None = None) -> Floats:
-    """Add up gradients of the same id: row j of the result is the sum of those whose place is j. ``out`` is memory for it,
-    of at least as many rows: new memory costs more than the sum."""
-    dim = gradients.shape[1]
-    merged = np.empty((count, dim), np.float32) if out is None else out[:count]
-    _gather_sums(places, gradients.ctypes.data, merged.reshape(-1), dim, count)
-    return merged
+def sum_by_seat(
+    places: npt.NDArray[np.int32], gradients: Floats, counts: npt.NDArray[np.int64], targets: Sequence[Floats]
+) -> None:
+    """Add up gradients of the same id, as ``group_by_seat`` has placed and counted them, into an array of each seat."""
+    addresses = np.array([address_of(target) for target in targets], np.int64)
+    _sum_by_seat(places, address_of(gradients), counts, addresses, gradients.shape[1])
 
 
 def merge(parts: list[tuple[Ids, Floats, float]], dim: int) -> tuple[Ids, Floats]:
@@ -188,10 +221,10 @@ def merge(parts: list[tuple[Ids, Floats, float]], dim: int) -> tuple[Ids, Floats
         numbers.append(number)
     merged = np.zeros((count, dim), np.float32)
     for number, (_, gradients, weight) in zip(numbers, parts, strict=True):
-        _sum_rows(number, gradients.ctypes.data, merged.reshape(-1), weight, dim)
+        _sum_rows(number, address_of(gradients), merged.reshape(-1), weight, dim)
     return unique[:count], merged
 
 
 def add_scaled(total: Floats, values: Floats, weight: float) -> None:
     """total += weight * values, both flat and contiguous."""
-    _sum_rows(np.zeros(1, np.int32), values.ctypes.data, total, weight, total.size)
+    _sum_rows(np.zeros(1, np.int32), address_of(values), total, weight, total.size)

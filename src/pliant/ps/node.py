@@ -2,7 +2,8 @@
 
 It takes a seat at the master, restores what belongs there (``restoring``), executes the orders that were given meanwhile, and
 only then says where it serves. From then on one loop asks for orders and executes them, while connections are served by
-threads of their own. If the master says that the seat is no longer its own, it lets go of everything and asks for another.
+threads of their own, and another one (``pulse``) tells the master that the loop gets on. If the master says that the seat is no
+longer its own, it lets go of everything and asks for another.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 
 from pliant.core.errors import PermanentError, PliantError, SessionExpired
 from pliant.ps.executing import Executor, Stopped
+from pliant.ps.pulse import Pulse
 from pliant.ps.restoring import Beginning, restored
 from pliant.ps.server import PsServer
 from pliant.ps.store import ParameterStore
@@ -32,6 +34,7 @@ from pliant.rpc.tls import TlsFiles
 log = logging.getLogger(__name__)
 
 PAUSE = 0.1  # seconds between tries to reach the master
+ALIVE_TIMEOUT = 5.0  # seconds; another word of it follows soon
 
 
 class PsNode:
@@ -75,6 +78,10 @@ class PsNode:
         return Beginning.from_message(reply) if reply.seat >= 0 else None
 
     def _serve(self, begin: Beginning) -> None:
+        with Pulse(lambda: self._tell_alive(begin)) as pulse:
+            self._serve_with(begin, pulse)
+
+    def _serve_with(self, begin: Beginning, pulse: Pulse) -> None:
         begun = time.monotonic()
         store = restored(begin, self._folder, self._say)
         executor = Executor(
@@ -84,6 +91,7 @@ class PsNode:
             say=self._say,
             dumped=lambda order, failure: self._report_dump(begin, order, failure),
             stopping=self.stopping,
+            at_disk=pulse.at_disk,
         )
         server: PsServer | None = None
         try:
@@ -125,6 +133,10 @@ class PsNode:
             if reply.base > base:
                 base = reply.base
                 executor.cut(base)
+
+    def _tell_alive(self, begin: Beginning) -> None:
+        held = pb.SeatTenure(seat=begin.seat, tenure=begin.tenure)
+        self._master.call(self._master.stubs.parameters.SeatAlive, held, timeout=ALIVE_TIMEOUT)
 
     def _report_dump(self, begin: Beginning, order: int, failure: str) -> None:
         request = pb.ReportDumpRequest(seat=begin.seat, tenure=begin.tenure, order=order, failure=failure)

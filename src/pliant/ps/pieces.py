@@ -16,24 +16,14 @@ Ids = npt.NDArray[np.int64]
 Counters = npt.NDArray[np.uint32]
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Addresses of the records of rows in a table's memory, good until rows are removed (``Table.find``)."""
-
-    records: Ids
-    removals: int
-
-
 @dataclass(frozen=True)
 class RowGradients:
-    """Gradients of rows of one table: ``gradients[i]`` belongs to ``ids[i]``. ``unique``: no id comes twice. ``found``: where
-    the rows are, if the store that is to apply it has looked."""
+    """Gradients of rows of one table: ``gradients[i]`` belongs to ``ids[i]``. ``unique``: no id comes twice."""
 
     table: str
     ids: Ids
     gradients: Floats  # (ids, dim)
     unique: bool = False
-    found: Found | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

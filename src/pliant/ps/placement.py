@@ -8,6 +8,7 @@ A table or variable is named on the wire by ``key_of(name)``, 64 bits of a hash 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import blake2b
 
 PARTITIONS = 256
@@ -16,6 +17,7 @@ GOLDEN = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
 
 
+@lru_cache(maxsize=65_536)
 def key_of(name: str) -> int:
     """The table's or variable's number on the wire, and the salt of its rows."""
     return int.from_bytes(blake2b(name.encode(), digest_size=8, person=b"pliant-ps").digest(), "little")

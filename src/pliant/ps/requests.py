@@ -18,8 +18,9 @@ import numpy as np
 
 from pliant.core.errors import InvalidRequest, Moved, NotAvailable, PliantError, RetryableError
 from pliant.ps import sharing, wire
-from pliant.ps.merging import first_not_finite
-from pliant.ps.pieces import Floats, Found, Ids, Push
+from pliant.ps.memory import address_of
+from pliant.ps.merging import copy_finite, first_not_finite
+from pliant.ps.pieces import Floats, Ids, Push
 from pliant.ps.placement import key_of
 from pliant.ps.sharing import Bytes, Offer, Region, Shares
 from pliant.ps.sockets import BadFrame, Closed, FrameSocket, KeptBuffer, KeptBuffers
@@ -58,7 +59,7 @@ class Requests:
         self._buffers = KeptBuffers()
         self.shares = Shares()
         self._lock = threading.Lock()
-        self._counts = dict.fromkeys((kind.name.lower() for kind in Kind if kind < Kind.DONE), 0)
+        self._counts: dict[int, int] = dict.fromkeys((kind for kind in Kind if kind < Kind.DONE), 0)
         self._failed = 0
         self._in_work = 0
         self._busy_seconds = 0.0
@@ -66,7 +67,7 @@ class Requests:
     def stats(self) -> dict[str, Any]:
         with self._lock:
             return {
-                "requests": dict(self._counts),
+                "requests": {Kind(kind).name.lower(): count for kind, count in self._counts.items()},
                 "requests_failed": self._failed,
                 "in_work": self._in_work,
                 "busy_seconds": self._busy_seconds,
@@ -107,9 +108,8 @@ class Requests:
                     self._in_work -= 1
                     self._busy_seconds += time.perf_counter() - begun
                     self._failed += failed
-                    name = Kind(header.kind).name.lower() if header.kind in Kind._value2member_map_ else ""
-                    if name in self._counts:
-                        self._counts[name] += 1
+                    if header.kind in self._counts:
+                        self._counts[header.kind] += 1
 
 
 class _Connection:
@@ -123,7 +123,6 @@ class _Connection:
         self._unread = 0  # bytes of the request that are still on the wire
         self._offer_made: Offer | None = None
         self._region: Region | None = None
-        self._later = False  # of which only the first array is there, and a byte will follow
         self._shared = False  # the payload of the request in work is in memory shared with the peer
         self._actions: dict[int, Callable[[Header, memoryview], None]] = {
             Kind.PULL_ROWS: self._pull_rows,
@@ -154,11 +153,9 @@ class _Connection:
         self._shared = bool(header.flags & wire.SHARED)
         if self._shared and (self._region is None or header.payload > self._region.size):
             raise BadFrame("a payload in memory that is not shared")
-        self._later = self._shared and bool(header.flags & wire.LATER)
         self._unread = 0 if self._shared else header.payload
         try:
             action(header, meta)
-            self._await_rest()
         except (Closed, BadFrame):
             raise
         except Moved as error:
@@ -173,7 +170,6 @@ class _Connection:
         return False
 
     def _refuse(self, header: Header, kind: Kind, error: PliantError, number: int) -> None:
-        self._await_rest()
         while self._unread:
             size = min(self._unread, _SKIP)
             self._peer.receive_into(self._in.take(size))
@@ -181,14 +177,8 @@ class _Connection:
         meta = wire.encode_error(error)
         self._peer.send(Header(kind, 0, len(meta), 0, header.request, number), meta)
 
-    def _await_rest(self) -> None:
-        if self._later:
-            self._peer.receive_mark()
-            self._later = False
-
     def _receive(self, buffer: memoryview) -> memoryview:
         """The whole payload; of shared memory a copy, which the peer cannot change."""
-        self._await_rest()
         self._receive_part(buffer, 0, len(buffer))
         return buffer
 
@@ -297,8 +287,8 @@ class _Connection:
         for section in sections:
             wire.name_of(section.key, self._store.names)
         buffer, release = (self._in.take(header.payload), _nothing) if now else self._all._buffers.take(header.payload)
-        finite, found = self._receive_gradients(sections, buffer)
-        push = wire.push_of(sections, meta, buffer, self._store.names, found, finite=finite, release=release)
+        finite = self._receive_gradients(sections, buffer)
+        push = wire.push_of(sections, meta, buffer, self._store.names, finite=finite, release=release)
         if now:
             self._apply_now(header, push)
             return
@@ -328,34 +318,37 @@ class _Connection:
             raise
         self._peer.send_rest(answers[0])
 
-    def _receive_gradients(self, sections: list[Section], buffer: memoryview) -> tuple[bool, list[Found]]:
-        """The payload of a push. While the sender still sends, its rows are looked up, and what came is looked at for NaN while
-        it is in the cache: False if there is one (where, is found out later); and where the rows are."""
+    def _receive_gradients(self, sections: list[Section], buffer: memoryview) -> bool:
+        """The payload of a push, looked at for NaN while it is in the cache: False if there is one (where, is found out later)."""
         at = 0
         finite = True
-        found = []
         for section in sections:
             end = at + section.nbytes
-            name = wire.name_of(section.key, self._store.names)
-            if section.holds in (Holds.GRADIENTS, Holds.UNIQUE_GRADIENTS):
-                ids = np.frombuffer(buffer, np.int64, section.count, at)
-                at = self._receive_part(buffer, at, at + ids.nbytes)
-                found.append(self._store.find(name, ids))
-            self._await_rest()
             floats = 4 * section.count * section.width
-            last = at + floats
-            while at < last:
-                first, at = at, self._receive_part(buffer, at, min(at + _PART, last))
-                finite = finite and first_not_finite(np.frombuffer(buffer, np.float32, (at - first) // 4, first)) < 0
-            at = self._receive_part(buffer, at, end)
-        return finite, found
+            ids = 8 * section.count if section.holds in (Holds.GRADIENTS, Holds.UNIQUE_GRADIENTS) else 0
+            at = self._receive_part(buffer, at, at + ids)
+            finite = self._receive_floats(buffer, at, at + floats) and finite
+            at = self._receive_part(buffer, at + floats, end)
+        return finite
+
+    def _receive_floats(self, buffer: memoryview, at: int, last: int) -> bool:
+        if self._shared:
+            assert self._region is not None  # since ``answer`` has looked
+            self._peer.bytes_in += last - at
+            half, copy = address_of(self._region.to_server), address_of(np.frombuffer(buffer, np.uint8))
+            return copy_finite(half + at, copy + at, (last - at) // 4)
+        finite = True
+        while at < last:
+            first, at = at, self._receive_part(buffer, at, min(at + _PART, last))
+            finite = finite and first_not_finite(np.frombuffer(buffer, np.float32, (at - first) // 4, first)) < 0
+        return finite
 
     def _receive_part(self, buffer: memoryview, first: int, last: int) -> int:
         if last <= first:
             return last
         if self._shared:
             assert self._region is not None  # since ``answer`` has looked
-            np.frombuffer(buffer, np.uint8)[first:last] = self._region.to_server[first:last]
+            buffer[first:last] = self._region.to_server.data[first:last]
             self._peer.bytes_in += last - first
         else:
             self._peer.receive_into(buffer[first:last])

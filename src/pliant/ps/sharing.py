@@ -29,6 +29,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from pliant.ps.memory import address_of
+
 LEAST = 16 << 10  # bytes of a payload for which it is worth it
 MOST = 4 << 20  # bytes of a half; more is faster through a socket, whose two ends copy at the same time
 ALL = 512 << 20  # bytes that one server shares with all its clients
@@ -132,9 +134,13 @@ class Shares:
             self._left += 2 * size
 
 
-def put(half: Bytes, pieces: Sequence[memoryview], at: int = 0) -> None:
-    """Copy these bytes, one after the other, to their place in a half."""
+def put(half: Bytes, pieces: Sequence[memoryview]) -> None:
+    """Copy these bytes, one after the other, to their place in a half, unless they are there already."""
+    at = 0
     for piece in pieces:
-        if len(piece):
-            half[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
-        at += len(piece)
+        size = len(piece)
+        if size:
+            source, target = np.frombuffer(piece, np.uint8), half[at : at + size]
+            if address_of(source) != address_of(target):  # it was made there
+                target[:] = source
+        at += size

@@ -26,7 +26,7 @@ from pliant.core.errors import ServerUnavailable, Unauthenticated
 from pliant.ps.wire import HEADER, BadFrame, Header, Limits, unpack_header
 from pliant.rpc.tls import TlsFiles
 
-HELLO = b"PLIANT-PS/2\n"
+HELLO = b"PLIANT-PS/3\n"
 SERVER_NAME = "pliant-node"  # what clients check in a certificate
 _NONCE = 32
 LOST = {
@@ -35,6 +35,7 @@ LOST = {
     "TCP_KEEPCNT": 3,  # may be without an answer
     "TCP_USER_TIMEOUT": 15_000,  # milliseconds that what was sent may wait to be received
 }
+_AHEAD = 4096  # bytes that are received with a header
 _PIECES = 512  # buffers in one sendmsg; the system's limit is 1024
 
 
@@ -48,7 +49,8 @@ class FrameSocket:
     def __init__(self, sock: socket.socket, limits: Limits, timeout: float | None) -> None:
         self._socket = sock
         self._limits = limits
-        self._head = bytearray(HEADER.size)
+        self._ahead = memoryview(bytearray(_AHEAD))  # what came with a header
+        self._begin = self._end = 0  # of what is in it
         self._tls = isinstance(sock, ssl.SSLSocket)
         self.bytes_in = 0
         self.bytes_out = 0
@@ -79,7 +81,7 @@ class FrameSocket:
 
     def wait_readable(self) -> None:
         """Until there is something to receive, or the other side has closed."""
-        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+        if self._begin < self._end or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()):
             return
         poll = select.poll()  # select() knows no file descriptors above 1023
         try:
@@ -102,23 +104,37 @@ class FrameSocket:
     def receive_into(self, buffer: memoryview | bytearray) -> None:
         """Fill a buffer."""
         view = memoryview(buffer)
-        got = 0
+        got = min(len(view), self._end - self._begin)
+        if got:
+            view[:got] = self._ahead[self._begin : self._begin + got]
+            self._begin += got
         flags = 0 if self._tls else socket.MSG_WAITALL
         while got < len(view):
-            try:
-                count = self._socket.recv_into(view[got:] if got else view, 0, flags)
-            except BlockingIOError:  # how the kernel tells that the time is over
-                raise Closed(f"nothing came for {self._timeout} s") from None
-            except OSError as error:
-                raise Closed(f"the connection broke: {error or type(error).__name__}") from None
-            if not count:
-                raise Closed("the connection was closed")
-            got += count
-        self.bytes_in += got
+            got += self._receive(view[got:] if got else view, flags)
+
+    def _receive(self, view: memoryview, flags: int) -> int:
+        try:
+            count = self._socket.recv_into(view, 0, flags)
+        except BlockingIOError:  # how the kernel tells that the time is over
+            raise Closed(f"nothing came for {self._timeout} s") from None
+        except OSError as error:
+            raise Closed(f"the connection broke: {error or type(error).__name__}") from None
+        if not count:
+            raise Closed("the connection was closed")
+        self.bytes_in += count
+        return count
 
     def receive_header(self) -> Header:
-        self.receive_into(self._head)
-        return unpack_header(self._head, self._limits)
+        """With it what else has come (the meta, mostly), to be received from memory."""
+        have = self._end - self._begin
+        if have < HEADER.size:
+            self._ahead[:have] = self._ahead[self._begin : self._end]
+            self._begin, self._end = 0, have
+            while self._end < HEADER.size:
+                self._end += self._receive(self._ahead[self._end :], 0)
+        head = self._ahead[self._begin : self._begin + HEADER.size]
+        self._begin += HEADER.size
+        return unpack_header(head, self._limits)
 
     def receive_meta(self, header: Header) -> memoryview:
         meta = bytearray(header.meta)
@@ -128,13 +144,6 @@ class FrameSocket:
     def send(self, header: Header, meta: bytes, payload: Sequence[memoryview] = ()) -> None:
         """One frame, in one system call where it fits."""
         self._send_all([memoryview(header.pack() + meta), *(piece for piece in payload if len(piece))])
-
-    def send_mark(self) -> None:
-        """One byte that belongs to no frame: what was announced is there."""
-        self._send_all([memoryview(b"\n")])
-
-    def receive_mark(self) -> None:
-        self.receive_into(bytearray(1))
 
     def offer(self, waiting: list[memoryview]) -> None:
         """Send as much of this as goes without waiting; what is left stays in the list, for ``send_rest``."""

@@ -33,7 +33,6 @@ from pliant.ps.pieces import (
     Contribution,
     Evicted,
     Floats,
-    Found,
     Ids,
     Ownership,
     Piece,
@@ -48,7 +47,7 @@ from pliant.ps.table import Table
 
 PART = 256 << 10  # bytes of rows that are sent while the next are looked up
 Work = tuple[
-    list[tuple[Table, Ids, Floats, float, Found | None]],
+    list[tuple[Table, Ids, Floats, float]],
     list[tuple[str, int, Floats, float]],
     list[BlockGradient],
 ]
@@ -107,7 +106,7 @@ class ParameterStore:
             key = key_of(spec.name)
             if key in self._names:
                 raise Conflict(f"{spec.name!r} and {self._names[key]!r} have the same key", hint="rename one of them")
-            with self._state.write():
+            with self._state.writing:
                 if isinstance(spec, TableSpec):
                     self._tables[spec.name] = Table(spec, self.partitions)
                 else:
@@ -166,7 +165,7 @@ class ParameterStore:
     ) -> int:
         """Rows of several tables, all of one iteration, which is returned. ``begin`` is told it once nothing can go wrong any
         more, and ``ready`` each part of ``out`` as soon as it is there; neither may wait for anything."""
-        with self._state.read():
+        with self._state.reading:
             owned = self._owned
             for (name, ids), target in zip(wanted, out, strict=True):
                 table = self.table(name)
@@ -179,15 +178,10 @@ class ParameterStore:
                 rows = max(1, PART // (4 * table.spec.dim)) if ready is not None else max(1, ids.size)
                 for first in range(0, ids.size, rows):
                     part = target[first : first + rows]
-                    table.read(ids[first : first + rows], part, owned.partitions)
+                    table.read(ids[first : first + rows], part)
                     if ready is not None:
                         ready(part)
             return self._iteration
-
-    def find(self, table: str, ids: Ids) -> Found:
-        """Look where rows are that will be updated, and load them into the cache, while their gradients are on their way."""
-        with self._state.read():
-            return self.table(table).find(ids)
 
     def pull_rows(self, table: str, ids: Ids, out: Floats) -> int:
         """Write the rows of these ids into ``out`` (ids, dim). Raises ``Moved`` if one of them is not owned."""
@@ -200,7 +194,7 @@ class ParameterStore:
         """The iteration and the values of these blocks, without a copy and unchanging inside the ``with``: an update in
         the meantime works on a copy. Blocks that did not change after the iteration in ``have`` are left out."""
         have = have or {}
-        with self._state.read():
+        with self._state.reading:
             owned = self._owned
             for name, number in wanted:
                 self.block_length(name, number)
@@ -231,7 +225,7 @@ class ParameterStore:
 
     def changed_blocks(self, since: int) -> list[tuple[str, int]]:
         """Owned blocks whose value changed after this iteration."""
-        with self._state.read():
+        with self._state.reading:
             owned = self._owned
             changed = [place for place, block in self._blocks.items() if block.changed > since]
             return [place for place in changed if owned.owns_block(*place)]
@@ -322,9 +316,9 @@ class ParameterStore:
         begun = time.perf_counter()
         tables, gradients, assigned = self._merged(parts)
         rows = 0
-        with self._state.write():
-            for table, ids, merged, weight, found in tables:
-                table.update(ids, merged, weight, table.spec.scaled(scale, factors), iteration, found)
+        with self._state.writing:
+            for table, ids, merged, weight in tables:
+                table.update(ids, merged, weight, table.spec.scaled(scale, factors), iteration)
                 rows += ids.size
             for name, number, gradient, weight in gradients:
                 block = self._block(name, number)
@@ -355,15 +349,15 @@ class ParameterStore:
                     assigned.append(block)
                 else:
                     by_block.setdefault((block.variable, block.block), []).append((block.gradient, weight))
-        tables: list[tuple[Table, Ids, Floats, float, Found | None]] = []
+        tables: list[tuple[Table, Ids, Floats, float]] = []
         for name, several in by_table.items():
             table = self._tables[name]
             (rows, weight) = several[0]
             if len(several) == 1 and rows.unique:
-                tables.append((table, rows.ids, rows.gradients, weight, rows.found))
+                tables.append((table, rows.ids, rows.gradients, weight))
             else:
                 merged = merge([(rows.ids, rows.gradients, weight) for rows, weight in several], table.spec.dim)
-                tables.append((table, *merged, 1.0, None))
+                tables.append((table, *merged, 1.0))
         return tables, [(*place, *weighted_sum(several)) for place, several in by_block.items()], assigned
 
     def discard(self, session: str) -> int:
@@ -386,11 +380,11 @@ class ParameterStore:
         them first (``own``): the copies are made one after the other while other parameters go on changing."""
         for table in list(self._tables.values()):
             for partition in sorted(partitions):
-                with self._state.read():
+                with self._state.reading:
                     batches = list(table.export([partition]))
                 yield from batches
         for name, number in sorted(blocks):
-            with self._state.read(), self._holding:
+            with self._state.reading, self._holding:
                 state = self._block(name, number).copy()
             yield state
 
@@ -409,7 +403,7 @@ class ParameterStore:
         for one in push.rows:
             mask = chosen[partitions_of(one.table, one.ids, self.partitions)] == inside
             if mask.any():
-                rows.append(replace(one, ids=one.ids[mask], gradients=one.gradients[mask], found=None))
+                rows.append(replace(one, ids=one.ids[mask], gradients=one.gradients[mask]))
         kept = [
             replace(one, gradient=one.gradient.copy() if inside else one.gradient)
             for one in push.blocks
@@ -422,7 +416,7 @@ class ParameterStore:
         count = 0
         for piece in pieces:
             checks.piece_is_good(piece, self)
-            with self._orders, self._state.write():
+            with self._orders, self._state.writing:
                 if isinstance(piece, RowBatch):
                     self._tables[piece.table].write(piece)
                     count += piece.ids.size
@@ -437,7 +431,7 @@ class ParameterStore:
         """Forget these partitions of every table and these blocks, and their share of what is staged; how many rows and
         blocks that were."""
         with self._orders:
-            with self._state.write():
+            with self._state.writing:
                 count = sum(table.drop(sorted(partitions)) for table in self._tables.values())
                 with self._holding:
                     count += sum(self._blocks.pop(place, None) is not None for place in blocks)
@@ -449,7 +443,7 @@ class ParameterStore:
         """One consistent copy of all (or of what changed after iteration ``since``) while pulls go on; updates wait. Of an
         increment, ``Evicted`` pieces come first."""
         pieces: list[Piece] = []
-        with self._orders, self._state.read():
+        with self._orders, self._state.reading:
             after = -1 if since is None else since
             for table in self._tables.values():
                 if since is None:
@@ -466,13 +460,13 @@ class ParameterStore:
 
     def reset(self, iteration: int) -> None:
         """After a restore: the state is of this iteration."""
-        with self._orders, self._state.write(), self._advanced:
+        with self._orders, self._state.writing, self._advanced:
             self._iteration = iteration
             self._advanced.notify_all()
 
     def stats(self) -> dict[str, Any]:
         """Rows, bytes, staged pushes (the queue), iteration, seconds in apply; each table's rows and bytes."""
-        with self._state.read(), self._staging_lock, self._holding:
+        with self._state.reading, self._staging_lock, self._holding:
             tables = {
                 name: {"rows": table.rows, "bytes": table.nbytes, "row_floats": table.row_floats}
                 for name, table in self._tables.items()

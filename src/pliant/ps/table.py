@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pliant.ps import kernels
+from pliant.ps.memory import address_of
 from pliant.ps.pages import IndexMemory, aligned
-from pliant.ps.pieces import Floats, Found, Ids, RowBatch
+from pliant.ps.pieces import Floats, Ids, RowBatch
 from pliant.ps.placement import key_of, splitmix64
 from pliant.ps.specs import InitializerSpec, TableSpec
 from pliant.ps.updates import hyper_parameters
@@ -23,7 +24,6 @@ SLAB = 32 << 20  # bytes (of which only what is used costs memory), or one row
 MOST_ROWS = (1 << 32) - 2  # of one table on one server; a slot has 32 bits for it
 _FIRST_BITS = 3
 _PIECE_ROWS = 65_536
-_NOWHERE: Ids = np.empty(0, np.int64)
 
 
 class Table:
@@ -44,12 +44,10 @@ class Table:
         self._begin = begin_of(spec.initializer, spec.dim, spec.optimizer.initial_accumulator)
         self.forgotten: list[tuple[int, Ids]] = []  # (iteration, ids that were evicted in it)
         self._partitions = partitions
-        self._removals = 0  # how often rows went: a record found before may be another row's now, or nobody's
         self.clear()
 
     def clear(self) -> None:
         """Without rows, as new; the memory goes back to the system."""
-        self._removals += 1
         self._slabs: list[npt.NDArray[np.uint8]] = []
         self._addresses = np.zeros(16, np.int64)
         self._head = np.zeros(8, np.int64)
@@ -57,7 +55,7 @@ class Table:
         self._indexes = list(first)
         self._memory = IndexMemory(self._partitions)
         self._index = np.zeros((self._partitions, 3), np.int64)
-        self._index[:, 0] = [slots.ctypes.data for slots in self._indexes]
+        self._index[:, 0] = [address_of(slots) for slots in self._indexes]
         self._index[:, 1] = _FIRST_BITS
 
     @property
@@ -78,33 +76,22 @@ class Table:
     def rows_of(self, partition: int) -> int:
         return int(self._index[partition, 2])
 
-    def read(self, ids: Ids, out: Floats, owned: npt.NDArray[np.uint8]) -> int:
-        """Values into ``out``; 0, or what ``kernels.check_ids`` says is wrong with an id."""
-        return int(
-            kernels.read_values(ids, out.reshape(-1), self._addresses, self._index, self._layout, self._begin, owned)
-        )
-
-    def find(self, ids: Ids) -> Found:
-        """Where these rows (of any ids) are, for ``update``; loads them into the cache."""
-        records = np.empty(ids.size, np.int64)
-        kernels.find_rows(ids, records, self._addresses, self._index, self._layout)
-        return Found(records, self._removals)
+    def read(self, ids: Ids, out: Floats) -> None:
+        """Values into ``out``; the ids are checked."""
+        kernels.read_values(ids, out.reshape(-1), self._addresses, self._index, self._layout, self._begin)
 
     def check(self, ids: Ids, owned: npt.NDArray[np.uint8]) -> int:
+        """0, or what ``kernels.check_ids`` says is wrong with an id."""
         return int(kernels.check_ids(ids, self._layout, owned))
 
-    def update(
-        self, ids: Ids, gradients: Floats, weight: float, scale: float, iteration: int, found: Found | None = None
-    ) -> None:
-        """One step on each row; the ids are checked and distinct. ``found``: where they were a while ago."""
-        known = found.records if found is not None and found.removals == self._removals else _NOWHERE
+    def update(self, ids: Ids, gradients: Floats, weight: float, scale: float, iteration: int) -> None:
+        """One step on each row; the ids are checked and distinct."""
         hyper = hyper_parameters(self.spec.optimizer, scale, iteration)
         done = 0
         while True:
             done = kernels.update_rows(
                 ids,
-                known,
-                gradients.ctypes.data,
+                address_of(gradients),
                 done,
                 weight,
                 np.uint32(iteration),
@@ -197,7 +184,6 @@ class Table:
         count = kernels.remove_rows(
             partition, before, fewer, gone, self._addresses, self._index, self._head, self._layout
         )
-        self._removals += count > 0
         return gone[:count]
 
     def _make_room(self) -> None:
@@ -209,7 +195,7 @@ class Table:
         slots = self._memory.take(bits)
         kernels.grow_index(self._indexes[wanted], slots, bits)
         self._indexes[wanted] = slots
-        self._index[wanted, 0] = slots.ctypes.data
+        self._index[wanted, 0] = address_of(slots)
         self._index[wanted, 1] = bits
 
     def _add_slab(self) -> None:
@@ -219,7 +205,7 @@ class Table:
         slab = aligned(rows * int(self._layout[kernels.WORDS]) * 4)
         if len(self._slabs) == self._addresses.size:
             self._addresses = np.concatenate([self._addresses, np.zeros_like(self._addresses)])
-        self._addresses[len(self._slabs)] = slab.ctypes.data
+        self._addresses[len(self._slabs)] = address_of(slab)
         self._slabs.append(slab)
         self._head[kernels.ROOM] += rows
 

@@ -1,4 +1,4 @@
-"""The numbers of one step of an optimizer, for the compiled loops in ``kernels.step``.
+"""The numbers of one step of an optimizer, for the compiled loops in ``kernels.steps``.
 
 What depends on the iteration only (bias corrections, decayed rates) is computed here, once per step. The formulas are those of
 ``torch.optim`` (SGD with momentum and Nesterov, Adagrad, Adam, AMSGrad, AdamW's decay) and, for FTRL, of McMahan et al. as
@@ -27,7 +27,7 @@ _KINDS = {
 
 
 def hyper_parameters(spec: OptimizerSpec, scale: float, iteration: int) -> npt.NDArray[np.float64]:
-    """What ``step`` needs for one iteration (counted from 1): kind, rate, weight decay, then the optimizer's own."""
+    """What ``steps`` needs for one iteration (counted from 1): kind, rate, weight decay, then the optimizer's own."""
     rate = spec.learning_rate * scale
     kind = _KINDS[spec.kind]
     decay = 0.0 if spec.decoupled else spec.weight_decay

@@ -19,7 +19,7 @@ import json
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from pliant.core.errors import (
     PliantError,
     RetryableError,
 )
-from pliant.ps.pieces import BlockGradient, BlockState, Evicted, Found, Ids, Piece, Push, RowBatch, RowGradients
+from pliant.ps.pieces import BlockGradient, BlockState, Evicted, Ids, Piece, Push, RowBatch, RowGradients
 from pliant.ps.placement import key_of
 
 MAGIC = b"PLPS"
@@ -42,7 +42,6 @@ SECTION = struct.Struct("<QHHIQQ")  # key, kind, zero, width, count, number (a b
 PUSH_HEAD = struct.Struct("<QQQIHH")  # sequence, examples, based on, part, bytes of the session's name, void numbers
 APPLY_NOW = 1  # flag of a push
 SHARED = 2  # flag of any frame: its payload is in the memory that both sides share (``sharing``), not on the wire
-LATER = 4  # flag of a shared push: only its first array, of ids, is there yet; a byte follows when the rest is
 
 
 class Kind(enum.IntEnum):
@@ -89,8 +88,7 @@ class BadFrame(PermanentError):
     """What came is no frame of this protocol; the connection cannot go on."""
 
 
-@dataclass(frozen=True)
-class Header:
+class Header(NamedTuple):
     kind: int
     flags: int
     meta: int
@@ -231,12 +229,11 @@ def push_of(
     meta: memoryview,
     payload: memoryview,
     names: Mapping[int, str],
-    found: Sequence[Found | None] = (),
     *,
     finite: bool = False,
     release: Callable[[], None] = lambda: None,
 ) -> Push:
-    """``decode_push`` of what was checked (``sections``), with what is known besides: where the rows are, in their order."""
+    """``decode_push`` of what was checked (``sections``), with what is known besides."""
     sequence, examples, based_on, part, length, voided = PUSH_HEAD.unpack_from(meta)
     void = struct.unpack_from(f"<{voided}Q", meta, PUSH_HEAD.size + length)
     try:
@@ -254,8 +251,7 @@ def push_of(
         ids = np.frombuffer(payload, np.int64, section.count, at)
         floats = np.frombuffer(payload, np.float32, section.count * section.width, at + ids.nbytes)
         shaped = floats.reshape(section.count, section.width)
-        where = found[len(rows)] if found else None
-        rows.append(RowGradients(name, ids, shaped, section.holds == Holds.UNIQUE_GRADIENTS, where))
+        rows.append(RowGradients(name, ids, shaped, section.holds == Holds.UNIQUE_GRADIENTS))
     return Push(session, sequence, examples, based_on, tuple(rows), tuple(blocks), part, finite, release, void)
 
 

@@ -1958,6 +1958,11 @@ class ParametersStub:
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.ReportDumpRequest.SerializeToString,
                 response_deserializer=pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
                 _registered_method=True)
+        self.SeatAlive = channel.unary_unary(
+                '/pliant.v1.Parameters/SeatAlive',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.SeatTenure.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+                _registered_method=True)
         self.GetMap = channel.unary_unary(
                 '/pliant.v1.Parameters/GetMap',
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.GetMapRequest.SerializeToString,
@@ -2017,6 +2022,13 @@ class ParametersServicer:
 
     def ReportDump(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SeatAlive(self, request, context):
+        """The server gets on, though it may not ask for orders for a while: it restores, or executes something long.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -2081,6 +2093,11 @@ def add_ParametersServicer_to_server(servicer, server):
             'ReportDump': grpc.unary_unary_rpc_method_handler(
                     servicer.ReportDump,
                     request_deserializer=pliant_dot_rpc_dot_pliant__pb2.ReportDumpRequest.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
+            ),
+            'SeatAlive': grpc.unary_unary_rpc_method_handler(
+                    servicer.SeatAlive,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.SeatTenure.FromString,
                     response_serializer=pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
             ),
             'GetMap': grpc.unary_unary_rpc_method_handler(
@@ -2223,6 +2240,33 @@ class Parameters:
             target,
             '/pliant.v1.Parameters/ReportDump',
             pliant_dot_rpc_dot_pliant__pb2.ReportDumpRequest.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SeatAlive(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Parameters/SeatAlive',
+            pliant_dot_rpc_dot_pliant__pb2.SeatTenure.SerializeToString,
             pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
             options,
             channel_credentials,

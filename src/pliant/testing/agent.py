@@ -36,9 +36,9 @@ class FakeAgent:
         request = pb.ProgramStartedRequest(node=self.node, incarnation=self.incarnation, pid=self.pid)
         self._client.call(self._nodes.ProgramStarted, request)
 
-    def beats(self, *, cpu: float = 0.0, memory_mb: float = 0.0) -> pb.HeartbeatReply:
+    def beats(self, *, cpu: float = 0.0, memory_mb: float = 0.0, stopped: bool = False) -> pb.HeartbeatReply:
         """One heartbeat."""
-        usage = pb.Usage(cpu=cpu, memory_mb=memory_mb)
+        usage = pb.Usage(cpu=cpu, memory_mb=memory_mb, stopped=stopped)
         request = pb.HeartbeatRequest(node=self.node, incarnation=self.incarnation, pid=self.pid, usage=usage)
         reply: pb.HeartbeatReply = self._client.call(self._nodes.Heartbeat, request)
         return reply

@@ -171,6 +171,10 @@ class LocalJob:
 
         return self.wait_for(enough, f"{records} records to be done", timeout)
 
+    def largest_dataset(self) -> pb.DatasetStatus:
+        """That of the records; others are of tasks such as the export."""
+        return max(self.wait_for(lambda status: status, "the status").datasets, key=lambda d: d.records_total)
+
     def node(self, name: str) -> pb.NodeStatus:
         status = self.wait_for(lambda status: status, "the master")
         return next(node for node in status.nodes if node.name == name)

@@ -40,7 +40,8 @@ class LocalRows:
     def pull(self, ids: Ids) -> Floats:
         """Of distinct ids; rows that nobody has updated yet are computed, not made."""
         out = np.empty((ids.size, self.spec.dim), np.float32)
-        ids_are_good(self.spec.name, ids, self._table.read(ids, out, _ALL), 0)
+        ids_are_good(self.spec.name, ids, self._table.check(ids, _ALL), 0)
+        self._table.read(ids, out)
         return out
 
     def step(self, optimizer: OptimizerSpec, ids: Ids | None, gradients: Floats | None) -> None:

@@ -4,15 +4,18 @@ Synchronous: the servers send the dense parameters of each new iteration as soon
 and the rows of the batch are pulled, of the same iteration. A gradient on anything but the newest iteration would be dropped, so
 when a newer one comes in the middle of a batch, the batch is begun anew at the next module or gradient, not computed to its end.
 Modules that torch compiles are not left in their middle. What a batch that does not count left in the model is put back (``undo``).
-Asynchronous: everything is pulled when a batch begins; what comes meanwhile makes the gradient older, not worthless.
+Asynchronous: dense parameters are pulled when a batch begins; what comes meanwhile makes the gradient older, not worthless.
 
-Tables that say in which feature their ids are have their rows fetched with the batch; others ask when they are called.
+Tables that say in which feature their ids are have their rows fetched with the batch; others ask when they are called. With
+asynchronous training on servers of other machines the rows of the next batch are fetched while one is computed
+(``looking_ahead``), until a gradient is refused as too old. Servers of the same machine answer sooner than a thread is woken up.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -22,7 +25,8 @@ from torch import nn
 from pliant.core.errors import RetryableError
 from pliant.native.feed import Batch
 from pliant.native.models import feature_of, is_keras, predict
-from pliant.ps.client import PsClient
+from pliant.ps.ahead import RowsAhead
+from pliant.ps.client import Model, PsClient
 from pliant.ps.following import ModelStream
 from pliant.ps.pieces import Floats, Ids
 from pliant.torch.embedding import tables_of
@@ -43,6 +47,10 @@ class ServedModel:
         self._fetched: dict[str, tuple[Ids, Floats]] = {}  # of the batch in work: distinct ids, sorted, and their rows
         for name, table in self._tables.items():
             table.attach(_Rows(self, name))
+        self._ahead: RowsAhead | None = None
+        self._coming: list[tuple[Batch, Future[Model]]] = []  # batches that follow, and their rows
+        if not client.sync and self._features_known() and client.is_remote():
+            self._ahead = client.ahead()
         self._stream: ModelStream | None = None
         self._computing = False
         self._keras = any(is_keras(module) for module in model.modules())
@@ -56,6 +64,9 @@ class ServedModel:
                     module.register_forward_pre_hook(watch)
             for parameter in trained.values():
                 parameter.register_post_accumulate_grad_hook(watch)  # type: ignore[no-untyped-call]
+
+    def _features_known(self) -> bool:
+        return any(table.feature is not None for table in self._tables.values())
 
     @property
     def newest(self) -> int:
@@ -119,26 +130,53 @@ class ServedModel:
         """The master has ordered this iteration: an older one is of no use any more."""
         self._ordered = max(self._ordered, iteration)
 
+    def looking_ahead(self, batches: Iterator[tuple[Batch, int]]) -> Iterator[tuple[Batch, int]]:
+        """The same batches; while one is in work, the rows of the next are on their way."""
+        self._coming = []
+        following = next(batches, None)
+        while following is not None:
+            given, following = following, next(batches, None) if self._ahead is not None else None
+            if self._ahead is not None and following is not None:
+                self._coming.append((following[0], self._ahead.ask(self._wanted(following[0]))))
+            yield given
+            self._coming = [coming for coming in self._coming if coming[0] is not given[0]]
+            if following is None:
+                following = next(batches, None)
+
+    def be_fresh(self) -> None:
+        """Gradients are refused as too old: rows are no longer fetched ahead."""
+        ahead, self._ahead, self._coming = self._ahead, None, []
+        if ahead is not None:
+            ahead.close()
+
     def close(self) -> None:
+        self.be_fresh()
         if self._stream is not None:
             self._stream.close()
 
     # --- what a batch needs
 
     def _fetch(self, batch: Batch) -> None:
+        wanted = self._wanted(batch)
+        rows = self._pull(batch, wanted) if self._stream is None else self._take(self._stream, wanted)
+        self._fetched = {name: (ids, rows[name]) for name, ids in wanted.items()}
+
+    def _wanted(self, batch: Batch) -> dict[str, Ids]:
+        """By table the distinct ids of a batch, sorted."""
         wanted = {}
         for name, table in self._tables.items():
             if table.feature is not None:
                 ids = torch.as_tensor(feature_of(batch.features, table.feature, name)).reshape(-1)
                 kept = ids if table.padding_idx is None else ids[ids != table.padding_idx]
                 wanted[name] = table.distinct(kept)[0].numpy()
-        rows = self._pull(wanted) if self._stream is None else self._take(self._stream, wanted)
-        self._fetched = {name: (ids, rows[name]) for name, ids in wanted.items()}
+        return wanted
 
-    def _pull(self, wanted: dict[str, Ids]) -> dict[str, Floats]:
-        found = self._client.pull(wanted, dense=list(self._trained))
-        self._fill(found.iteration, found.dense)
-        return found.rows
+    def _pull(self, batch: Batch, wanted: dict[str, Ids]) -> dict[str, Floats]:
+        asked = next((rows for coming, rows in self._coming if coming is batch), None)
+        came = None if asked is None else asked.result()
+        found = self._client.pull({} if came else wanted, dense=list(self._trained))
+        self._fill(min(found.iteration, came.iteration) if came else found.iteration, found.dense)
+        return came.rows if came else found.rows
 
     def _take(self, stream: ModelStream, wanted: dict[str, Ids]) -> dict[str, Floats]:
         """Dense parameters that have come, and rows of the same iteration."""

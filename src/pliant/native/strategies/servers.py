@@ -104,14 +104,8 @@ class ServerStrategy(Strategy):
             hooks.after_epoch(ended)
 
     def _learn(self, shard: Shard, feed: Feed) -> None:
-        reader, size = self.work.reader, self.work.description.micro_batch
-        positions = list(reader.positions(shard))
-        for at in range(0, len(positions), size):
-            some = positions[at : at + size]
-            batch = feed.batch(list(zip(some, reader.fetch(some), strict=True)))
-            if batch is None:  # dataset_fn dropped all of them: done with the next gradient, or below
-                continue
-            told, loss = self._contribute(batch, shard, at + len(some))
+        for batch, done in self._served.looking_ahead(self._batches(shard, feed)):
+            told, loss = self._contribute(batch, shard, done)
             if not told.accepted:
                 log.info("%s is given back: %s", shard, told.reason)  # another's now, or nobody's: training is over
                 shard.release()
@@ -121,6 +115,16 @@ class ServerStrategy(Strategy):
                 shard.release()
                 return
         shard.done()
+
+    def _batches(self, shard: Shard, feed: Feed) -> Iterator[tuple[Batch, int]]:
+        """Each with the number of records of the shard that are done with it."""
+        reader, size = self.work.reader, self.work.description.micro_batch
+        positions = list(reader.positions(shard))
+        for at in range(0, len(positions), size):
+            some = positions[at : at + size]
+            batch = feed.batch(list(zip(some, reader.fetch(some), strict=True)))
+            if batch is not None:  # else dataset_fn dropped all of them: done with the next gradient, or with the shard
+                yield batch, at + len(some)
 
     def _contribute(self, batch: Batch, shard: Shard, done: int) -> tuple[Contributed, float]:
         """Until the gradient of these records is taken, or they are another's."""
@@ -139,6 +143,7 @@ class ServerStrategy(Strategy):
             if not told.stale:
                 return told, loss
             self._too_old += 1
+            self._served.be_fresh()
             log.debug("computes %d records again: %s", batch.size, told.reason)
 
     def _gradients_text(self, step: int, batch: Batch) -> str:
