@@ -236,9 +236,10 @@ class Rounds:
             if not self._session.insist(training.ClaimRound, request).claimed:
                 self._watch.refresh()
                 return False
+            notes = notes_of(self._session, f"{DATASET}@{version}")
             with hopeless(lambda: round_text(version)):
-                states, records = self._collect(f"{DATASET}@{version}")
-                metrics = self._evaluator.values(states)
+                metrics = self._evaluator.values(self._merged(notes))
+            records = sum(note.end - note.start for note in notes)
             report = pb.ReportEvaluationRequest(version=version, metrics=metrics, records=records, session=name)
             self._session.insist(training.ReportEvaluation, report)
         except (Conflict, SessionExpired) as error:  # frozen meanwhile: another has it
@@ -247,15 +248,12 @@ class Rounds:
         self._watch.refresh()
         return True
 
-    def _collect(self, dataset: str) -> tuple[dict[str, State], int]:
-        """All states of a round, merged in the order of its shards; and how many records they are of."""
+    def _merged(self, notes: list[pb.ShardNote]) -> dict[str, State]:
+        """All states of a round, merged in the order of its shards."""
         total: dict[str, State] = {}
-        records = 0
-        for note in notes_of(self._session, dataset):
-            states = unpack_states(note.data)
-            total = merge_states(self._evaluator.all_metrics(), total, states)
-            records += note.end - note.start
-        return total, records
+        for note in notes:
+            total = merge_states(self._evaluator.all_metrics(), total, unpack_states(note.data))
+        return total
 
 
 def round_text(version: int) -> str:

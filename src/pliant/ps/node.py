@@ -47,6 +47,7 @@ class PsNode:
         self._host = host
         self._patience = float(os.environ.get("PLIANT_ORPHAN_TIMEOUT", 600))
         self.stopping = threading.Event()
+        self._waits = False  # for a seat, and holds nothing
         self._said: deque[str] = deque(maxlen=100)  # for the job's events
 
     def run(self) -> None:
@@ -61,9 +62,19 @@ class PsNode:
         finally:
             self._master.close()
 
+    def stop(self, *_: object) -> None:
+        """A signal's handler, in the thread of ``run``: a call that waits for a seat is left, all else is brought to its end."""
+        self.stopping.set()
+        if self._waits:
+            raise Stopped
+
     def _join(self) -> Beginning | None:
         request = pb.JoinSeatRequest(node=self._node, incarnation=self._incarnation)
-        reply = self._insist(self._master.stubs.parameters.JoinSeat, request, timeout=15)
+        self._waits = True
+        try:
+            reply = self._insist(self._master.stubs.parameters.JoinSeat, request, timeout=15)
+        finally:
+            self._waits = False
         return Beginning.from_message(reply) if reply.seat >= 0 else None
 
     def _serve(self, begin: Beginning) -> None:
@@ -194,5 +205,5 @@ def main() -> None:
         host=own_host(address.target),
     )
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: node.stopping.set())
+        signal.signal(number, node.stop)
     node.run()
