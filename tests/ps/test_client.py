@@ -16,6 +16,7 @@ from pliant.ps import wire
 from pliant.ps.client import PsClient
 from pliant.ps.pieces import BlockGradient, Push
 from pliant.ps.placement import key_of
+from pliant.ps.specs import TableSpec
 from pliant.ps.store import ParameterStore
 from pliant.rpc import pliant_pb2 as pb
 
@@ -133,3 +134,18 @@ def test_a_server_that_is_behind_in_definitions_is_waited_for() -> None:
     finally:
         client.close()
         crew.close()
+
+
+def test_rows_are_sent_over_a_new_connection_when_one_broke() -> None:
+    crew = Crew(VARIABLES, servers=1, tables=[TableSpec("users", 4)])
+    Master(crew)
+    client = PsClient(crew, patience=5)
+    try:
+        for count in (10, 20_000):  # the second needs memory to share, for which a question has to be sent
+            ids = np.arange(count)
+            assert client.push(0, examples=1, rows={"users": (ids, np.ones((count, 4)))}).accepted
+            client._router.connection(0)._socket.close()
+    finally:
+        client.close()
+        crew.close()
+    assert len(crew.stores[0].staged()) == 2

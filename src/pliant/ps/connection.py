@@ -40,6 +40,7 @@ class PsConnection:
     ) -> None:
         self._limits = limits or Limits()
         self._where = f"{host}:{port}"
+        self.closed = False
         self._request = 0
         self._region: Region | None = None
         self._refused = 0  # bytes for which the server had no memory to share
@@ -64,6 +65,7 @@ class PsConnection:
         return self._socket.local
 
     def close(self) -> None:
+        self.closed = True
         self._socket.close()
 
     def __enter__(self) -> Self:
