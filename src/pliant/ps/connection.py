@@ -45,6 +45,7 @@ class PsConnection:
         self._refused = 0  # bytes for which the server had no memory to share
         self._largest = 0  # bytes of an answer that would have fitted into such memory
         self._shared: Bytes | None = None  # what is left of an answer that came there
+        self.closed = False
         try:
             sock = socket.create_connection((host, port), timeout)
             try:
@@ -64,6 +65,7 @@ class PsConnection:
         return self._socket.local
 
     def close(self) -> None:
+        self.closed = True
         self._socket.close()
 
     def __enter__(self) -> Self:

@@ -125,7 +125,7 @@ class Router:
         if not address:
             raise ServerUnavailable(f"nobody serves seat {route.seats[place]} now")
         found = self._connections.get((address, tenure))
-        if found is None:
+        if found is None or found.closed:  # lost outside of ``ask``, or interrupted
             host, _, port = address.rpartition(":")
             master = self._conversation.master.address
             tls = master.tls if isinstance(master.tls, TlsFiles) else None  # programs have files
