@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.ps.crew import VARIABLES, Crew
+from tests.ps.crew import RULE, VARIABLES, ZERO, Crew
 
 from pliant.core.errors import InvalidRequest, ServerUnavailable
 from pliant.core.ps_states import Fate
@@ -90,6 +91,22 @@ def test_a_push_that_is_tried_again_is_kept_once(
     assert client.push(0, examples=1, dense=GRADIENTS).accepted
     for store in crew.stores:
         assert store.staged() == [("crew", 1, 0)]
+
+
+def test_a_connection_that_is_lost_while_rows_are_put_into_shared_memory_is_made_anew() -> None:
+    crew = Crew([], servers=2, tables=[TableSpec("users", 16, RULE, ZERO)])
+    Master(crew)
+    client = PsClient(crew, patience=5)
+    try:
+        for count in (10, 5_000):  # the second needs memory that is asked for before anything is sent
+            rows = (np.arange(count), np.ones((count, 16)))
+            assert client.push(0, examples=1, rows={"users": rows}).accepted
+            assert sum(push.rows[0].ids.size for store in crew.stores for push in store.waiting()[-1:]) == count
+            for connection in client._router._connections.values():
+                connection._socket._socket.shutdown(socket.SHUT_RDWR)  # the servers stay
+    finally:
+        client.close()
+        crew.close()
 
 
 def test_pushes_that_were_refused_do_not_gather_on_servers(crew: Crew, master: Master, client: PsClient) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -97,6 +98,21 @@ def test_a_chain_is_restored_on_any_number_of_servers(
     assert np.array_equal(rows(again, IDS), rows(trained, IDS))
 
 
+def test_dumps_of_early_releases_whose_arrays_were_all_named_alike_are_restored(
+    tmp_path: Path, trained: list[ParameterStore]
+) -> None:
+    for facts in (tmp_path / "dumps").glob("*/seat-*.json"):
+        told = json.loads(facts.read_bytes())
+        facts.with_name(told.pop("file")).rename(facts.with_suffix(".safetensors"))
+        facts.write_text(json.dumps(told))
+        assert is_whole(facts.with_suffix(""))
+    path, _ = find_dump(tmp_path)
+    again = [restored(beginning(s, 3, restore_from=str(path), iteration=2), tmp_path, print) for s in range(3)]
+    assert np.array_equal(rows(again, IDS), rows(trained, IDS))
+    (path / "seat-1.safetensors").unlink()
+    assert find_dump(tmp_path)[0].name == f"{5:012d}"
+
+
 @pytest.mark.parametrize("harm", ["cut", "flipped", "missing"])
 def test_a_damaged_file_is_named_and_an_older_dump_used(
     tmp_path: Path, trained: list[ParameterStore], harm: str
@@ -150,6 +166,17 @@ def test_a_part_that_two_servers_write_at_the_same_time_is_that_of_one_of_them(
     [found] = read_pieces(stem)
     assert isinstance(found, RowBatch)
     assert found.ids[0] == found.data[0, 0]
+
+
+def test_a_part_that_cannot_be_finished_leaves_no_arrays_behind(tmp_path: Path) -> None:
+    """It is written again and again until there is room, which each try must not make less."""
+    stem = tmp_path / "seat-0"
+    in_the_way = stem.with_suffix(".json") / "something"
+    in_the_way.mkdir(parents=True)
+    for _ in range(2):
+        with pytest.raises(OSError, match="directory"):
+            write_pieces(stem, store(0, 1).snapshot(), facts={})
+    assert list(tmp_path.iterdir()) == [in_the_way.parent]
 
 
 def test_a_file_that_is_not_whole_is_not_there(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Mapping
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ class RowsAhead:
     def __init__(self, client: PsClient) -> None:
         """``client`` is for this alone, and closed with it."""
         self._client = client
+        self._closed = False
         self._asked: queue.SimpleQueue[tuple[Future[Model], Mapping[str, Any]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="pliant-rows-ahead", daemon=True)
         self._thread.start()
@@ -35,10 +36,13 @@ class RowsAhead:
         """Rows of tables by id, as ``pull`` takes them."""
         future: Future[Model] = Future()
         self._asked.put((future, rows))
+        if self._closed:  # looked at after it is there: either this or ``close`` finds it
+            future.cancel()
         return future
 
     def close(self) -> None:
         """What was asked for and has not come is cancelled."""
+        self._closed = True
         while True:
             try:
                 if (asked := self._asked.get_nowait()) is not None:
@@ -46,7 +50,7 @@ class RowsAhead:
             except queue.Empty:
                 break
         self._asked.put(None)
-        self._client.interrupt()
+        self._client.end()
         self._thread.join(timeout=5)
         self._client.close()
 
@@ -58,4 +62,4 @@ class RowsAhead:
             try:
                 future.set_result(self._client.pull(rows, dense=[], at_least=0))
             except Exception as error:  # noqa: BLE001  # a thread's border: whoever asked gets it
-                future.set_exception(error)
+                future.set_exception(CancelledError() if self._closed else error)

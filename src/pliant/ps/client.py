@@ -396,9 +396,9 @@ class PsClient:
             self._router.refresh(newer=True)
         return reply
 
-    def interrupt(self) -> None:
-        """From another thread: whoever waits for an answer asks again."""
-        self._router.interrupt()
+    def end(self) -> None:
+        """From another thread: whoever waits for servers gets an error."""
+        self._router.end()
 
     def close(self) -> None:
         self._router.close()

@@ -40,12 +40,12 @@ class PsConnection:
     ) -> None:
         self._limits = limits or Limits()
         self._where = f"{host}:{port}"
-        self.closed = False
         self._request = 0
         self._region: Region | None = None
         self._refused = 0  # bytes for which the server had no memory to share
         self._largest = 0  # bytes of an answer that would have fitted into such memory
         self._shared: Bytes | None = None  # what is left of an answer that came there
+        self.closed = False
         try:
             sock = socket.create_connection((host, port), timeout)
             try:

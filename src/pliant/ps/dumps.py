@@ -57,8 +57,12 @@ def write_pieces(stem: Path, pieces: Iterable[Piece], *, facts: Mapping[str, Any
             raise OSError(str(error)) from error
         size, crc = _checksum(Path(file.name))
     facts = {"format": FORMAT, **facts, "file": target.name, "pieces": listed, "bytes": size, "crc32": crc}
-    with whole_file(stem.with_suffix(".json")) as file:
-        file.write(json.dumps(facts).encode())
+    try:
+        with whole_file(stem.with_suffix(".json")) as file:
+            file.write(json.dumps(facts).encode())
+    except OSError:
+        target.unlink(missing_ok=True)  # the next try has another name, and needs the room
+        raise
     return size
 
 

@@ -50,6 +50,9 @@ class ReadersWriter:
             try:
                 while self._writing or self._readers:
                     self._free.wait()
+            except BaseException:  # Ctrl-C: readers need not wait for this one any more
+                self._free.notify_all()
+                raise
             finally:
                 self._writers_waiting -= 1
             self._writing = True

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -97,6 +98,7 @@ class Router:
         self._timeout = timeout
         self._connections: dict[tuple[str, int], PsConnection] = {}  # by address and tenure
         self._route: Route | None = None
+        self._ended = threading.Event()
 
     @property
     def route(self) -> Route:
@@ -125,7 +127,7 @@ class Router:
         if not address:
             raise ServerUnavailable(f"nobody serves seat {route.seats[place]} now")
         found = self._connections.get((address, tenure))
-        if found is None or found.closed:
+        if found is None or found.closed:  # lost outside of ``ask``, or interrupted
             host, _, port = address.rpartition(":")
             master = self._conversation.master.address
             tls = master.tls if isinstance(master.tls, TlsFiles) else None  # programs have files
@@ -172,7 +174,8 @@ class Router:
                 return attempt(self.route)
             except (Moved, ServerUnavailable) as error:
                 problem: RetryableError = error
-                self._refresh_after(error)
+                if not self._ended.is_set():
+                    self._refresh_after(error)
             except RetryableError as error:
                 problem = error
             now = time.monotonic()
@@ -184,7 +187,8 @@ class Router:
                     f"{what} did not succeed within {self._patience:.0f} s: {problem.message}",
                     hint=problem.hint or "see `pliant status` and the logs of the role ps",
                 ) from problem
-            time.sleep(pause)
+            if self._ended.wait(pause):
+                raise ServerUnavailable(f"{what} was given up: {problem.message}") from problem
             pause = min(LONGEST_PAUSE, pause * 2)
 
     def _refresh_after(self, error: RetryableError) -> None:
@@ -196,6 +200,11 @@ class Router:
         """From another thread: whoever waits for an answer is told that the connection is lost."""
         for connection in list(self._connections.values()):
             connection.close()
+
+    def end(self) -> None:
+        """From another thread: whoever waits gets an error, and nothing is tried again."""
+        self._ended.set()
+        self.interrupt()
 
     def close(self) -> None:
         self.give_up(list(self._connections.values()))
