@@ -151,18 +151,3 @@ def test_a_server_that_is_behind_in_definitions_is_waited_for() -> None:
     finally:
         client.close()
         crew.close()
-
-
-def test_rows_are_sent_over_a_new_connection_when_one_broke() -> None:
-    crew = Crew(VARIABLES, servers=1, tables=[TableSpec("users", 4)])
-    Master(crew)
-    client = PsClient(crew, patience=5)
-    try:
-        for count in (10, 20_000):  # the second needs memory to share, for which a question has to be sent
-            ids = np.arange(count)
-            assert client.push(0, examples=1, rows={"users": (ids, np.ones((count, 4)))}).accepted
-            client._router.connection(0)._socket.close()
-    finally:
-        client.close()
-        crew.close()
-    assert len(crew.stores[0].staged()) == 2
