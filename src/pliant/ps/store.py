@@ -44,6 +44,7 @@ from pliant.ps.placement import PARTITIONS, blocks_of, key_of
 from pliant.ps.specs import DenseSpec, Spec, TableSpec
 from pliant.ps.staging import Staging
 from pliant.ps.table import Table
+from pliant.ps.turns import Turns
 
 PART = 256 << 10  # bytes of rows that are sent while the next are looked up
 Work = tuple[
@@ -72,6 +73,8 @@ class ParameterStore:
         self._holding = threading.Lock()  # who holds which block's value, among readers
         self._advanced = threading.Condition()
         self._iteration = 0
+        self._promised = 0  # the highest iteration that was promised to a push that is applied at once
+        self._at_once: Turns[tuple[Push, int], Applied] = Turns(self._apply_promised)
         self._apply_seconds = 0.0
         self._applied = 0
         self._evicted = 0
@@ -302,13 +305,23 @@ class ParameterStore:
         """Without orders: check and apply at once as the next iteration. For loops without a master. ``accepted`` is told which
         iteration that will be as soon as nothing can be wrong with it any more: who waits for that iteration has it."""
         checks.push_is_good(push, self, self._owned)
-        with self._orders:
-            iteration = self._iteration + 1
+        turn = self._at_once.enter(lambda: (push, self._promise()))
+        try:
             if accepted is not None:
-                accepted(iteration)
-            applied = self._apply([(push, 1.0)], 1.0, iteration)
+                accepted(turn.work[1])
+        finally:
+            applied = self._at_once.finish(turn)
         push.release()
         return applied
+
+    def _promise(self) -> int:
+        self._promised = max(self._promised, self._iteration) + 1
+        return self._promised
+
+    def _apply_promised(self, work: tuple[Push, int]) -> Applied:
+        push, iteration = work
+        with self._orders:
+            return self._apply([(push, 1.0)], 1.0, iteration)
 
     def _apply(
         self, parts: list[tuple[Push, float]], scale: float, iteration: int, factors: Sequence[float] = ()
@@ -461,7 +474,7 @@ class ParameterStore:
     def reset(self, iteration: int) -> None:
         """After a restore: the state is of this iteration."""
         with self._orders, self._state.writing, self._advanced:
-            self._iteration = iteration
+            self._iteration = self._promised = iteration
             self._advanced.notify_all()
 
     def stats(self) -> dict[str, Any]:
