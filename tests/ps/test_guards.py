@@ -5,12 +5,22 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
 from pliant.ps.guards import ReadersWriter
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C is heard, also where whoever started the tests ignores it, as shells do for what runs in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_who_came_after_a_writer_that_is_interrupted_reads() -> None:
     guard = ReadersWriter()
     held, over, has_read = threading.Event(), threading.Event(), threading.Event()
