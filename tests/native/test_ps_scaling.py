@@ -50,7 +50,9 @@ def test_a_server_comes_and_goes_in_the_middle_of_training_and_each_record_count
         assert "1 to 8 are allowed" in pliant(job, "scale", "ps=9", code=2)
         assert "ps 1 -> 2" in pliant(job, "scale", "ps=2")
         wait_for_servers(job, 128, 128)
-        before = job.wait_for_progress(1).parameters.iteration
+        status = job.wait_for_progress(1)
+        assert sum(node.records for node in status.nodes) <= sum(dataset.records_done for dataset in status.datasets)
+        before = status.parameters.iteration
         shown = pliant(job, "status")
         assert all(word in shown for word in ("PARTITIONS", "ps-0", "ps-1")), shown
         job.wait_for(lambda status: status.parameters.iteration > before, "training on both", LONG)

@@ -110,7 +110,7 @@ class ServerStrategy(Strategy):
                 log.info("%s is given back: %s", shard, told.reason)  # another's now, or nobody's: training is over
                 shard.release()
                 return
-            self._after(told.iteration, loss, shard.epoch, batch.size)
+            self._after(told.iteration, loss, shard.epoch)
             if self._is_over() and not shard.finished:
                 shard.release()
                 return
@@ -151,9 +151,9 @@ class ServerStrategy(Strategy):
 
     # --- versions
 
-    def _after(self, version: int, loss: float, epoch: int, records: int) -> None:
+    def _after(self, version: int, loss: float, epoch: int) -> None:
         hooks, every = self.work.hooks, self.work.description.evaluation.every_steps
-        self.work.job.report_step(version, records=records, loss=loss)
+        self.work.job.report_step(version, loss=loss)  # its records were counted with their shard
         crossed = every > 0 and version // every > max(hooks.watch.state.due, 0) // every
         if hooks.evaluates and (crossed or hooks.is_time()):
             with self._alone(wait=False) as alone:
