@@ -295,10 +295,8 @@ def steps(values: Any, gradients: Any, states: Any, count: Any, weight: Any, hyp
             p, g = _floats(values[j], count), _floats(gradients + 4 * count * j, count)
             a = _floats(values[j] + states, count)
             b = _floats(values[j] + states + 4 * count, count)
-            if kind == ADAM:
-                _adam(p, g, a, b, w, rate, decay, hyper)
-            else:
-                _amsgrad(p, g, a, b, _floats(values[j] + states + 8 * count, count), w, rate, decay, hyper)
+            c = _floats(values[j] + states + 8 * count, count)  # AMSGrad's only; nobody looks at it for Adam
+            _adam(p, g, a, b, c, w, rate, decay, hyper, kind != ADAM)
 
 
 @compiled
@@ -320,28 +318,19 @@ def _momentum(p: Any, g: Any, a: Any, w: Any, rate: Any, decay: Any, momentum: A
 
 
 @compiled
-def _adam(p: Any, g: Any, a: Any, b: Any, w: Any, rate: Any, decay: Any, hyper: Any) -> None:
+def _adam(p: Any, g: Any, a: Any, b: Any, c: Any, w: Any, rate: Any, decay: Any, hyper: Any, amsgrad: Any) -> None:
     new1, beta2, new2 = np.float32(hyper[3]), np.float32(hyper[4]), np.float32(hyper[5])
     epsilon, correction, shrink = np.float32(hyper[6]), np.float32(hyper[7]), np.float32(hyper[8])
     for i in range(p.size):
         q = p[i] * shrink
         d = w * g[i] + decay * q
         a[i] += new1 * (d - a[i])
-        b[i] = beta2 * b[i] + new2 * d * d
-        p[i] = q - rate * a[i] / (np.sqrt(b[i]) * correction + epsilon)
-
-
-@compiled
-def _amsgrad(p: Any, g: Any, a: Any, b: Any, c: Any, w: Any, rate: Any, decay: Any, hyper: Any) -> None:
-    new1, beta2, new2 = np.float32(hyper[3]), np.float32(hyper[4]), np.float32(hyper[5])
-    epsilon, correction, shrink = np.float32(hyper[6]), np.float32(hyper[7]), np.float32(hyper[8])
-    for i in range(p.size):
-        q = p[i] * shrink
-        d = w * g[i] + decay * q
-        a[i] += new1 * (d - a[i])
-        b[i] = beta2 * b[i] + new2 * d * d
-        c[i] = max(c[i], b[i])
-        p[i] = q - rate * a[i] / (np.sqrt(c[i]) * correction + epsilon)
+        square = beta2 * b[i] + new2 * d * d
+        b[i] = square
+        if amsgrad:
+            square = max(c[i], square)
+            c[i] = square
+        p[i] = q - rate * a[i] / (np.sqrt(square) * correction + epsilon)
 
 
 @compiled
