@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "setting up $(VENV) (first time: a minute or two)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
-	@$(BIN)/python -m pliant.ps.compiling
+	@$(BIN)/python -m pliant.ps.precompile
 	@touch $@
 
 setup: $(STAMP)  ## create .venv with everything the project needs

@@ -1,7 +1,8 @@
 """The two sides that ``operator_scale`` plays: masters, by the real code of a master's platform, and a kubelet that only tells.
 
 A ``Master`` has what a master in its Pod has of Kubernetes: the scaler that writes ScalePlans, the watcher of its Pods and
-plans, the desk with its wishes, and a report of its state when that changed. It trains nothing. Each has a client of its own.
+plans, the control channel with its change requests, and a report of its state when that changed. It trains nothing. Each has a
+client of its own.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from typing import Any
 from tests.kubernetes.fake_kubelet import running
 
 from pliant.core.errors import NotFound
+from pliant.core.job import Phase
 from pliant.core.resources import Resources
-from pliant.master.report import EVERY
-from pliant.platforms.base import JobContext, JobReport, NodeLaunch, NodeRemoval, RoleReport, ScalePlan
+from pliant.core.status import JobStatus, RoleStatus
+from pliant.master.components.status_reporter import REPORT_INTERVAL_S
+from pliant.platforms.base import JobContext, NodeLaunch, NodeRemoval, ScalePlan
 from pliant.platforms.kubernetes.api import KubeApi, WatchEvent
 from pliant.platforms.kubernetes.kinds import PODS, Kind, Object
 from pliant.platforms.kubernetes.names import ROLE_LABEL
@@ -53,7 +56,7 @@ class Master:
     async def start(self) -> None:
         for event in await self._watcher.list():
             self._see(event.node, event.alive, event.host)
-        self._tasks = [asyncio.create_task(work) for work in (self._watch(), self._wishes(), self._reports())]
+        self._tasks = [asyncio.create_task(work) for work in (self._watch(), self._change_requests(), self._reports())]
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -89,23 +92,24 @@ class Master:
             async with self._changed:
                 self._changed.notify_all()
 
-    async def _wishes(self) -> None:
-        desk = self._platform.desk()
-        assert desk is not None
-        async for wish in desk.wishes():
-            await desk.answer(wish, "")
+    async def _change_requests(self) -> None:
+        channel = self._platform.control_channel()
+        assert channel is not None
+        async for request in channel.wishes():
+            await channel.answer(request, "")
 
     async def _reports(self) -> None:
-        """As ``pliant.master.report``: when it changed, and not more often than the master does."""
-        desk, sent = self._platform.desk(), None
-        assert desk is not None
+        """As ``pliant.master.components.status_reporter``: when it changed, and not more often than the master does."""
+        channel, sent = self._platform.control_channel(), None
+        assert channel is not None
         while True:
             ready, there = len(self.bound), len(self.alive)
-            report = JobReport("Running", "", {"worker": RoleReport(there, ready, there - ready, 0, 0)})
+            worker = RoleStatus("worker", min=1, max=there, wanted=there, ready=ready, pending=there - ready)
+            report = JobStatus(self.job, Phase.RUNNING, roles=(worker,))
             if report != sent:
-                await desk.report(report)
+                await channel.report(report)
                 sent = report
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(REPORT_INTERVAL_S)
 
 
 class Kubelet:

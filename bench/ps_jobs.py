@@ -143,7 +143,7 @@ def move(rows: int, seconds: float) -> dict[str, Any]:
 
 def _balanced(job: LocalJob) -> bool:
     status = job.status()
-    return status is not None and [seat.partitions for seat in status.parameters.seats] == [128, 128]
+    return status is not None and [seat.partitions for seat in status.seats] == [128, 128]
 
 
 def whole(rows: int, seconds: float) -> dict[str, Any]:

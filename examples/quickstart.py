@@ -23,8 +23,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from pliant.cli.run import launch, make_spec, prepare
-from pliant.cli.run_options import RunOptions
+from pliant.cli.launch.job_spec import make_spec
+from pliant.cli.launch.local import launch, prepare
+from pliant.cli.options.run import RunOptions
 from pliant.core.errors import PliantError
 from pliant.master.job_dir import JobDir
 from pliant.rpc import pliant_pb2 as pb
@@ -53,7 +54,9 @@ class Killer(threading.Thread):
             digits = next((d for d in status.datasets if d.name == DATASET), None)
             if digits is None or 2 * digits.records_done < digits.records_total:
                 continue
-            if node := next((n for n in reversed(status.nodes) if n.state == "Running" and n.pid and n.records), None):
+            if node := next(
+                (n for n in reversed(status.nodes) if n.state == pb.NODE_STATE_RUNNING and n.pid and n.records), None
+            ):
                 os.kill(node.pid, signal.SIGKILL)
                 self.victim, self.done_at_kill = node.name, digits.records_done
                 print(f"quickstart | kill -9 of the program of {node.name} (pid {node.pid}), on purpose")
@@ -87,7 +90,7 @@ def audit(home: JobDir) -> dict[str, Any]:
 
 
 def show(home: JobDir, killer: Killer, summary: dict[str, Any]) -> bool:
-    """The summary; gives whether all is as promised."""
+    """Print the summary; returns whether all is as promised."""
     proof = audit(home)
     digits = next(d for d in summary["datasets"] if d["name"] == DATASET)
     learned = json.loads((home.path / "model" / "accuracy.json").read_text())
@@ -126,9 +129,9 @@ def main() -> int:
     except PliantError as error:
         print(f"quickstart: {error}", file=sys.stderr)
         return 2
-    if summary["exit_code"]:
-        return int(summary["exit_code"])
-    return 0 if show(home, killer, summary) else 1
+    if summary.exit_code:
+        return summary.exit_code
+    return 0 if show(home, killer, summary.to_json()) else 1
 
 
 if __name__ == "__main__":

@@ -97,7 +97,9 @@ def create(name: str, size: int, shard_size: int, in_flight: int) -> dict[str, f
     client = Raw()
     stubs = client.master.stubs.shards
     start = time.perf_counter()
-    dataset = pb.Dataset(name=name, type="train", size=size, shard_size=shard_size, shuffle=True, epochs=1, seed=7)
+    dataset = pb.Dataset(
+        name=name, type=pb.SHARD_TYPE_TRAIN, size=size, shard_size=shard_size, shuffle=True, epochs=1, seed=7
+    )
     client.master.call(stubs.CreateDataset, dataset, timeout=60)
     created = time.perf_counter() - start
     client.number += 1
@@ -113,7 +115,7 @@ def create(name: str, size: int, shard_size: int, in_flight: int) -> dict[str, f
         "created": created,
         "first_shard": first_shard,
         "checkpoint_seconds": time.perf_counter() - start,
-        "checkpoint_bytes": len(saved.json.encode()),
+        "checkpoint_bytes": saved.ByteSize(),
     }
     client.close()
     return answer

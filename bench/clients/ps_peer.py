@@ -38,12 +38,13 @@ def say(**answer: Any) -> None:
 
 
 def serve_pliant(rows: int, dim: int, floats: int, servers: int, rank: int) -> None:
-    from pliant.ps.log import PushLog
-    from pliant.ps.merging import partitions_of
-    from pliant.ps.pieces import Contribution, Push, RowBatch
-    from pliant.ps.server import PsServer
+    from pliant.core.parameters.orders import Contribution
+    from pliant.ps.compiled.merging import partitions_of
+    from pliant.ps.payloads import Push, RowBatch
+    from pliant.ps.recovery.push_log import PushLog
+    from pliant.ps.server.server import PsServer
     from pliant.ps.specs import DenseSpec, InitializerSpec, OptimizerSpec, TableSpec
-    from pliant.ps.store import ParameterStore
+    from pliant.ps.store.store import ParameterStore
 
     store = ParameterStore()
     kind = os.environ.get("BENCH_OPTIMIZER", "sgd")
@@ -97,18 +98,19 @@ def _rss() -> int:
 
 
 def work_pliant(dim: int, floats: int, ports: list[int]) -> dict[str, Callable[..., None]]:
-    from pliant.ps.connection import PsConnection
-    from pliant.ps.merging import group_by_seat
-    from pliant.ps.outgoing import KeptRows, OutgoingRows
-    from pliant.ps.pieces import BlockGradient, Push
-    from pliant.ps.placement import PARTITIONS, blocks_of
+    from pliant.core.parameters.partition_map import DEFAULT_PARTITIONS
+    from pliant.ps.client.connection import PsConnection
+    from pliant.ps.client.push_buffers import OutgoingRows, RowBuffers
+    from pliant.ps.compiled.merging import group_by_seat
+    from pliant.ps.payloads import BlockGradient, Push
+    from pliant.ps.placement import blocks_of
 
     seats = len(ports)
-    owner = (np.arange(PARTITIONS) % seats).astype(np.int32)
+    owner = (np.arange(DEFAULT_PARTITIONS) % seats).astype(np.int32)
     connections = [PsConnection("127.0.0.1", port, TOKEN) for port in ports]
     rows = np.empty((BATCH, dim), np.float32)
     answer = np.empty((BATCH, dim), np.float32)
-    kept = KeptRows()
+    buffers = RowBuffers()
     session = f"bench-{os.getpid()}"
     dense = np.zeros(floats, np.float32)
     blocks = {("dense", i): dense[a : a + n] for i, (a, n) in enumerate(blocks_of(floats))}
@@ -128,11 +130,11 @@ def work_pliant(dim: int, floats: int, ports: list[int]) -> dict[str, Callable[.
         rows.take(places, 0, answer, "clip")  # in the order of the ids, as the peers answer
 
     def push(ids: Any, gradients: Any, now: bool = True) -> None:
-        outgoing = OutgoingRows(owner, seats, connections.__getitem__, kept)
+        outgoing = OutgoingRows(owner, seats, connections.__getitem__, buffers)
         outgoing.add("table", ids, gradients)
         state["sequence"] += 1
-        for place, rows in outgoing.by_place.items():
-            connections[place].send_push(Push(session, state["sequence"], rows=tuple(rows)), apply_now=now)
+        for server, rows in outgoing.by_server.items():
+            connections[server].send_push(Push(session, state["sequence"], rows=tuple(rows)), apply_now=now)
         for connection in connections:
             connection.receive_pushed()
 

@@ -17,10 +17,10 @@ import torch
 from torch import nn
 
 from pliant.native import AUC
-from pliant.native.click_log import MOST_TAGS, write_click_log
+from pliant.native.click_log import MAX_TAGS, write_click_log
 from pliant.torch import Embedding
 
-FIELDS = 3 + MOST_TAGS  # user, item, hour, tags
+FIELDS = 3 + MAX_TAGS  # user, item, hour, tags
 FIELD = 2**40  # ids of one field
 PAD = -1
 
@@ -58,7 +58,7 @@ def dataset_fn(dataset: Any, mode: str, metadata: Any) -> Any:
         ids = [field * FIELD + value for field, value in enumerate(values)]
         ids += [3 * FIELD + int(tag) for tag in record["tags"]]
         features = {
-            "ids": torch.tensor([*ids, *[PAD] * MOST_TAGS][:FIELDS]),
+            "ids": torch.tensor([*ids, *[PAD] * MAX_TAGS][:FIELDS]),
             "age": torch.tensor(float(record["age"])),
         }
         return features if mode == "predict" else (features, int(record["click"]))

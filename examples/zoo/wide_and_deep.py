@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from pliant.native import AUC
-from pliant.native.click_log import MOST_TAGS, write_click_log
+from pliant.native.click_log import MAX_TAGS, write_click_log
 from pliant.ps.specs import OptimizerSpec
 from pliant.torch import Embedding, EmbeddingBag
 
@@ -53,7 +53,7 @@ def optimizer(model: nn.Module) -> torch.optim.Optimizer:
 
 def dataset_fn(dataset: Any, mode: str, metadata: Any) -> Any:
     def parse(record: dict[str, Any]) -> Any:
-        tags = [*record["tags"], *[PAD] * MOST_TAGS][:MOST_TAGS]
+        tags = [*record["tags"], *[PAD] * MAX_TAGS][:MAX_TAGS]
         features = {name: torch.tensor(int(record[name])) for name in ("user", "item", "hour")}
         features |= {"tags": torch.tensor(tags), "age": torch.tensor(float(record["age"]))}
         return features if mode == "predict" else (features, int(record["click"]))

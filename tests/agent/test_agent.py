@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from pliant.core.job import Phase
+from pliant.core.status import JobStatus, NodeStatus
 from pliant.platforms import cgroup
 from pliant.platforms.processes import find_marked, is_alive
 from pliant.rpc import pliant_pb2 as pb
@@ -51,19 +52,18 @@ def start(tmp_path: Path) -> Iterator[Start]:
     wait_until(lambda: not find_marked({"PLIANT_JOB_DIR": str(tmp_path / "job")}), what="the end of all processes")
 
 
-def status(master: RunningMaster) -> pb.JobStatus:
-    reply: pb.JobStatus = master.client.call(master.client.stubs.job.GetStatus, pb.Empty())
-    return reply
+def status(master: RunningMaster) -> JobStatus:
+    return master.status()
 
 
-def node(master: RunningMaster, name: str) -> pb.NodeStatus | None:
+def node(master: RunningMaster, name: str) -> NodeStatus | None:
     return next((n for n in status(master).nodes if n.name == name), None)
 
 
-def running(master: RunningMaster, name: str, log: str = "ready") -> pb.NodeStatus:
+def running(master: RunningMaster, name: str, log: str = "ready") -> NodeStatus:
     """The node, once its program runs and has said so."""
 
-    def look() -> pb.NodeStatus | None:
+    def look() -> NodeStatus | None:
         found = node(master, name)
         path = master.job_dir.log_of(name)
         said = path.exists() and log in path.read_text()
@@ -72,8 +72,8 @@ def running(master: RunningMaster, name: str, log: str = "ready") -> pb.NodeStat
     return wait_until(look, 60, f"the program of {name}")
 
 
-def ended(master: RunningMaster, name: str) -> pb.NodeStatus:
-    def look() -> pb.NodeStatus | None:
+def ended(master: RunningMaster, name: str) -> NodeStatus:
+    def look() -> NodeStatus | None:
         found = node(master, name)
         return found if found is not None and found.ended_at else None
 
@@ -141,7 +141,7 @@ def test_a_preempted_node_passes_the_notice_on_and_is_replaced_without_blame(sta
     gone = ended(master, "worker-0")
     assert (gone.state, gone.exit_reason) == ("Failed", "Preempted")
     assert running(master, "worker-1").replaces == "worker-0"
-    assert not status(master).HasField("first_failure")
+    assert status(master).first_failure is None
 
 
 def test_a_program_that_ignores_the_notice_is_killed_after_its_grace(start: Start) -> None:
@@ -158,7 +158,7 @@ def test_a_killed_program_is_a_crash_and_is_started_again_on_its_node(start: Sta
     first = running(master, "worker-0")
     os.kill(first.pid, signal.SIGKILL)
     again = wait_until(lambda: (n := node(master, "worker-0")) and n.pid not in (0, first.pid) and n, 60, "a restart")
-    assert isinstance(again, pb.NodeStatus)
+    assert isinstance(again, NodeStatus)
     assert (again.state, again.restarts, again.exit_reason) == ("Running", 1, "Killed")
     assert again.agent_pid == first.agent_pid
 
@@ -198,7 +198,7 @@ def test_an_agent_that_hears_of_no_master_for_too_long_ends_with_its_program(sta
     wait_until(lambda: is_gone(orphan.agent_pid), 60, "the end of the orphan")
     assert is_gone(orphan.pid)
     master.start()
-    assert ended(master, "worker-0").message == "its agent heard of no master for too long"
+    assert ended(master, "worker-0").message == "its agent had no master for too long"
     running(master, "worker-1")
 
 

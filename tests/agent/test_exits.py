@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pliant.agent.exits import ExitReport, classify, last_words, read_tail
-from pliant.core.relaunch import ExitReason
+from pliant.agent.exits import MAX_LAST_WORDS, ExitReport, classify, last_words, read_tail, write_exit
+from pliant.core.nodes.environment import NodeEnvironment
+from pliant.core.nodes.fault_policy import ExitReason
+from pliant.files.atomic import read_json
 
 
 def judged(returncode: int, log: str = "", *, terminating: bool = False, oom_kills: int = 0) -> ExitReport:
@@ -222,3 +224,18 @@ def test_the_tail_begins_where_the_run_began_and_is_bounded(tmp_path: Path) -> N
     assert read_tail(log, 8, limit=5) == " run\n"
     assert read_tail(log, 10_000).startswith("old run")
     assert read_tail(tmp_path / "none", 5) == ""
+
+
+def test_a_report_is_left_where_the_platform_reads_it(tmp_path: Path) -> None:
+    report = ExitReport(ExitReason.ERROR, "x" * (2 * MAX_LAST_WORDS), "")
+    words = tmp_path / "termination-log"
+    write_exit(report, NodeEnvironment(node_dir=tmp_path, last_words=words))
+    assert read_json(tmp_path / "exit.json") == {"exit_reason": report.exit_reason.value, "message": report.message}
+    assert read_json(words) == {"exit_reason": report.exit_reason.value, "message": "x" * MAX_LAST_WORDS}
+
+
+def test_last_words_that_cannot_be_written_end_nothing(tmp_path: Path) -> None:
+    report = ExitReport(ExitReason.COMPLETED, "done", "")
+    write_exit(report, NodeEnvironment(last_words=tmp_path / "missing" / "termination-log"))
+    write_exit(report, NodeEnvironment())
+    assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.rpc import pliant_pb2 as pb
+from pliant.core.status import NodeStatus
 from pliant.testing.reading import ReadingJob
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
@@ -43,7 +43,7 @@ class Chaos:
         self.chance = random.Random(seed)
         self.done: Counter[str] = Counter()
         self._frozen: dict[int, float] = {}  # pid -> when it is thawed
-        self._nodes: list[pb.NodeStatus] = []  # as last seen
+        self._nodes: list[NodeStatus] = []  # as last seen
 
     def rage(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -56,7 +56,7 @@ class Chaos:
     def _do(self, deed: str) -> None:
         what, whom = deed.split() if " " in deed else (deed, "agent")
         if whom == "keeper":
-            pid = next(iter(self.job.keepers()), 0)
+            pid = next(iter(self.job.supervisors()), 0)
         elif whom == "master":
             pid = next(iter(self.job.masters()), 0)
         else:
@@ -70,7 +70,7 @@ class Chaos:
         if what == "freeze":
             self._frozen[pid] = time.monotonic() + self.chance.uniform(0.3, 3.0 if whom == "master" else 5.0)
 
-    def _choose(self) -> pb.NodeStatus | None:
+    def _choose(self) -> NodeStatus | None:
         """A node that runs, or did when there last was a master to tell."""
         if (status := self.job.status()) is not None:
             self._nodes = [node for node in status.nodes if node.state == "Running" and node.pid]

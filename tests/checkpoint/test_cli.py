@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
-from pliant.checkpoint.files import step_folder
-from pliant.cli.checkpoint import app
+from pliant.checkpoint.manifest import step_folder
+from pliant.cli.commands.checkpoint import app
 from pliant.core.errors import InvalidRequest, NotFound
 
 if TYPE_CHECKING:

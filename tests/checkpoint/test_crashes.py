@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pliant.checkpoint import load_latest, places
-from pliant.checkpoint.files import MANIFEST, is_complete, read_manifest, step_folder
-from pliant.checkpoint.find import survey
-from pliant.checkpoint.keep import KeepRules
-from pliant.checkpoint.places import LocalPlace
-from pliant.checkpoint.writeout import complete, tidy, write_out
+from pliant.checkpoint import load_latest
+from pliant.checkpoint import storage as places
+from pliant.checkpoint.catalog import list_steps
+from pliant.checkpoint.manifest import MANIFEST, is_complete, read_manifest, step_folder
+from pliant.checkpoint.retention import RetentionPolicy
+from pliant.checkpoint.storage import LocalStorage
+from pliant.checkpoint.writeout import apply_retention, complete, write_out
+from pliant.files import atomic
 
 if TYPE_CHECKING:
     from tests.checkpoint.conftest import Cluster
@@ -78,10 +80,11 @@ def test_a_failure_at_any_operation_leaves_a_good_checkpoint(
         disk = BreakingDisk(at, crash=crash)
         with monkeypatch.context() as patch:
             patch.setattr(places, "os", disk)
+            patch.setattr(atomic, "os", disk)
             for rank in (0, 1):
-                filling = cluster.folder(rank).pending()[0]
+                snapshot = cluster.folder(rank).pending()[0]
                 try:
-                    write_out(filling)
+                    write_out(snapshot)
                 except (Crash, OSError):
                     break
         broke = disk.broke
@@ -98,7 +101,7 @@ def test_a_failure_at_any_operation_leaves_a_good_checkpoint(
             break
     assert not broke
     assert at > 20
-    assert [item.name for item in LocalPlace(cluster.directory).list()] == [step_folder(step)]
+    assert [item.name for item in LocalStorage(cluster.directory).list()] == [step_folder(step)]
 
 
 def test_a_full_disk_is_reported_and_the_next_checkpoint_succeeds(
@@ -120,22 +123,22 @@ def test_a_full_disk_is_reported_and_the_next_checkpoint_succeeds(
     assert "No space" in cluster.worker(0).last_problem()
     assert not [name for name in os.listdir(Path(cluster.directory) / step_folder(2)) if "safetensors" in name]
     cluster.save(3, state_of(3, 3))
-    assert [stored.step for stored in survey(LocalPlace(cluster.directory)) if stored.cuts] == [1, 3]
+    assert [stored.step for stored in list_steps(LocalStorage(cluster.directory)) if stored.cuts] == [1, 3]
 
 
 def test_two_nodes_that_complete_a_checkpoint_at_once_write_the_same(cluster: Cluster, state_of: Any) -> None:
     cluster.snapshot(5, state_of(5), world=2)
-    place = LocalPlace(cluster.directory)
+    storage = LocalStorage(cluster.directory)
     threads = [threading.Thread(target=cluster.write_out, args=(rank,)) for rank in (0, 1)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    content = place.read(f"{step_folder(5)}/{MANIFEST}")
-    assert complete(place, 5)
-    place.delete_file(f"{step_folder(5)}/{MANIFEST}")
-    assert complete(place, 5)
-    assert place.read(f"{step_folder(5)}/{MANIFEST}") == content
+    content = storage.read(f"{step_folder(5)}/{MANIFEST}")
+    assert complete(storage, 5)
+    storage.delete_file(f"{step_folder(5)}/{MANIFEST}")
+    assert complete(storage, 5)
+    assert storage.read(f"{step_folder(5)}/{MANIFEST}") == content
 
 
 def test_parts_of_two_worlds_are_never_mixed(cluster: Cluster, state_of: Any, same: Any) -> None:
@@ -160,10 +163,10 @@ def test_parts_of_two_worlds_are_never_mixed(cluster: Cluster, state_of: Any, sa
 def test_an_incomplete_checkpoint_goes_when_a_newer_one_is_complete(cluster: Cluster, state_of: Any) -> None:
     cluster.snapshot(10, state_of(1), world=2)
     cluster.write_out(0)
-    assert [s.status for s in survey(LocalPlace(cluster.directory))] == ["incomplete"]
+    assert [s.status for s in list_steps(LocalStorage(cluster.directory))] == ["incomplete"]
     cluster.lose_memory()
     cluster.save(20, state_of(2), world=3)
-    assert [s.step for s in survey(LocalPlace(cluster.directory))] == [20]
+    assert [s.step for s in list_steps(LocalStorage(cluster.directory))] == [20]
 
 
 def test_a_broken_checkpoint_is_replaced_when_training_comes_to_it_again(
@@ -176,7 +179,7 @@ def test_a_broken_checkpoint_is_replaced_when_training_comes_to_it_again(
     restored = load_latest(cluster.directory, memory=False)
     assert restored is not None
     assert same(restored.state, state_of(7))
-    assert survey(LocalPlace(cluster.directory))[0].problems == []
+    assert list_steps(LocalStorage(cluster.directory))[0].problems == []
 
 
 def test_a_good_checkpoint_is_not_written_twice(cluster: Cluster, state_of: Any, same: Any) -> None:
@@ -189,7 +192,7 @@ def test_a_good_checkpoint_is_not_written_twice(cluster: Cluster, state_of: Any,
 
 def test_parts_are_complete_only_within_one_cut(cluster: Cluster, state_of: Any) -> None:
     cluster.save(10, state_of(1), world=2)
-    notes = read_manifest(LocalPlace(cluster.directory), 10)
+    notes = read_manifest(LocalStorage(cluster.directory), 10)
     assert notes is not None
     assert is_complete(notes)
     assert not is_complete(notes[:1])
@@ -197,4 +200,4 @@ def test_parts_are_complete_only_within_one_cut(cluster: Cluster, state_of: Any)
 
 
 def test_tidying_an_empty_or_missing_directory_does_nothing(tmp_path: Path) -> None:
-    assert tidy(LocalPlace(tmp_path / "none"), KeepRules()) == []
+    assert apply_retention(LocalStorage(tmp_path / "none"), RetentionPolicy()) == []

@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from pliant.checkpoint import layout
-from pliant.checkpoint.division import SMALLEST_SPLIT, Extent, divide
-from pliant.checkpoint.files import parse
-from pliant.checkpoint.keep import KeepRules
+from pliant.checkpoint.manifest import parse
+from pliant.checkpoint.retention import RetentionPolicy
+from pliant.checkpoint.slicing import MIN_SPLIT_BYTES, TensorSize, divide
 from pliant.core.errors import CorruptData
 
 extents = st.lists(
     st.tuples(st.sampled_from([1, 2, 4, 8, 16]), st.one_of(st.integers(0, 5), st.integers(0, 3_000_000))), max_size=12
-).map(lambda sizes: [Extent(f"t{i}", item, count) for i, (item, count) in enumerate(sizes)])
+).map(lambda sizes: [TensorSize(f"t{i}", item, count) for i, (item, count) in enumerate(sizes)])
 
 
 @given(extents, st.integers(1, 9))
-def test_every_element_is_in_exactly_one_part(sizes: list[Extent], parts: int) -> None:
+def test_every_element_is_in_exactly_one_part(sizes: list[TensorSize], parts: int) -> None:
     division = divide(sizes, parts)
     assert len(division) == parts
     for extent in sizes:
@@ -36,10 +36,10 @@ def test_every_element_is_in_exactly_one_part(sizes: list[Extent], parts: int) -
 
 
 @given(extents, st.integers(1, 9))
-def test_parts_differ_by_no_more_than_a_small_tensor(sizes: list[Extent], parts: int) -> None:
+def test_parts_differ_by_no_more_than_a_small_tensor(sizes: list[TensorSize], parts: int) -> None:
     bytes_of = {extent.name: extent.item_bytes for extent in sizes}
     totals = [sum((p.end - p.begin) * bytes_of[p.name] for p in part) for part in divide(sizes, parts)]
-    assert max(totals) - min(totals) <= SMALLEST_SPLIT + 128
+    assert max(totals) - min(totals) <= MIN_SPLIT_BYTES + 128
 
 
 steps = st.sets(st.integers(0, 200), max_size=30)
@@ -50,7 +50,7 @@ def test_the_newest_and_every_nth_are_kept_and_nothing_unknown_deleted(
     good: set[int], bad: set[int], last: int, every: int
 ) -> None:
     bad = bad - good
-    doomed = set(KeepRules(last, every).to_delete(good, bad))
+    doomed = set(RetentionPolicy(last, every).to_delete(good, bad))
     assert doomed <= good | bad
     newest = sorted(good)[-last:]
     assert doomed.isdisjoint(newest)
@@ -95,5 +95,5 @@ def test_a_damaged_header_is_refused_and_nothing_else(data: st.DataObject) -> No
 
 def test_a_file_of_the_wrong_length_is_refused() -> None:
     header = layout.encode(layout.arrange([layout.Entry("a", "F32", (2,))]), {})
-    with pytest.raises(CorruptData, match="its header says"):
+    with pytest.raises(CorruptData, match="its header declares"):
         parse(memoryview(header + bytes(7)), "x")

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from pliant.checkpoint import find_latest, load, load_latest
-from pliant.checkpoint.files import MANIFEST, step_folder
-from pliant.checkpoint.find import InMemory, survey
-from pliant.checkpoint.places import LocalPlace, RemotePlace
+from pliant.checkpoint.catalog import InMemory, list_steps
+from pliant.checkpoint.manifest import MANIFEST, step_folder
+from pliant.checkpoint.storage import LocalStorage, RemoteStorage
 from pliant.core.errors import CorruptData, NotFound
 
 if TYPE_CHECKING:
@@ -107,8 +107,8 @@ def test_damage_anywhere_is_named_and_the_checkpoint_before_is_used(
 ) -> None:
     cluster.rules = {"keep_last": 2}
     caplog.clear()
-    place = LocalPlace(cluster.directory)
-    base = max((stored.step for stored in survey(place)), default=0)
+    storage = LocalStorage(cluster.directory)
+    base = max((stored.step for stored in list_steps(storage)), default=0)
     cluster.save(base + 1, state_of(1, 20), world=2)
     cluster.save(base + 2, state_of(2, 20), world=2)
     part = data.draw(st.integers(0, 1))
@@ -140,7 +140,7 @@ def test_a_damaged_manifest_is_made_up_for_by_the_notes(
     for note in Path(cluster.directory, step_folder(10)).glob("part-00001*.json"):
         note.write_bytes(note.read_bytes().replace(b"1", b"2"))
     assert find_latest(cluster.directory, memory=False) is None
-    assert survey(LocalPlace(cluster.directory))[0].status == "broken"
+    assert list_steps(LocalStorage(cluster.directory))[0].status == "broken"
 
 
 def test_only_a_part_of_the_state_can_be_read(cluster: Cluster, state_of: Any, same: Any) -> None:
@@ -179,12 +179,12 @@ def test_other_stores_work_through_fsspec(tmp_path: Path, cluster: Cluster, same
     assert restored is not None
     assert (restored.found.step, restored.found.source) == (3, "storage")
     assert same(restored.state, state_of(3))
-    place = RemotePlace(cluster.directory)
-    assert [stored.step for stored in survey(place)] == [3]
+    storage = RemoteStorage(cluster.directory)
+    assert [stored.step for stored in list_steps(storage)] == [3]
     part = f"{step_folder(3)}/part-00001-of-00002.safetensors"
-    damaged = bytearray(place.read(part))
+    damaged = bytearray(storage.read(part))
     damaged[-1] ^= 1
-    place.put(part, [damaged], len(damaged))
+    storage.put(part, [damaged], len(damaged))
     found = find_latest(cluster.directory, memory=False)
     assert found is not None
     with pytest.raises(CorruptData, match="part-00001-of-00002"):

@@ -127,14 +127,14 @@ def test_where_memory_is_too_small_the_temporary_folder_is_used(
     monkeypatch.setattr(tempfile, "tempdir", str(cluster.memory.parent / "tmp"))
     cluster.save(1, state_of(1))
     assert "over half of the node's 2,097,152 bytes" in caplog.text
-    filling = cluster.folder(0).fillings()[0]
-    assert filling.file.startswith(tempfile.gettempdir())
+    snapshot = cluster.folder(0).snapshots()[0]
+    assert snapshot.file.startswith(tempfile.gettempdir())
     restored = load_latest(cluster.directory, memory=cluster.folder(0).path)
     assert restored is not None
     assert restored.found.source == "memory"
     assert same(restored.state, state_of(1))
     cluster.lose_memory()
-    assert not Path(filling.file).parent.parent.exists()
+    assert not Path(snapshot.file).parent.parent.exists()
 
 
 def test_a_state_that_changes_its_size_is_kept_right(cluster: Cluster, same: Any) -> None:
@@ -151,8 +151,7 @@ def test_the_agent_writes_out_what_the_program_left_and_clears_up(
 ) -> None:
     async def scenario() -> None:
         agent = SnapshotWriter.of_node("job", "worker-0", "token")
-        (name, value), *_ = agent.environment.items()
-        monkeypatch.setenv(name, value)
+        monkeypatch.setenv("PLIANT_SNAPSHOT_DIR", str(agent.folder))
         task = asyncio.create_task(agent.run())
         program = CheckpointWriter("job", "worker-0", tmp_path / "out")
         report = await asyncio.to_thread(program.snapshot, 1, state_of(1), 0, 1, wait=True)
@@ -176,7 +175,7 @@ def test_the_agent_keeps_in_memory_what_it_could_not_write(tmp_path: Path, memor
 
     async def scenario() -> None:
         agent = SnapshotWriter.of_node("job", "worker-0", "token")
-        folder = Path(agent.environment["PLIANT_SNAPSHOT_DIR"])
+        folder = agent.folder
         program = CheckpointWriter("job", "worker-0", tmp_path / "out", folder=folder)
         program.snapshot(1, state_of(1), 0, 1)
         await agent.close(keep_unwritten=True)
@@ -209,7 +208,7 @@ def test_a_folder_of_someone_else_is_not_used(memory: Path, monkeypatch: pytest.
     folder = node_folder("job", "worker-0", "1")
     folder.create()
     monkeypatch.setattr(os, "getuid", lambda: 12345)
-    with pytest.raises(Conflict, match="someone else"):
+    with pytest.raises(Conflict, match="another user"):
         SlotFolder(folder.path).create()
     monkeypatch.undo()
     folder.remove()
@@ -244,7 +243,7 @@ def test_a_process_killed_while_copying_leaves_the_snapshot_before(tmp_path: Pat
             sys.executable, "-c", KILLED_WHILE_COPYING, str(tmp_path / "out"), str(folder)
         )
         assert await process.wait() == -signal.SIGKILL
-        assert [filling.step for filling in SlotFolder(folder).fillings()] == [2]
+        assert [snapshot.step for snapshot in SlotFolder(folder).snapshots()] == [2]
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         restored = load_latest(tmp_path / "out", memory=folder)

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from pliant.client import Job, Shard
-from pliant.client.remote import MOST_AHEAD, RemoteSource
+from pliant.client.lease_client import MAX_PREFETCH, LeaseClient
 from pliant.core.errors import Conflict, InvalidRequest, JobFailed, NotAvailable, NotFound
-from pliant.master.journal_store import read_audit
+from pliant.master.components.stats import MemoryStats
+from pliant.master.journal.store import read_audit
 from pliant.rpc import pliant_pb2 as pb
 from pliant.testing import ManualClock, RunningMaster, wait_until
 
@@ -33,7 +34,7 @@ def seen(shards: Any) -> list[tuple[str, int, int, list[int]]]:
 
 
 def in_work(master: RunningMaster, dataset: str = "train") -> int:
-    status = master.client.call(master.client.stubs.job.GetStatus, pb.Empty())
+    status = master.status()
     return next(int(d.shards_in_work) for d in status.datasets if d.name == dataset)
 
 
@@ -134,7 +135,7 @@ def test_a_commit_is_false_if_the_program_was_given_up_meanwhile(
 
 def give_up_all(master: RunningMaster, clock: ManualClock) -> None:
     clock.advance(31)
-    wait_until(lambda: not master.run_inside(lambda parts: parts.shards.book.sessions() if parts.shards else []))
+    wait_until(lambda: not master.run_inside(lambda parts: parts.state.shards.sessions() if parts.state.shards else []))
 
 
 def test_a_lease_that_timed_out_is_lost_and_its_shard_is_given_out_again(
@@ -274,12 +275,12 @@ def test_indices_may_be_an_array(alone: Job) -> None:
 def test_how_many_shards_are_held_ahead_follows_the_speed_of_the_loop(connect: Connect) -> None:
     stream = connect().shards("train", size=10, shard_size=1)
     source = stream._source
-    assert isinstance(source, RemoteSource)
+    assert isinstance(source, LeaseClient)
     ahead = {}
     for pace in (0.0, 10.0, 0.1, 0.001, 1e-9):
         source._pace = pace
-        ahead[pace] = source._ahead()
-    assert ahead == {0.0: 2, 10.0: 1, 0.1: 3, 0.001: 250, 1e-9: MOST_AHEAD}
+        ahead[pace] = source._prefetch_target()
+    assert ahead == {0.0: 2, 10.0: 1, 0.1: 3, 0.001: 250, 1e-9: MAX_PREFETCH}
     stream.close()
 
 
@@ -339,7 +340,7 @@ def test_a_program_alone_says_that_there_is_no_master(alone: Job) -> None:
     assert not alone.elastic
     alone.report_step(3, loss=0.5)
     for ask in (alone.status, lambda: alone.master):
-        with pytest.raises(NotAvailable, match="alone"):
+        with pytest.raises(NotAvailable, match="without a master"):
             ask()
 
 
@@ -347,7 +348,7 @@ def test_steps_and_metrics_reach_the_status(connect: Connect, master: RunningMas
     job = connect("worker-9")
     job.report_step(12, records=5, loss=0.25)
     wait_until(lambda: job.status().global_step == 12, what="the report")
-    assert master.run_inside(lambda parts: dict(parts.stats.metrics)) == {"loss": 0.25}
+    assert master.run_inside(lambda parts: dict(parts.require(MemoryStats).metrics)) == {"loss": 0.25}
 
 
 def test_nothing_is_left_of_a_job_that_is_closed(connect: Connect) -> None:

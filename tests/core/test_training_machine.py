@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pliant.core.errors import Conflict, InvalidRequest
-from pliant.core.training import MOST_WAITING, TrainingBook
+from pliant.core.training import MAX_WAITING, TrainingBook
 
 EVALUATION = {"name": "eval", "shard_size": 2, "size": 6, "type": "eval"}
 
@@ -27,7 +27,7 @@ class Training(RuleBasedStateMachine):
 
     @rule(version=st.integers(0, 60), evaluate=st.booleans())
     def a_version_is_reported(self, version: int, evaluate: bool) -> None:
-        if evaluate and version > self.newest and len(self.queued[1:]) < MOST_WAITING:
+        if evaluate and version > self.newest and len(self.queued[1:]) < MAX_WAITING:
             self.queued.append(version)
             self.newest = version
         self.book.report_version(0.0, version=version, evaluate=evaluate)

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
-from pliant.cli.data import app
+from pliant.cli.commands.data import app
 from pliant.core.errors import CorruptData, InvalidRequest
 from pliant.data import RecordIOReader, RecordIOWriter
 from pliant.data.packing import unpack_image
@@ -77,7 +77,7 @@ def test_cat_prints_other_formats_too(tmp_path: Path) -> None:
 
 def test_verify_says_that_a_file_is_whole(packed: Path) -> None:
     result = run("verify", packed)
-    assert (result.exit_code, "whole, 20 records" in result.output) == (0, True)
+    assert (result.exit_code, "intact, 20 records" in result.output) == (0, True)
 
 
 def test_verify_names_every_damaged_chunk_and_fails(damaged: Path) -> None:
@@ -94,7 +94,7 @@ def test_damage_ends_a_command_unless_it_is_to_be_skipped(damaged: Path, tmp_pat
     for command in (["cat", damaged], ["pack", damaged, "-o", tmp_path / "b.rio"]):
         result = run(*command, "--skip-corrupt")
         assert result.exit_code == 0, result.output
-        assert "2 damaged places were left out" in result.output
+        assert "2 damaged parts were skipped" in result.output
     assert len(RecordIOReader(tmp_path / "b.rio")) == 14
 
 

@@ -251,7 +251,7 @@ def test_a_reader_that_gives_too_few_records_is_noticed(master: Master, function
         def read_records(self, shard: ShardRange) -> Iterator[int]:
             return iter(range(shard.start, min(shard.end, 7)))
 
-    with pytest.raises(CorruptData, match="shelf: 5 records were asked for from record 5 on, 2 came"):
+    with pytest.raises(CorruptData, match="shelf: 5 records were requested from record 5 on, 2 were read"):
         list(records_of(master(10, 5), Short(), dataset_fn=function))
     with pytest.raises(CorruptData):
         Short().fetch([1, 8])

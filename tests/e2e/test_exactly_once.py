@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pliant.platforms.durable_files import read_json
+from pliant.files.atomic import read_json
 from pliant.testing.jobs import LocalJob
 from pliant.testing.reading import ReadingJob
 
@@ -81,7 +81,7 @@ def test_the_status_lists_nodes_with_their_pids_and_progress(tmp_path: Path) -> 
         assert [node.name for node in status.nodes] == ["worker-0", "worker-1"]
         for name in ("worker-0", "worker-1"):
             node = job.wait_until_running(name)
-            assert (node.restarts, node.exit_reason, node.role) == (0, "", "worker")
+            assert (node.restarts, node.exit_reason, node.role) == (0, None, "worker")
             assert {p.pid for p in job.processes()} >= {node.pid, node.agent_pid}
         job.open_gate()
         assert job.wait() == 0

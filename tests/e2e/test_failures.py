@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pliant.core.events import EventKind
 from pliant.platforms.cgroup import why_not
 from pliant.testing.jobs import LocalJob
 from pliant.testing.reading import ReadingJob
@@ -30,7 +31,7 @@ def test_a_program_that_always_fails_fails_the_job_with_its_traceback_and_a_hint
     assert "RuntimeError: no such layer" in failure["traceback"]
     assert f"first failure: {failure['node']}, Error: exit code 1: RuntimeError: no such layer" in shown
     assert f'File "{program}", line 2, in train' in shown
-    assert "what to do: mend the program" in shown
+    assert "what to do: fix the program" in shown
     assert f"its whole output: {job.home.log_of(failure['node'])}" in shown
 
 
@@ -82,7 +83,7 @@ def test_a_damaged_description_of_a_running_job_ends_it_with_a_clear_error(tmp_p
         job.home.spec.write_text("roles: [not, roles]\n")
         job.kill_master()
         assert job.wait() == 2
-        assert "the master cannot go on" in job.output()
+        assert "the master cannot continue" in job.output()
         assert "roles" in job.output()
 
 
@@ -134,8 +135,8 @@ def test_a_node_without_room_is_asked_for_with_less_and_then_runs(tmp_path: Path
         assert job.wait() == 0
         (node,) = job.summary()["nodes"]
     assert 512 <= node["memory_limit_mb"] <= 600
-    assert any("600 MB are left" in event.message for event in job.events("refused"))
-    assert any("with less" in event.message for event in job.events("launch"))
+    assert any("600 MB are left" in event.facts["reason"] for event in job.events(EventKind.REFUSED))
+    assert any("with less" in event.facts["reason"] for event in job.events(EventKind.LAUNCH))
 
 
 def test_a_node_that_never_finds_room_does_not_hold_up_the_end_of_the_job(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pliant.core.events import EventKind
 from pliant.testing.jobs import LocalJob
 from pliant.testing.reading import ReadingJob
 
@@ -32,7 +33,7 @@ def test_a_killed_program_is_started_again_in_place(tmp_path: Path) -> None:
         nodes = {node["name"]: node for node in job.summary()["nodes"]}
     assert sorted(nodes) == ["worker-0", "worker-1", "worker-2"]
     assert [nodes[name]["restarts"] for name in sorted(nodes)] == [0, 1, 0]
-    assert any("Killed" in event.message for event in job.events("exit"))
+    assert any(event.facts["exit_reason"] == "Killed" for event in job.events(EventKind.EXIT))
     assert "first_failure" not in job.summary(), "being killed is no failure of the program"
 
 
@@ -77,7 +78,7 @@ def test_a_master_killed_again_and_again_loses_and_repeats_nothing(tmp_path: Pat
         summary = job.summary()
     assert summary["master_starts"] == 5
     assert (summary["restarts"], summary["replacements"]) == (0, 0)
-    assert "the master died; starting it again" in job.output()
+    assert "the master died; restarting it" in job.output()
 
 
 def test_a_master_killed_while_it_starts_is_started_again(tmp_path: Path) -> None:
@@ -96,7 +97,7 @@ def test_a_master_killed_right_before_the_end_still_leaves_a_summary(tmp_path: P
     with reading(tmp_path, workers=2) as job:
         job.wait_until_all_work(2)
         job.open_gate()
-        job.until(lambda: job.events("job"), "the decision that it is over")
+        job.until(lambda: job.events(EventKind.JOB), "the decision that it is over")
         for master in job.masters():
             job.send(master, signal.SIGKILL)
         assert job.wait() == 0
@@ -107,7 +108,7 @@ def test_a_killed_launcher_is_replaced_and_the_job_ends_by_itself(tmp_path: Path
     with reading(tmp_path) as job:
         job.wait_until_all_work(3)
         job.kill_launcher()
-        job.until(job.keepers, "a supervisor")
+        job.until(job.supervisors, "a supervisor")
         job.kill_master()
         job.open_gate()
         summary = job.wait_for_summary()

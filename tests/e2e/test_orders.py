@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pliant.core.status import JobStatus
 from pliant.rpc import pliant_pb2 as pb
 from pliant.testing.jobs import LocalJob
 from pliant.testing.reading import ReadingJob
@@ -21,7 +22,7 @@ STUBBORN = "trap 'echo got TERM' TERM; echo ready; while :; do sleep 0.1; done"
 POLITE = "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.1; done"
 
 
-def running(status: pb.JobStatus) -> list[str]:
+def running(status: JobStatus) -> list[str]:
     return [node.name for node in status.nodes if node.state == "Running" and node.pid]
 
 
@@ -101,7 +102,7 @@ def test_a_full_disk_stops_the_job_until_there_is_room_and_nothing_is_lost(tmp_p
             while file.write(bytes(4096)):
                 pass
         job.open_gate()
-        job.until(lambda: "it goes on when there is room" in job.output(), "the master to say what it lacks")
+        job.until(lambda: "it resumes when there is space" in job.output(), "the master to say what it lacks")
         assert job.launcher.poll() is None
         filler.unlink()
         assert job.wait() == 0

@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import psutil
 import pytest
 
 from pliant.core.errors import Conflict
+from pliant.core.events import EventKind
 from pliant.rpc import pliant_pb2 as pb
 from pliant.testing import RunningMaster, wait_until
 from pliant.testing.jobs import LocalJob
@@ -109,7 +109,7 @@ def test_a_killed_ddp_program_restarts_all_and_they_go_on_from_their_checkpoint(
             assert log.count("finished 40") == 1
     assert [node["restarts"] for node in summary["nodes"]] == [1, 1]
     assert not (summary.get("first_failure") or {}).get("node"), "those that followed are no failures"
-    forgiven = [event.message for event in job.events("restart") if "forgiven" in event.message]
+    forgiven = [event.facts["reason"] for event in job.events(EventKind.RESTART) if "forgiven" in event.facts["reason"]]
     assert forgiven == ["Killed 1 of 100 forgiven: the program is started again"]
 
 
@@ -124,7 +124,7 @@ def wait_for_words(job: LocalJob, words: str, *nodes: str) -> None:
 
 def wait_for_evidence(job: LocalJob) -> None:
     job.wait_until_running("worker-0")
-    job.until(lambda: any("speaks" in e.message for e in job.events("group")), "the evidence", LONGEST)
+    job.until(lambda: job.events(EventKind.GROUP_CONNECTED), "the evidence", LONGEST)
 
 
 def test_a_frozen_member_and_a_lost_node_each_lead_to_a_new_generation(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_frozen_member_and_a_lost_node_each_lead_to_a_new_generation(tmp_path:
         wait_for_evidence(job)
         job.freeze_program("worker-1")
         wait_for_words(job, "of 2, restart 1", "worker-0", "worker-1")
-        assert any("worker-1 is stopped" in event.message for event in job.events("group"))
+        assert any("worker-1 is stopped" in event.facts["reason"] for event in job.events(EventKind.GROUP_RESTART))
         job.kill_agent("worker-0")
         wait_for_words(job, "rank 0 of 2, restart 2", "worker-1")  # the oldest is rank 0
         wait_for_words(job, "rank 1 of 2, restart 2", "worker-2")
@@ -151,7 +151,7 @@ def test_a_scaled_group_forms_anew_with_the_newcomer(tmp_path: Path) -> None:
         wait_for_words(job, "of 3, restart 2", "worker-0", "worker-1", "worker-3")
         (tmp_path / "stop").touch()
         assert job.wait() == 0
-    assert not [event for event in job.events("restart") if "forgiven" in event.message]
+    assert not [event for event in job.events(EventKind.RESTART) if "forgiven" in event.facts["reason"]]
 
 
 def test_a_program_that_always_fails_ends_the_job_after_max_restarts(tmp_path: Path) -> None:
@@ -213,11 +213,10 @@ class Torchrun:
         self.process.wait()
 
     def ends(self) -> int:
-        deadline = time.monotonic() + LONGEST
-        while (code := self.process.poll()) is None:
-            assert time.monotonic() < deadline, self.output
-            time.sleep(0.1)
-        return int(code)
+        try:
+            return int(self.process.wait(LONGEST))
+        except psutil.TimeoutExpired:
+            raise AssertionError(self.output) from None
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from tools.kubernetes.testbed import Cluster, missing
 from pliant.platforms.kubernetes.kinds import NODES
 
 CRDS = sorted((PROJECT / "deploy" / "helm" / "crds").glob("*.yaml"))
-LONGEST_TEST = 300  # seconds, with the start of a cluster; only how long a hanging one takes to end
+MAX_TEST = 300  # seconds, with the start of a cluster; only how long a hanging one takes to end
 _shared: list[Path] = []  # the folder that the workers of this run share, once a cluster was asked for
 
 
@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if "cluster" in getattr(item, "fixturenames", ()):
                 item.add_marker(pytest.mark.xdist_group("cluster"))
             if not item.get_closest_marker("timeout"):
-                item.add_marker(pytest.mark.timeout(LONGEST_TEST))
+                item.add_marker(pytest.mark.timeout(MAX_TEST))
             if reason and not os.environ.get("CI"):
                 item.add_marker(pytest.mark.skip(reason=reason))
     items.sort(key=lambda item: item.get_closest_marker("losses") is not None)

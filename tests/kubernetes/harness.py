@@ -20,7 +20,8 @@ from typing import Any, TypeVar
 from tools.kubernetes.testbed import Cluster
 
 from pliant.core.errors import PliantError
-from pliant.platforms.durable_files import FileLock, read_json, write_json
+from pliant.files.atomic import read_json, write_json
+from pliant.files.locks import FileLock
 from pliant.platforms.kubernetes.api import KubeApi
 from pliant.platforms.kubernetes.kinds import NAMESPACES, PODS, Kind, Object
 from pliant.testing import wait_until
@@ -210,7 +211,7 @@ def share(folder: Path, name: str, start: Callable[[int], Cluster]) -> Cluster:
     if standing := os.environ.get("PLIANT_CLUSTER"):
         return Cluster.attach(standing)
     lock = FileLock(folder / f"{name}.lock")
-    lock.wait()
+    lock.acquire()
     try:
         known = read_json(folder / f"{name}.json")
         if known is not None:
@@ -225,7 +226,7 @@ def share(folder: Path, name: str, start: Callable[[int], Cluster]) -> Cluster:
 def leave(folder: Path) -> None:
     """This worker is done; the last one takes the run's clusters down."""
     lock = FileLock(folder / "leave.lock")
-    lock.wait()
+    lock.acquire()
     try:
         (folder / f"left-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}").touch()
         if len(list(folder.glob("left-*"))) < int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")):

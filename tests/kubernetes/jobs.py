@@ -15,7 +15,9 @@ from typing import Any
 import psutil
 from tests.kubernetes.harness import PATIENCE, VOLUMES, Space
 
-from pliant.master.journal_store import AuditRow, EventRecord, read_audit, read_events
+from pliant.core.events import EventKind, EventRecord
+from pliant.core.shards.audit import AuditRow
+from pliant.master.journal.store import read_audit, read_events
 from pliant.platforms.kubernetes.kinds import (
     CONFIG_MAPS,
     ELASTIC_JOBS,
@@ -118,7 +120,8 @@ class ClusterJob:
 
     def ends(self) -> list[tuple[str, str]]:
         """Of nodes and their programs, as the master saw them: who, and why."""
-        return [(e.node, e.message.partition(":")[0]) for e in self.events() if e.kind in ("exit", "ended")]
+        found = [event for event in self.events() if event.kind in (EventKind.EXIT, EventKind.ENDED)]
+        return [(event.node, event.facts["exit_reason"]) for event in found]
 
     def told(self) -> str:
         """What Kubernetes' events say about the job and its Pods."""

@@ -32,8 +32,8 @@ class OperatorProcess:
     def send(self, number: int) -> None:
         self.process.send_signal(number)
 
-    def acts(self) -> bool:
-        return "this operator acts now" in self.log.read_text()
+    def leads(self) -> bool:
+        return "this operator leads now" in self.log.read_text()
 
     def end(self, number: int = signal.SIGTERM) -> int:
         with contextlib.suppress(ProcessLookupError):

@@ -154,7 +154,7 @@ def test_every_command_works_on_a_real_job(cli: Cli) -> None:
     assert [node["name"] for node in found["nodes"]] == nodes
     assert [row["phase"] for row in cli.json("jobs")] == ["Running"]
     assert {node["name"] for node in cli.json("top", "reading")["nodes"]} == set(nodes)
-    assert "worker-1 is there" in cli("events", "reading").stdout
+    assert "worker-1 is running" in cli("events", "reading").stdout
     assert cli("audit", "reading").exit_code == 1
     assert cli("scale", "reading", "--workers", "9").exit_code == 2
     scaled = cli("scale", "reading", "--workers", "1", "--reason", "one is enough")

@@ -15,7 +15,7 @@ from tests.kubernetes.harness import Space, Testbed
 from tests.kubernetes.plan_executor import PlanExecutor
 from tests.platforms.conformance import SLEEP, SMALL, PlatformConformance, Site, opened
 
-from pliant.core.relaunch import ExitReason
+from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.resources import Resources
 from pliant.platforms.base import JobContext, NodeLaunch, NodeWatcher, Platform, Scaler
 from pliant.platforms.kubernetes.api import Follower, KubeApi

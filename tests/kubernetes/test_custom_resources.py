@@ -61,12 +61,12 @@ def test_defaults_are_those_of_the_model(space: Space) -> None:
     stored = a_job(space)["spec"]
     stored["name"] = "digits"
     assert stored["platform"]["kind"] == "kubernetes"
-    wished = {
+    described = {
         "name": "digits",
         "platform": "kubernetes",
         "roles": {"worker": {**WORKER, "replicas": {"min": 1, "max": 4}}},
     }
-    assert JobSpec.from_dict(stored) == JobSpec.from_dict(wished)
+    assert JobSpec.from_dict(stored) == JobSpec.from_dict(described)
 
 
 def test_a_whole_job_comes_back_as_it_was_sent(space: Space) -> None:

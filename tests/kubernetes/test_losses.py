@@ -29,8 +29,8 @@ def second_node(cluster: Testbed) -> Iterator[str]:
         cluster.cluster.start_node(2, wait=False)
 
 
-def acting(cluster: Testbed) -> str:
-    """The Pod of the operator that acts."""
+def leader(cluster: Testbed) -> str:
+    """The Pod of the operator that leads."""
     lease = cluster.kube.get(LEASES, "pliant-operator", OPERATOR_NAMESPACE)
     return str(lease["spec"].get("holderIdentity") or "").partition("_")[0]
 
@@ -42,12 +42,12 @@ def test_an_operator_is_frozen_and_its_successor_killed_and_never_two_act(
     job.spec["roles"]["worker"]["replicas"]["wanted"] = 1
     job.submit()
     job.wait_for_workers(1)
-    first = acting(cluster)
-    frozen = field.wait_for(lambda: process_of(first, "pliant.operator"), "the process of the acting operator")
+    first = leader(cluster)
+    frozen = field.wait_for(lambda: process_of(first, "pliant.operator"), "the process of the leading operator")
     frozen.suspend()
     try:
         field.kubectl("scale", "elasticjob", "job", "--replicas=2")
-        second = job.wait_for(lambda: other if (other := acting(cluster)) != first else None, "another to act")
+        second = job.wait_for(lambda: other if (other := leader(cluster)) != first else None, "another to lead")
         job.wait_for_workers(2)
     finally:
         with contextlib.suppress(psutil.NoSuchProcess):  # the kubelet may have lost patience with it
@@ -65,7 +65,7 @@ def test_a_master_without_a_claim_starts_over_and_says_so(field: Space, tmp_path
     job.wait_until_all_work(job.wait_for_workers(1))
     uid = job.delete_master()
     job.wait_for_another_master(uid)
-    job.wait_for(lambda: "begins anew" in job.told(), "the operator's word")
+    job.wait_for(lambda: "restarts from scratch" in job.told(), "the operator's word")
     job.open_gate()
     assert job.wait_for_phase("Succeeded", "Failed")["phase"] == "Succeeded", job.report()
     summary = job.summary()

@@ -18,8 +18,9 @@ from tests.kubernetes.fake_kubelet import FakeKubelet
 from tests.kubernetes.harness import PATIENCE, Space, Testbed
 from tests.kubernetes.plan_executor import PlanExecutor
 
-from pliant.master.journal_store import read_events
-from pliant.master.supervisor import NOT_NOW
+from pliant.core.events import EventKind
+from pliant.master.journal.store import read_events
+from pliant.master.supervisor import EXIT_RETRY_LATER
 from pliant.platforms.kubernetes.kinds import ELASTIC_JOBS, PODS, SCALE_PLANS, Object
 from pliant.platforms.kubernetes.plans import status_of
 from pliant.spec import JobSpec
@@ -66,9 +67,9 @@ class MasterProcess:
     def until_pods_are(self, *nodes: str) -> None:
         self.space.wait_for(lambda: self.pods() == set(nodes) or None, f"the Pods of {nodes}")
 
-    def events(self, kind: str) -> list[str]:
+    def events(self, kind: EventKind) -> list[str]:
         found = read_events(self.folder / self.journal / "journal.db", after=0, limit=10_000)
-        return [event.message for event in found if event.kind == kind]
+        return [event.message for event in found if event.kind is kind]
 
 
 @pytest.fixture
@@ -121,8 +122,8 @@ def test_people_scale_by_kubectl_by_edits_and_by_plans(master: MasterProcess) ->
 def test_after_plans_the_job_says_their_number_and_kubectl_scales_back_to_the_one_before(master: MasterProcess) -> None:
     space = master.space
     for name, replicas in (("more", 4), ("fewer", 1)):  # at once
-        wish = {"job": "job", "roles": {"worker": {"replicas": replicas}}}
-        space.create(SCALE_PLANS, {"metadata": {"name": name}, "spec": wish})
+        plan = {"job": "job", "roles": {"worker": {"replicas": replicas}}}
+        space.create(SCALE_PLANS, {"metadata": {"name": name}, "spec": plan})
 
     def wanted() -> int:
         return int(space.get(ELASTIC_JOBS, "job")["spec"]["roles"]["worker"]["replicas"]["wanted"])
@@ -132,8 +133,8 @@ def test_after_plans_the_job_says_their_number_and_kubectl_scales_back_to_the_on
     space.kubectl("scale", "elasticjob/job", "--replicas=2")  # what the job was begun with
     space.wait_for(lambda: len(master.pods()) == 2, "two workers")
     assert wanted() == 2
-    asked = [text for text in master.events("wish") if "4 nodes" in text]
-    assert len(asked) == 1, "what the master wrote down itself is no wish"
+    asked = [text for text in master.events(EventKind.CHANGE) if "4 nodes" in text]
+    assert len(asked) == 1, "what the master wrote down itself is no request"
 
 
 def test_what_cannot_be_is_refused_and_said(master: MasterProcess) -> None:
@@ -180,12 +181,12 @@ def test_a_master_that_goes_leaves_its_job_to_the_next(master: MasterProcess, nu
     master.end(number)
     if number is signal.SIGTERM:
         assert master.process is not None
-        assert master.process.returncode == NOT_NOW, "the job is not stopped, another master goes on"
+        assert master.process.returncode == EXIT_RETRY_LATER, "the job is not stopped, another master goes on"
     master.space.kubectl("scale", "elasticjob/job", "--replicas=3")  # nobody is there to hear it
     assert master.pods() == {"worker-0", "worker-1"}
     master.start()
     master.until_pods_are("worker-0", "worker-1", "worker-2")
-    assert any("is back" in message for message in master.events("master"))
+    assert any("is back" in message for message in master.events(EventKind.MASTER))
 
 
 def test_a_master_whose_journal_is_lost_starts_over_and_says_so(master: MasterProcess) -> None:
@@ -193,4 +194,4 @@ def test_a_master_whose_journal_is_lost_starts_over_and_says_so(master: MasterPr
     master.journal = "another"
     master.start()
     master.until_pods_are("worker-2", "worker-3")
-    assert any("starts over" in message for message in master.events("master"))
+    assert any("starts over" in message for message in master.events(EventKind.JOURNAL_LOST))

@@ -15,15 +15,15 @@ import pytest
 from tests.kubernetes.commands import Cli
 from tests.kubernetes.harness import VOLUMES, Space
 from tests.kubernetes.jobs import LONG
-from tests.native.running import make_points
+from tests.native.points import make_points
 
-from pliant.native.models import load_state
+from pliant.native.model_file.saved_models import load_state
 from pliant.platforms.kubernetes.kinds import CLAIMS, ELASTIC_JOBS, PODS
 from pliant.platforms.kubernetes.names import SHARED_FOLDER, pod_name
 from pliant.platforms.kubernetes.plans import status_of
 
 TRAINED, EVALUATED, BATCH = 160, 48, 16
-MODELS = Path(__file__).parents[1] / "native"
+MODELS = Path(__file__).parents[1] / "e2e" / "native"
 # The model file of other tests, but in workers the fourth batch and all later ones wait for the gate.
 HELD = f"""
 import os, pathlib, time

@@ -97,7 +97,7 @@ def test_nodes_get_the_token_and_their_certificate_but_not_the_masters_key(
 
 
 def test_the_master_reads_the_spec_that_was_submitted(space: Space, operator: OperatorProcess) -> None:
-    wished = JobSpec.from_dict(
+    described = JobSpec.from_dict(
         {
             "name": "digits",
             "platform": {"kind": "kubernetes", "kubernetes": {"namespace": space.name, "image": "mine:1"}},
@@ -115,9 +115,9 @@ def test_the_master_reads_the_spec_that_was_submitted(space: Space, operator: Op
             },
         }
     )
-    space.create(ELASTIC_JOBS, {"metadata": {"name": "digits"}, "spec": wished.to_json()})
+    space.create(ELASTIC_JOBS, {"metadata": {"name": "digits"}, "spec": described.to_json()})
     wait_for_master(space)
-    assert JobSpec.from_yaml(space.get(CONFIG_MAPS, master_name("digits"))["data"]["job.yaml"]) == wished
+    assert JobSpec.from_yaml(space.get(CONFIG_MAPS, master_name("digits"))["data"]["job.yaml"]) == described
 
 
 def test_kubectl_scale_changes_what_is_wanted(space: Space, operator: OperatorProcess) -> None:
@@ -197,22 +197,22 @@ def test_two_operators_never_act_at_once_and_the_second_takes_over_from_a_frozen
         running_operator(space, tmp_path / "a.log") as first,
         running_operator(space, tmp_path / "b.log") as second,
     ):
-        space.wait_for(lambda: first.acts() or second.acts(), "one to act")
-        acting, other = (first, second) if first.acts() else (second, first)
+        space.wait_for(lambda: first.leads() or second.leads(), "one to lead")
+        leader, other = (first, second) if first.leads() else (second, first)
         before = holder(space)
         job = a_job(space)
         wait_for_master(space)
         space.wait_for(lambda: "MasterCreated" in reasons(space), "the event")
-        assert not other.acts()
-        acting.send(signal.SIGSTOP)
+        assert not other.leads()
+        leader.send(signal.SIGSTOP)
         plan = masters_plan(space, job, 1, create=nodes_to_create(0, 1))
         wait_for_plan(space, plan, "Succeeded")
-        assert other.acts()
+        assert other.leads()
         assert holder(space) != before
         later = masters_plan(space, job, 2, create=nodes_to_create(2))
-        acting.send(signal.SIGCONT)
+        leader.send(signal.SIGCONT)
         wait_for_plan(space, later, "Succeeded")
-        space.wait_for(lambda: "this operator stands by" in acting.log.read_text(), "the thawed one to stand by")
+        space.wait_for(lambda: "this operator stands by" in leader.log.read_text(), "the thawed one to stand by")
         assert holder(space) != before
         assert node_pods(space) == {f"digits-worker-{number}" for number in range(3)}
         created = [event for event in space.list(EVENTS) if event["reason"] == "MasterCreated"]
@@ -221,7 +221,7 @@ def test_two_operators_never_act_at_once_and_the_second_takes_over_from_a_frozen
 
 def test_an_operator_that_is_told_to_end_hands_over_at_once(space: Space, tmp_path: Path) -> None:
     with running_operator(space, tmp_path / "a.log") as first:
-        space.wait_for(first.acts, "it to act")
+        space.wait_for(first.leads, "it to lead")
         assert first.end(signal.SIGTERM) == 0
     assert holder(space) == ""
 
@@ -372,7 +372,7 @@ def test_a_hopeless_master_fails_the_job_with_its_last_words(
     failed = wait_for_phase(space, "Failed")
     assert "the journal is of another job" in failed["status"]["message"]
     space.wait_for(lambda: condition(space.get(ELASTIC_JOBS, "digits"), "Failed"), "the condition")
-    assert condition(space.get(ELASTIC_JOBS, "digits"), "Failed")["reason"] == "MasterHopeless"
+    assert condition(space.get(ELASTIC_JOBS, "digits"), "Failed")["reason"] == "MasterUnrecoverable"
     space.wait_for(lambda: not node_pods(space), "its nodes to go")
     assert space.find(PODS, master_name("digits")), "its Pod is kept for its log"
 

@@ -17,7 +17,7 @@ from tools.kubernetes.testbed import Cluster, sweep
 from tools.kubernetes.testbed.runs import CGROUPS, LOCK, PREFIX, UNNAMED, find
 
 from pliant.core.errors import NotFound
-from pliant.platforms.durable_files import FileLock
+from pliant.files.locks import FileLock
 from pliant.platforms.kubernetes.errors import Forbidden
 from pliant.platforms.kubernetes.kinds import CONFIG_MAPS, NAMESPACES
 from pliant.testing import wait_until

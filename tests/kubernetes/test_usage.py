@@ -11,11 +11,11 @@ import pytest
 from tests.kubernetes.harness import Space, Testbed
 from tests.kubernetes.test_master import MasterProcess, master
 
-from pliant.cli.places import Caller
+from pliant.cli.handles.job_handle import Caller
 from pliant.core.errors import MasterUnavailable
+from pliant.files.atomic import read_json
 from pliant.master.job_dir import JobDir
 from pliant.platforms.base import Measured
-from pliant.platforms.durable_files import read_json
 from pliant.platforms.kubernetes.api import KubeApi
 from pliant.platforms.kubernetes.kinds import CRDS, POD_METRICS
 from pliant.platforms.kubernetes.names import labels_of

@@ -7,6 +7,7 @@ import pytest
 
 from pliant.core.errors import NotAvailable
 from pliant.core.job import Phase
+from pliant.master.components.shards import DataShardManager
 from pliant.rpc import pliant_pb2 as pb
 from pliant.testing import FakeAgent, RunningMaster, wait_until
 
@@ -56,14 +57,14 @@ def use(master: RunningMaster, part: str) -> None:
         world = client.call(stubs.rendezvous.GetWorld, request).world
         assert [member.name for member in world.members] == ["worker-0", "worker-1"]
     elif part == "parameters":
-        client.call(stubs.parameters.Define, pb.DefineRequest(tables=['{"name": "t", "dim": 4}']))
+        client.call(stubs.parameters.Define, pb.DefineRequest(tables=[pb.TableSpec(name="t", dim=4)]))
         found = client.call(stubs.parameters.GetMap, pb.GetMapRequest(), timeout=5)
         assert len(found.tables) == 1
-        assert len(found.partitions) == 256
+        assert len(found.map.partitions) == 256
     else:
         client.call(stubs.training.ReportVersion, pb.ReportVersionRequest(version=3))
         assert client.call(stubs.training.GetEvaluation, pb.Empty()).dataset == ""
-        assert client.call(stubs.shards.GetDataset, pb.DatasetName(name="train-end")).type == "train_end"
+        assert client.call(stubs.shards.GetDataset, pb.DatasetName(name="train-end")).type == pb.SHARD_TYPE_TRAIN_END
 
 
 @both
@@ -97,7 +98,7 @@ def test_each_combination_says_what_it_is_and_can_be_stopped_and_started_again(t
     spec, parts = CASES[case]
     with RunningMaster(tmp_path, spec) as master:
         assert master.spec.components().case == case
-        status = master.client.call(master.client.stubs.job.GetStatus, pb.Empty())
+        status = master.status()
         assert set(status.components) == parts
         before = master.state()
         master.restart()
@@ -122,6 +123,6 @@ def test_a_sharding_service_alone_takes_nothing_back_by_time(tmp_path: Path) -> 
     with RunningMaster(tmp_path, CASES[1][0], clock=clock) as master:
         use(master, "shards")
         clock.advance(1e6)
-        master.run_inside(lambda parts: parts.shards.tick() if parts.shards else None)
-        status = master.client.call(master.client.stubs.job.GetStatus, pb.Empty())
+        master.run_inside(lambda parts: parts.require(DataShardManager).expire_silent())
+        status = master.status()
         assert status.datasets[0].shards_in_work == 2

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from pliant.core.job import Phase
-from pliant.core.relaunch import ExitReason
+from pliant.core.nodes.fault_policy import ExitReason
 from pliant.rpc import pliant_pb2 as pb
 from pliant.testing import FakeAgent, ManualClock, RunningMaster, wait_until
 
 NEVER_AGAIN = {kind: {"limit": 0} for kind in ("error", "killed", "oom", "unknown", "hang")}
 
 
-class Bench:
+class MasterUnderTest:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.master: RunningMaster | None = None
@@ -47,16 +47,16 @@ class Bench:
             request = pb.ExchangeRequest(session="s", request=number, dataset="train", want=5, done=done)
             reply = client.call(stubs.Exchange, request)
             done = [shard.lease for shard in reply.shards]
-            if reply.supply == "end":
+            if reply.availability == pb.AVAILABILITY_END:
                 return
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    bench = Bench(tmp_path)
-    yield bench
-    if bench.master is not None:
-        bench.master.close()
+def running(tmp_path: Path) -> Iterator[MasterUnderTest]:
+    running = MasterUnderTest(tmp_path)
+    yield running
+    if running.master is not None:
+        running.master.close()
 
 
 DATA = [{"name": "train", "size": 20, "shard_size": 5}]
@@ -68,12 +68,12 @@ def reason_of(master: RunningMaster) -> str:
     return str(summary["reason"])
 
 
-def test_a_job_is_done_when_its_workers_and_its_shards_are(bench: Bench) -> None:
-    master = bench.start(datasets=DATA)
-    agents = [bench.agent("worker-0"), bench.agent("worker-1")]
-    bench.do_all_shards()
+def test_a_job_is_done_when_its_workers_and_its_shards_are(running: MasterUnderTest) -> None:
+    master = running.start(datasets=DATA)
+    agents = [running.agent("worker-0"), running.agent("worker-1")]
+    running.do_all_shards()
     for agent in agents:
-        bench.leave(agent)
+        running.leave(agent)
     assert master.join() is Phase.SUCCEEDED
     assert reason_of(master) == "all workers finished, all shards done"
     summary = master.job_dir.summary()
@@ -81,61 +81,61 @@ def test_a_job_is_done_when_its_workers_and_its_shards_are(bench: Bench) -> None
     assert (summary["exit_code"], summary["records_done"]) == (0, 20)
 
 
-def test_a_job_never_succeeds_with_shards_undone(bench: Bench) -> None:
-    master = bench.start(workers=1, datasets=DATA)
-    bench.leave(bench.agent("worker-0"))
+def test_a_job_never_succeeds_with_shards_undone(running: MasterUnderTest) -> None:
+    master = running.start(workers=1, datasets=DATA)
+    running.leave(running.agent("worker-0"))
     assert master.join() is Phase.FAILED
     assert reason_of(master) == "all workers finished, but dataset train is not done: 0 of 20 records"
 
 
-def test_shards_that_are_done_do_not_end_a_job_whose_workers_run(bench: Bench) -> None:
-    master = bench.start(workers=1, datasets=DATA)
-    agent = bench.agent("worker-0")
-    bench.do_all_shards()
+def test_shards_that_are_done_do_not_end_a_job_whose_workers_run(running: MasterUnderTest) -> None:
+    master = running.start(workers=1, datasets=DATA)
+    agent = running.agent("worker-0")
+    running.do_all_shards()
     assert not agent.beats().stop
-    assert master.run_inside(lambda parts: parts.job.phase) is Phase.RUNNING
-    bench.leave(agent)
+    assert master.run_inside(lambda parts: parts.state.job.phase) is Phase.RUNNING
+    running.leave(agent)
     assert master.join() is Phase.SUCCEEDED
 
 
-def test_without_shards_the_workers_alone_decide(bench: Bench) -> None:
-    master = bench.start(components={"need_task_manager": False})
+def test_without_shards_the_workers_alone_decide(running: MasterUnderTest) -> None:
+    master = running.start(components={"need_task_manager": False})
     for node in ("worker-0", "worker-1"):
-        bench.leave(bench.agent(node))
+        running.leave(running.agent(node))
     assert master.join() is Phase.SUCCEEDED
     assert reason_of(master) == "all workers finished"
 
 
-def test_a_parked_shard_fails_the_job_by_name(bench: Bench) -> None:
-    master = bench.start(workers=1, datasets=[{**DATA[0], "max_failures": 1}])
-    agent = bench.agent("worker-0")
+def test_a_parked_shard_fails_the_job_by_name(running: MasterUnderTest) -> None:
+    master = running.start(workers=1, datasets=[{**DATA[0], "max_failures": 1}])
+    agent = running.agent("worker-0")
     client, stubs = master.client, master.client.stubs.shards
     client.call(stubs.OpenSession, pb.OpenSessionRequest(session="p", node="guest"))
     client.call(stubs.Exchange, pb.ExchangeRequest(session="p", request=1, dataset="train", want=1))
     failed = [pb.LeaseFailure(lease=1, message="a bad record")]
     client.call(stubs.Exchange, pb.ExchangeRequest(session="p", request=2, dataset="train", failed=failed))
-    bench.do_all_shards()
-    bench.leave(agent)
+    running.do_all_shards()
+    running.leave(agent)
     assert master.join() is Phase.FAILED
     assert "dataset train, epoch 0, records [0, 5): failed 1 times, last: a bad record" in reason_of(master)
 
 
-def test_a_parked_shard_that_may_be_skipped_does_not_fail_the_job(bench: Bench) -> None:
-    master = bench.start(workers=1, datasets=[{**DATA[0], "max_failures": 1, "skip_parked": True}])
-    agent = bench.agent("worker-0")
+def test_a_parked_shard_that_may_be_skipped_does_not_fail_the_job(running: MasterUnderTest) -> None:
+    master = running.start(workers=1, datasets=[{**DATA[0], "max_failures": 1, "skip_parked": True}])
+    agent = running.agent("worker-0")
     client, stubs = master.client, master.client.stubs.shards
     client.call(stubs.OpenSession, pb.OpenSessionRequest(session="p", node="guest"))
     client.call(stubs.Exchange, pb.ExchangeRequest(session="p", request=1, dataset="train", want=1))
     failed = [pb.LeaseFailure(lease=1, message="a bad record")]
     client.call(stubs.Exchange, pb.ExchangeRequest(session="p", request=2, dataset="train", failed=failed))
-    bench.do_all_shards()
-    bench.leave(agent)
+    running.do_all_shards()
+    running.leave(agent)
     assert master.join() is Phase.SUCCEEDED
 
 
-def test_a_node_that_is_given_up_fails_the_job_if_too_few_are_left(bench: Bench) -> None:
-    master = bench.start(workers=2, fault=NEVER_AGAIN)
-    failing, other = bench.agent("worker-0"), bench.agent("worker-1")
+def test_a_node_that_is_given_up_fails_the_job_if_too_few_are_left(running: MasterUnderTest) -> None:
+    master = running.start(workers=2, fault=NEVER_AGAIN)
+    failing, other = running.agent("worker-0"), running.agent("worker-1")
     failing.program_exits(ExitReason.ERROR, "exit code 1: ValueError: bad", "Traceback ... ValueError: bad")
     master.platform.end_node("worker-0", ExitReason.ERROR)
     wait_until(lambda: other.beats().stop, what="the order to stop")
@@ -153,60 +153,60 @@ def test_a_node_that_is_given_up_fails_the_job_if_too_few_are_left(bench: Bench)
     )
 
 
-def test_a_job_goes_on_with_one_worker_less_if_enough_are_left(bench: Bench) -> None:
-    master = bench.start(workers="1:2", fault=NEVER_AGAIN, components={"need_task_manager": False})
-    failing, other = bench.agent("worker-0"), bench.agent("worker-1")
-    bench.leave(failing, ExitReason.ERROR, "bad")
+def test_a_job_goes_on_with_one_worker_less_if_enough_are_left(running: MasterUnderTest) -> None:
+    master = running.start(workers="1:2", fault=NEVER_AGAIN, components={"need_task_manager": False})
+    failing, other = running.agent("worker-0"), running.agent("worker-1")
+    running.leave(failing, ExitReason.ERROR, "bad")
     assert not other.beats().stop
-    bench.leave(other)
+    running.leave(other)
     assert master.join() is Phase.SUCCEEDED
 
 
-def test_a_job_of_which_no_worker_finished_has_failed(bench: Bench) -> None:
-    master = bench.start(workers="0:1", fault=NEVER_AGAIN)
-    bench.leave(bench.agent("worker-0"), ExitReason.ERROR, "bad")
+def test_a_job_of_which_no_worker_finished_has_failed(running: MasterUnderTest) -> None:
+    master = running.start(workers="0:1", fault=NEVER_AGAIN)
+    running.leave(running.agent("worker-0"), ExitReason.ERROR, "bad")
     assert master.join() is Phase.FAILED
     assert reason_of(master) == "no worker is left"
 
 
-def test_the_final_failure_of_a_critical_node_fails_the_job(bench: Bench) -> None:
+def test_the_final_failure_of_a_critical_node_fails_the_job(running: MasterUnderTest) -> None:
     chief = {"chief": {"command": ["true"]}}
-    master = bench.start(workers="1:2", fault=NEVER_AGAIN, roles=chief)
-    bench.leave(bench.agent("chief-0"), ExitReason.ERROR, "bad")
+    master = running.start(workers="1:2", fault=NEVER_AGAIN, roles=chief)
+    running.leave(running.agent("chief-0"), ExitReason.ERROR, "bad")
     assert master.join() is Phase.FAILED
     assert "the role is critical" in reason_of(master)
 
 
-def test_parameter_servers_do_not_keep_a_job_whose_workers_are_done(bench: Bench) -> None:
+def test_parameter_servers_do_not_keep_a_job_whose_workers_are_done(running: MasterUnderTest) -> None:
     servers = {"ps": {"command": ["true"], "replicas": 2}}
-    master = bench.start(workers=1, roles=servers, components={"need_task_manager": False})
-    bench.agent("ps-0")
-    bench.agent("ps-1")
-    bench.leave(bench.agent("worker-0"))
+    master = running.start(workers=1, roles=servers, components={"need_task_manager": False})
+    running.agent("ps-0")
+    running.agent("ps-1")
+    running.leave(running.agent("worker-0"))
     assert master.join() is Phase.SUCCEEDED
     assert master.platform.running() == []
 
 
-def test_a_preempted_worker_is_replaced_and_no_failure_of_the_job(bench: Bench) -> None:
-    master = bench.start(workers=1, components={"need_task_manager": False})
-    bench.agent("worker-0")
+def test_a_preempted_worker_is_replaced_and_no_failure_of_the_job(running: MasterUnderTest) -> None:
+    master = running.start(workers=1, components={"need_task_manager": False})
+    running.agent("worker-0")
     master.platform.preempt_node("worker-0")
-    wait_until(lambda: master.run_inside(lambda parts: len(parts.nodes.book.nodes()) if parts.nodes else 0) == 2)
-    status = master.client.call(master.client.stubs.job.GetStatus, pb.Empty())
+    wait_until(lambda: master.run_inside(lambda parts: len(parts.state.nodes.nodes()) if parts.state.nodes else 0) == 2)
+    status = master.status()
     assert [(node.name, node.state, node.replaces) for node in status.nodes] == [
         ("worker-0", "Failed", ""),
         ("worker-1", "Pending", "worker-0"),
     ]
-    assert not status.HasField("first_failure")
+    assert status.first_failure is None
 
 
-def test_the_master_stays_until_the_last_node_is_gone(bench: Bench) -> None:
-    master = bench.start(workers=2)
-    agents = [bench.agent("worker-0"), bench.agent("worker-1")]
+def test_the_master_stays_until_the_last_node_is_gone(running: MasterUnderTest) -> None:
+    master = running.start(workers=2)
+    agents = [running.agent("worker-0"), running.agent("worker-1")]
     master.platform.make_stubborn("worker-1")
     master.client.call(master.client.stubs.job.Stop, pb.StopRequest(reason="enough"))
     assert all(agent.beats().stop for agent in agents if agent.node in master.platform.running())
-    assert master.client.call(master.client.stubs.job.WaitForEnd, pb.Empty()).phase == "Stopped"
+    assert master.client.call(master.client.stubs.job.WaitForEnd, pb.Empty()).phase == pb.PHASE_STOPPED
     assert master.alive
     assert master.job_dir.summary() is None
     master.client.call(master.client.stubs.job.Stop, pb.StopRequest(reason="now", at_once=True))
@@ -214,9 +214,9 @@ def test_the_master_stays_until_the_last_node_is_gone(bench: Bench) -> None:
     assert reason_of(master) == "enough", "what ended it stays"
 
 
-def test_a_master_that_died_while_its_job_was_ending_ends_it_after_its_return(bench: Bench) -> None:
-    master = bench.start(workers=2)
-    bench.agent("worker-0")
+def test_a_master_that_died_while_its_job_was_ending_ends_it_after_its_return(running: MasterUnderTest) -> None:
+    master = running.start(workers=2)
+    running.agent("worker-0")
     wait_until(lambda: len(master.platform.running()) == 2)
     master.platform.make_stubborn("worker-0")
     master.client.call(master.client.stubs.job.Stop, pb.StopRequest(reason="enough"))

@@ -9,8 +9,8 @@ import pytest
 
 from pliant.core.errors import CorruptData, MasterUnavailable, PermanentError, RetryableError
 from pliant.core.job import Phase
-from pliant.core.relaunch import ExitReason
-from pliant.master.journal_store import read_audit
+from pliant.core.nodes.fault_policy import ExitReason
+from pliant.master.journal.store import read_audit
 from pliant.rpc import pliant_pb2 as pb
 from pliant.testing import FakeAgent, FakePlatform, ManualClock, RunningMaster, wait_until
 
@@ -100,7 +100,7 @@ def test_a_node_that_ended_while_the_master_was_away_is_noticed(tmp_path: Path) 
         master.platform.lose_node("worker-1")
         master.start()
         wait_until(lambda: len(master.platform.running()) == 2, what="two replacements")
-        status = master.client.call(master.client.stubs.job.GetStatus, pb.Empty())
+        status = master.status()
         ended = {node.name: node.exit_reason for node in status.nodes if node.ended_at}
         assert ended == {"worker-0": "Preempted", "worker-1": "Unknown"}
 
@@ -110,7 +110,7 @@ def test_agents_that_lived_through_it_are_welcome_and_their_programs_are_known(t
         agents = ready(master)
         master.restart()
         assert all(agent.registers().welcome for agent in agents)
-        status = master.client.call(master.client.stubs.job.GetStatus, pb.Empty())
+        status = master.status()
         assert [(node.state, node.pid) for node in status.nodes] == [("Running", 100), ("Running", 200)]
 
 
@@ -147,7 +147,7 @@ def test_a_master_whose_disk_fails_answers_nothing_and_ends(tmp_path: Path, fail
 def test_many_snapshots_later_a_master_is_back_in_the_same_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pliant.master import journal
+    from pliant.master.journal import journal
 
     monkeypatch.setattr(journal, "SNAPSHOT_EVERY", 5)
     with RunningMaster(tmp_path, JOB, clock=ManualClock()) as master:
@@ -183,9 +183,9 @@ def test_a_job_whose_parts_were_changed_says_so_instead_of_losing_its_state(tmp_
 
 
 def test_a_second_master_does_not_get_the_port_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pliant.master import app
+    from pliant.master import process as app
 
-    monkeypatch.setattr(app, "BIND_TRIES", 2)
+    monkeypatch.setattr(app, "MAX_BIND_ATTEMPTS", 2)
     alone = {"components": {"need_pod_manager": False}}
     with RunningMaster(tmp_path / "a", alone) as first:
         port = int(first.address.target.rpartition(":")[2])

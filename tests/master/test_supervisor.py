@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from pliant.core.errors import JobFailed, PermanentError
+from pliant.files.atomic import write_json
+from pliant.files.locks import FileLock
 from pliant.master.job_dir import JobDir
-from pliant.master.supervisor import ALREADY_THERE, HOPELESS, MOST_FAULTS, NOT_NOW, Supervisor
-from pliant.platforms.durable_files import FileLock, write_json
+from pliant.master.supervisor import EXIT_ALREADY_RUNNING, EXIT_PERMANENT, EXIT_RETRY_LATER, MAX_FAULTS, Supervisor
 
 
 class Masters:
@@ -70,23 +71,23 @@ def test_a_killed_master_is_started_again_however_often(
     masters = Masters(home, *[-signal.SIGKILL] * 50)
     said = keep(home, masters, monkeypatch)
     assert masters.started == 51
-    assert set(said) == {"the master died; starting it again"}
+    assert set(said) == {"the master died; restarting it"}
 
 
 def test_a_master_that_keeps_failing_as_it_starts_is_given_up_with_its_last_words(
     home: JobDir, pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     masters = Masters(home, *[1] * 50)
-    with pytest.raises(PermanentError, match=f"died {MOST_FAULTS} times as it started(.|\n)*the reason"):
+    with pytest.raises(PermanentError, match=f"died {MAX_FAULTS} times at its start(.|\n)*the reason"):
         keep(home, masters, monkeypatch)
-    assert masters.started == MOST_FAULTS
+    assert masters.started == MAX_FAULTS
 
 
 def test_a_master_that_says_that_it_is_hopeless_is_not_started_again(
     home: JobDir, pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    masters = Masters(home, HOPELESS)
-    with pytest.raises(PermanentError, match=r"cannot go on(.|\n)*the reason"):
+    masters = Masters(home, EXIT_PERMANENT)
+    with pytest.raises(PermanentError, match=r"cannot continue(.|\n)*the reason"):
         keep(home, masters, monkeypatch)
     assert masters.started == 1
 
@@ -94,18 +95,18 @@ def test_a_master_that_says_that_it_is_hopeless_is_not_started_again(
 def test_a_master_without_room_is_tried_for_ever_and_told_of_once(
     home: JobDir, pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    masters = Masters(home, *[NOT_NOW] * 30, serve=True)
+    masters = Masters(home, *[EXIT_RETRY_LATER] * 30, serve=True)
     said = keep(home, masters, monkeypatch)
     assert masters.started == 31
     assert len(said) == 1
-    assert "it goes on when there is room" in said[0]
+    assert "it resumes when there is space" in said[0]
     assert min(pauses) >= 1.0
 
 
 def test_a_master_that_another_launcher_started_is_adopted(
     home: JobDir, pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    masters = Masters(home, ALREADY_THERE)
+    masters = Masters(home, EXIT_ALREADY_RUNNING)
     keep(home, masters, monkeypatch)
     assert masters.started == 2, "one that found another there, one after that other was gone"
 
@@ -113,7 +114,7 @@ def test_a_master_that_another_launcher_started_is_adopted(
 def test_a_job_whose_folder_is_gone_has_failed(
     home: JobDir, pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    masters = Masters(home, HOPELESS)
+    masters = Masters(home, EXIT_PERMANENT)
     masters.meanwhile = home.spec.unlink
     with pytest.raises(JobFailed, match="was removed"):
         keep(home, masters, monkeypatch)

@@ -4,16 +4,16 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.native.running import make_points
+from tests.native.points import make_points
 
 from pliant.core.errors import InvalidRequest, NotFound
-from pliant.master import notes
-from pliant.native import rounds
-from pliant.native.contract import load_model_file
-from pliant.native.description import Description, Evaluation
-from pliant.native.models import save_model
-from pliant.native.module_files import copy_files
-from pliant.native.trial import check
+from pliant.master.journal import notes
+from pliant.native.evaluation.state_size import MAX_STATE_BYTES
+from pliant.native.model_file.contract import load_model_file
+from pliant.native.model_file.description import Description, Evaluation
+from pliant.native.model_file.module_files import copy_files
+from pliant.native.model_file.saved_models import save_model
+from pliant.native.preflight import run_preflight
 
 GOOD = """
 import torch
@@ -63,12 +63,12 @@ MISTAKES = {  # what is replaced by what, and what is then said (a line number w
     "no optimizer of torch": (
         r"return torch.optim.*",
         "return 'sgd'",
-        r":12: optimizer\(model\) must give a torch.optim",
+        r":12: optimizer\(model\) must return a torch.optim",
     ),
     "metrics as a list": (
         r'return \{"accuracy".*',
         "return ['accuracy']",
-        r":16: eval_metrics_fn\(\) must give a dict",
+        r":16: eval_metrics_fn\(\) must return a dict",
     ),
     "an unknown metric": (r'"accuracy": "accuracy"', '"a": "akkuracy"', r":16: metric 'a' is 'akkuracy'"),
     "no pairs": (r"return dataset.map.*", "return dataset", r":14: it must yield \(features, label\)"),
@@ -83,15 +83,15 @@ MISTAKES = {  # what is replaced by what, and what is then said (a line number w
     "no torch module": (
         r"class Net\(nn.Module\)",
         "class Net(object)",
-        r":4: Net gives a .*, which is no torch module",
+        r":4: Net returns a .*, which is no torch module",
     ),
     "a loss of constants": (r"return nn.functional.*", "return torch.tensor(1.0)", r":10: the loss does not depend on"),
-    "a model that gives nothing": (r"return self.layer\(x\)", "pass", r":4: what Net gives: tensors are expected"),
+    "a model that gives nothing": (r"return self.layer\(x\)", "pass", r":4: what Net returns: tensors are expected"),
     "a metric of one argument": (r'"accuracy": "accuracy"', '"a": lambda p: 1', r":16: metric 'a' failed: TypeError"),
     "a metric that is a word": (
         r'"accuracy": "accuracy"',
         '"a": lambda y, p: "x"',
-        r":16: metric 'a': it must give a num",
+        r":16: metric 'a': it must return a num",
     ),
     "a callback that is none": (r"\Z", "def callbacks():\n    return [3]\n", r":18: an int has none of on_train_begin"),
     "a callback of one argument": (
@@ -107,7 +107,7 @@ MISTAKES = {  # what is replaced by what, and what is then said (a line number w
     "a rate that is a word": (
         r"\Z",
         "def learning_rate_schedule(step):\n    return 'x'\n",
-        r":18: it must give the rate as a number",
+        r":18: it must return the rate as a number",
     ),
     "a reader that is none": (
         r"\Z",
@@ -118,7 +118,7 @@ MISTAKES = {  # what is replaced by what, and what is then said (a line number w
         r"\Z",
         "class R:\n    def create_shards(self): return {'a': 3, 'b': -1}\n    def read_records(self, task): ...\n"
         "def custom_data_reader(source):\n    return R()\n",
-        r"net.py:21: create_shards says that 'b' has -1 records",
+        r"net.py:21: create_shards returns -1 records for 'b'",
     ),
     "a reader that fails": (
         r"\Z",
@@ -157,7 +157,9 @@ def data(tmp_path: Path) -> Path:
 
 def checked(file: Path, data: Path, model_class: str = "Net", output: Path | str = "") -> None:
     given = [str(data)]
-    check(Description(model=file.name, model_class=model_class, data=given, eval_data=given, output=str(output)), file)
+    run_preflight(
+        Description(model=file.name, model_class=model_class, data=given, eval_data=given, output=str(output)), file
+    )
 
 
 def test_a_model_file_that_keeps_the_contract_is_taken(tmp_path: Path, data: Path) -> None:
@@ -219,7 +221,7 @@ def test_layers_that_get_their_shape_from_the_first_batch_are_built_before_anyth
     file = tmp_path / "net.py"
     file.write_text(GOOD.replace("nn.Linear(1, 2)", "nn.LazyLinear(2)"))
     for strategy in ("local", "allreduce", "ps-sync"):
-        check(Description(model="net.py", model_class="Net", data=[str(data)], strategy=strategy), file)
+        run_preflight(Description(model="net.py", model_class="Net", data=[str(data)], strategy=strategy), file)
     file.write_text(file.read_text().replace("return dataset.map(", "return dataset.filter(lambda row: False).map("))
     with pytest.raises(InvalidRequest, match=":4: Net has parameters that get their shape from the first batch"):
         checked(file, data)
@@ -233,17 +235,17 @@ def test_a_feature_that_a_table_on_servers_is_to_have_its_ids_from_is_looked_for
     file.write_text(GOOD.replace("self.layer =", table))
     about = Description(model="net.py", model_class="Net", data=[str(data)], strategy="ps-sync")
     with pytest.raises(InvalidRequest, match="table 't' is to have its ids from the feature 'uid'"):
-        check(about, file)
+        run_preflight(about, file)
     save_model(tmp_path / "trained", load_model_file(file, "Net").make_model().state_dict(), {})
     with pytest.raises(InvalidRequest, match="--trained with tables"):
-        check(about.model_copy(update={"trained": str(tmp_path / "trained")}), file)
+        run_preflight(about.model_copy(update={"trained": str(tmp_path / "trained")}), file)
 
 
 def test_a_model_that_cannot_train_on_the_one_record_that_is_left_over_is_refused(tmp_path: Path, data: Path) -> None:
     file = tmp_path / "net.py"
     file.write_text(GOOD.replace("nn.Linear(1, 2)", "nn.Sequential(nn.Linear(1, 2), nn.BatchNorm1d(2))"))
     about = Description(model="net.py", model_class="Net", data=[str(data)], batch_size=4)
-    check(about, file)  # of 20 records none is left over
+    run_preflight(about, file)  # of 20 records none is left over
     for changes in (
         {"batch_size": 19},
         {"batch_size": 38, "virtual_workers": 2},
@@ -252,25 +254,27 @@ def test_a_model_that_cannot_train_on_the_one_record_that_is_left_over_is_refuse
         with pytest.raises(
             InvalidRequest, match=r"net.py:9: the last batch of an epoch has one record, .* more than 1 value"
         ):
-            check(about.model_copy(update=changes), file)
-    check(about.model_copy(update={"batch_size": 19, "max_steps": 1}), file)
+            run_preflight(about.model_copy(update=changes), file)
+    run_preflight(about.model_copy(update={"batch_size": 19, "max_steps": 1}), file)
 
 
 def test_a_metric_that_is_given_more_than_a_shard_may_have_is_refused_before_the_launch(
     tmp_path: Path, data: Path
 ) -> None:
-    assert rounds.LARGEST == notes.LARGEST, "what workers send and what the master takes"
+    assert MAX_STATE_BYTES == notes.MAX_NOTE_BYTES, "what workers send and what the master takes"
     file = tmp_path / "net.py"
     wide = "torch.cat([self.layer(x), torch.randn(len(x), 200_000)], 1)"
     text = GOOD.replace("self.layer(x)\n", wide + "\n").replace('"accuracy": "accuracy"', '"mine": lambda y, p: 1.0')
     file.write_text(text)
     about = Description(model="net.py", model_class="Net", data=[str(data)], eval_data=[str(data)])
-    with pytest.raises(InvalidRequest, match=r"the metrics of 20 records have 1[0-9],[0-9]{3},[0-9]{3} bytes") as error:
-        check(about, file)
+    with pytest.raises(
+        InvalidRequest, match=r"the metric states of 20 records take 1[0-9],[0-9]{3},[0-9]{3} bytes"
+    ) as error:
+        run_preflight(about, file)
     assert "--eval-shard-size 8" in error.value.hint
-    check(about.model_copy(update={"evaluation": Evaluation(shard_size=8)}), file)
+    run_preflight(about.model_copy(update={"evaluation": Evaluation(shard_size=8)}), file)
     file.write_text(text.replace("lambda y, p: 1.0", "'accuracy'"))
-    check(about, file)  # of which only sums are kept
+    run_preflight(about, file)  # of which only sums are kept
 
 
 def test_an_output_that_cannot_be_made_is_refused(tmp_path: Path, data: Path) -> None:

@@ -8,16 +8,16 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from tests.native.running import make_points
+from tests.native.points import make_points
 from tests.native.test_contract import GOOD
 
 from pliant.core.errors import InvalidRequest
 from pliant.data import open_reader
 from pliant.data.packing import pack_row
-from pliant.native.contract import load_model_file
-from pliant.native.description import Description
-from pliant.native.outputs import write_output
-from pliant.native.prediction import Predictor
+from pliant.native.model_file.contract import load_model_file
+from pliant.native.model_file.description import Description
+from pliant.native.prediction.outputs import write_output
+from pliant.native.prediction.predict import Predictor
 
 PROCESSOR = """
 class PredictionOutputsProcessor:
@@ -59,9 +59,9 @@ def test_without_rows_of_the_processor_the_predictions_are_written_and_bytes_are
 @pytest.mark.parametrize(
     ("made", "said"),
     [
-        ("[1]", "gave 1 rows for 2 records"),
-        ("3", "gave 1 rows for 2 records"),
-        ("[b'x' for i in ids]", "gave bytes, which only RecordIO can hold"),
+        ("[1]", "returned 1 rows for 2 records"),
+        ("3", "returned 1 rows for 2 records"),
+        ("[b'x' for i in ids]", "returned bytes, which only RecordIO can hold"),
     ],
 )
 def test_rows_that_cannot_be_written_are_refused_at_the_first_batch(tmp_path: Path, made: str, said: str) -> None:

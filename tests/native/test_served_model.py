@@ -13,27 +13,27 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-from tests.ps.crew import Crew
+from tests.ps.server_cluster import ServerCluster
 from torch import nn
 
 from pliant.client.shards import Shard
-from pliant.core.ps_states import Fate
-from pliant.native.feed import Batch
-from pliant.native.strategies.base import Work
+from pliant.core.parameters.contributions import PushDecision, PushOutcome
+from pliant.native.model_file.feed import Batch
+from pliant.native.strategies.base import StrategyContext
 from pliant.native.strategies.served_model import ServedModel
 from pliant.native.strategies.servers import ServerStrategy
-from pliant.ps.client import PsClient
+from pliant.ps.client.client import PsClient
 from pliant.ps.specs import DenseSpec, InitializerSpec, OptimizerSpec
-from pliant.rpc import pliant_pb2 as pb
+from pliant.rpc.parameters import push_reply
 from pliant.torch import EmbeddingBag
-from pliant.torch.embedding import tables_of
+from pliant.torch.tables.embedding import tables_of
 
 FEATURES = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 7.0]])
 
 
 @dataclass
 class Served:
-    crew: Crew
+    cluster: ServerCluster
     client: PsClient
     served: ServedModel
 
@@ -44,15 +44,15 @@ def serving(model: nn.Module, *, sync: bool = True) -> Iterator[Served]:
     named = {name: p for name, p in model.named_parameters() if p.requires_grad and p.numel()}
     rule, begin = OptimizerSpec("sgd", 0.01), InitializerSpec("uniform")
     variables = [DenseSpec(name, tuple(p.shape), rule, begin) for name, p in named.items()]
-    crew = Crew(variables, servers=1, sync=sync, tables=[table.spec for table in tables_of(model).values()])
-    client = PsClient(crew, patience=20)
+    cluster = ServerCluster(variables, servers=1, sync=sync, tables=[table.spec for table in tables_of(model).values()])
+    client = PsClient(cluster, retry_timeout=20)
     served = ServedModel(client, model, named)
     try:
-        yield Served(crew, client, served)
+        yield Served(cluster, client, served)
     finally:
         served.close()
         client.close()
-        crew.close()
+        cluster.close()
 
 
 def batch_of(features: Any, size: int = 2) -> Batch:
@@ -94,9 +94,9 @@ class Interrupted(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         here, self.here = self.here, None
         if here is not None:
-            here.crew.step(gradient=0.01)
+            here.cluster.step(gradient=0.01)
             assert here.served._stream is not None
-            with here.served._stream.model(here.crew.stores[0].iteration):
+            with here.served._stream.model(here.cluster.stores[0].iteration):
                 pass
         return x
 
@@ -124,7 +124,7 @@ def test_a_batch_of_a_keras_model_is_begun_anew_and_its_moving_means_see_it_once
     with serving(net) as here:
         between.here = here
         here.served.compute(batch_of(FEATURES), loss)
-        assert here.served.begun_anew == 1
+        assert here.served.restarted_batches == 1
         assert here.served.iteration == 1
         seen = torch.as_tensor(net.norm.moving_mean.value).detach()
         torch.testing.assert_close(seen, FEATURES.mean(0) * 0.01)  # momentum 0.99, once
@@ -147,7 +147,7 @@ def test_a_newer_model_that_the_models_own_code_hides_is_noticed() -> None:
     with serving(net) as here:
         net.between.here = here
         here.served.compute(batch_of(FEATURES), loss)
-        assert (here.served.begun_anew, here.served.iteration) == (1, 1)
+        assert (here.served.restarted_batches, here.served.iteration) == (1, 1)
         assert net.top.weight.grad is not None
 
 
@@ -181,7 +181,7 @@ def test_a_model_with_scripted_modules_is_served() -> None:
     with serving(net) as here:
         between.here = here
         here.served.compute(batch_of(FEATURES), loss)
-        assert (here.served.begun_anew, here.served.iteration) == (1, 1)
+        assert (here.served.restarted_batches, here.served.iteration) == (1, 1)
 
 
 def test_a_compiled_model_is_not_compiled_again_for_each_iteration() -> None:
@@ -195,8 +195,8 @@ def test_a_compiled_model_is_not_compiled_again_for_each_iteration() -> None:
     assert isinstance(net, nn.Module)
     with serving(net) as here:
         for _ in range(4):
-            here.crew.step(gradient=0.01)
-            here.served.ordered(here.crew.stores[0].iteration)
+            here.cluster.step(gradient=0.01)
+            here.served.ordered(here.cluster.stores[0].iteration)
             here.served.compute(batch_of(FEATURES), loss)
         assert len(compiled) == 1
 
@@ -214,17 +214,19 @@ def test_a_batch_that_does_not_count_is_forgotten_by_batch_norm() -> None:
 
 def test_gradients_that_come_too_late_count_once_for_batch_norm() -> None:
     norm = nn.BatchNorm1d(3)
-    fates = [Fate.STALE, Fate.STALE, Fate.ACCEPTED]
+    outcomes = [PushOutcome.STALE, PushOutcome.STALE, PushOutcome.ACCEPTED]
     with serving(nn.Sequential(norm, nn.Linear(3, 1))) as here:
-        parameters = here.crew.master.stubs.parameters
-        parameters.Contribute = lambda _: pb.ContributeReply(fate=fates.pop(0), iteration=0)
+        parameters = here.cluster.master.stubs.parameters
+        parameters.Contribute = lambda _: push_reply(PushDecision(outcomes.pop(0), 0))
         strategy = ServerStrategy.__new__(ServerStrategy)  # all that a contribution uses
-        strategy._served, strategy._client, strategy._too_old = here.served, here.client, 0
-        strategy.work = cast(Work, SimpleNamespace(file=SimpleNamespace(get=lambda _: loss), reader=None))
-        shard = cast(Shard, SimpleNamespace(lease=1, offset=0, session="crew", lost=False, contributed=lambda _: None))
+        strategy._served, strategy._client, strategy._stale = here.served, here.client, 0
+        strategy.context = cast(StrategyContext, SimpleNamespace(file=SimpleNamespace(get=lambda _: loss), reader=None))
+        shard = cast(
+            Shard, SimpleNamespace(lease=1, offset=0, session="cluster", lost=False, contributed=lambda _: None)
+        )
         told, _ = strategy._contribute(batch_of(FEATURES), shard, 2)
         assert told.accepted
-        assert strategy._too_old == 2
+        assert strategy._stale == 2
         assert norm.num_batches_tracked == torch.tensor(1)
 
 
@@ -252,27 +254,27 @@ def test_rows_of_the_next_batch_are_fetched_from_other_machines_while_one_is_com
     batches = [(users(1, 2), 2), (users(2, 3), 4), (users(9), 5)]
     with serving(Counted(), sync=False) as here:
         based_on, seen = [], []
-        for batch, done in here.served.looking_ahead(iter(batches)):
-            for coming, rows in here.served._coming:
+        for batch, done in here.served.prefetching(iter(batches)):
+            for coming, rows in here.served._prefetched:
                 assert rows.result(timeout=20).rows["users"].shape == (len(coming.ids), 4)
             value = here.served.compute(batch, loss)
             based_on.append(here.served.iteration)
             seen.append((done, value))
-            here.crew.step(gradient=0.01)
+            here.cluster.step(gradient=0.01)
         assert [done for done, _ in seen] == [2, 4, 5]
         assert based_on == [0, 0, 1]  # the second and the third had rows of the model before
-        assert not here.served._coming
+        assert not here.served._prefetched
 
 
 def test_rows_are_fetched_when_a_batch_begins_once_a_gradient_was_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PsClient, "is_remote", lambda _: True)
     with serving(Counted(), sync=False) as here:
-        batches = here.served.looking_ahead(iter([(users(1), 1), (users(2), 2), (users(3), 3)]))
+        batches = here.served.prefetching(iter([(users(1), 1), (users(2), 2), (users(3), 3)]))
         next(batches)
-        assert here.served._coming
-        here.served.be_fresh()
+        assert here.served._prefetched
+        here.served.stop_prefetching()
         for number, (batch, _) in enumerate(batches, 1):
-            here.crew.step(gradient=0.01)
+            here.cluster.step(gradient=0.01)
             here.served.compute(batch, loss)
             assert here.served.iteration == number
         assert number == 2
@@ -280,5 +282,5 @@ def test_rows_are_fetched_when_a_batch_begins_once_a_gradient_was_too_old(monkey
 
 def test_servers_of_this_machine_are_asked_when_a_batch_begins() -> None:
     with serving(Counted(), sync=False) as here:
-        assert here.served._ahead is None
-        assert [done for _, done in here.served.looking_ahead(iter([(users(1), 1), (users(2), 2)]))] == [1, 2]
+        assert here.served._prefetcher is None
+        assert [done for _, done in here.served.prefetching(iter([(users(1), 1), (users(2), 2)]))] == [1, 2]

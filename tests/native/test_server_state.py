@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from pliant.core.ps_states import Dump
-from pliant.native.models import load_state, save_model
-from pliant.native.server_state import state_of_dump
-from pliant.ps.dumps import write_pieces
+from pliant.core.parameters.dumps import Dump
+from pliant.native.model_file.saved_models import load_state, save_model
+from pliant.native.strategies.server_state import state_of_dump
 from pliant.ps.files import dump_folder, write_manifest
-from pliant.ps.pieces import BlockState, Piece, RowBatch
+from pliant.ps.payloads import BlockState, RowBatch, StateChunk
+from pliant.ps.recovery.dumps import write_chunks
 from pliant.torch import Embedding
 
 
@@ -33,8 +33,8 @@ def test_what_is_in_several_places_of_a_model_is_the_servers_in_all_of_them(tmp_
     trained = np.arange(4, dtype=np.float32)
     counters = np.zeros((1, 2), np.uint32)
     rows = RowBatch("ids", np.array([7], np.int64), np.array([[0.5]], np.float32), counters)
-    pieces: list[Piece] = [BlockState("first.weight", 0, trained[None], 3), rows]
-    write_pieces(dump_folder(tmp_path, 4) / "seat-0", pieces, facts={})
+    chunks: list[StateChunk] = [BlockState("first.weight", 0, trained[None], 3), rows]
+    write_chunks(dump_folder(tmp_path, 4) / "seat-0", chunks, facts={})
     write_manifest(tmp_path, Dump(4, 3, True, (0,), {}, (model.asked.spec.to_json(),), (), ()), [])
     version, state = state_of_dump(model, dump_folder(tmp_path, 4))
     save_model(tmp_path / "saved", state, {})

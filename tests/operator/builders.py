@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from pliant.operator.seen import Seen, rfc3339
+from pliant.operator.observed import ObservedJob
 from pliant.platforms.kubernetes.kinds import Object
 from pliant.platforms.kubernetes.names import (
     MADE_BY_LABEL,
@@ -15,6 +15,7 @@ from pliant.platforms.kubernetes.names import (
     plan_name,
     pod_name,
 )
+from pliant.platforms.kubernetes.timestamps import rfc3339
 
 NOW = 1_700_000_000.0
 KEY = ("team", "digits")
@@ -86,5 +87,5 @@ def plan(owner: Object, sequence: int, phase: str = "", **spec: Any) -> Object:
     }
 
 
-def seen(owner: Object | None, *, pods: tuple[Object, ...] = (), plans: tuple[Object, ...] = ()) -> Seen:
-    return Seen(KEY, owner, plans, pods)
+def observed(owner: Object | None, *, pods: tuple[Object, ...] = (), plans: tuple[Object, ...] = ()) -> ObservedJob:
+    return ObservedJob(KEY, owner, plans, pods)

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from pliant.operator.crds import elastic_job, rendered, scale_plan
-from pliant.platforms.kubernetes.plans import ElasticJobStatus, ScalePlanSpec
+from pliant.platforms.kubernetes.elastic_job_status import ElasticJobStatus
+from pliant.platforms.kubernetes.plans import ScalePlanSpec
 from pliant.spec import JobSpec
 
 FOLDER = Path(__file__).parents[2] / "deploy/helm/crds"

@@ -6,9 +6,10 @@ from typing import Any
 
 from tests.operator.builders import job
 
-from pliant.operator.edits import taken_up, without_effect
+from pliant.operator.edits import effective_spec, ineffective_fields
 from pliant.operator.job_spec import spec_of
 from pliant.platforms.kubernetes.pods import merged
+from pliant.platforms.kubernetes.traits import uses_tls
 from pliant.spec import JobSpec
 
 FIRST = spec_of(job())
@@ -26,12 +27,12 @@ def test_where_and_how_pods_run_is_taken_up_and_what_runs_in_them_is_not() -> No
         roles={"worker": {"command": ["false"], "env": {"A": "2"}, "template": template}},
         platform={"kubernetes": {"image": "mine:2", "priority_class": "high", "shared_claim": "other"}},
     )
-    made = taken_up(FIRST, now)
+    made = effective_spec(FIRST, now)
     assert (made.platform.kubernetes.image, made.platform.kubernetes.priority_class) == ("mine:2", "high")
     assert made.roles["worker"].template == template
-    assert (made.strategy, made.tls, made.platform.kubernetes.shared_claim) == (FIRST.strategy, True, None)
+    assert (made.strategy, uses_tls(made), made.platform.kubernetes.shared_claim) == (FIRST.strategy, True, None)
     assert (made.roles["worker"].command, made.roles["worker"].env) == (("python", "train.py"), {})
-    told = without_effect(FIRST, now)
+    told = ineffective_fields(FIRST, now)
     for field in ("strategy", "roles.worker.command", "roles.worker.env", "platform.kubernetes.shared_claim"):
         assert field in told
     assert "image" not in told
@@ -39,5 +40,5 @@ def test_where_and_how_pods_run_is_taken_up_and_what_runs_in_them_is_not() -> No
 
 def test_numbers_resources_and_suspend_are_the_masters_to_take_up() -> None:
     now = edited(suspend=True, roles={"worker": {"replicas": {"max": 9, "wanted": 7}, "resources": {"cpu": 2}}})
-    assert without_effect(FIRST, now) == ""
-    assert without_effect(FIRST, FIRST) == ""
+    assert ineffective_fields(FIRST, now) == ""
+    assert ineffective_fields(FIRST, FIRST) == ""

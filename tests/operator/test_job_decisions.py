@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
-from tests.operator.builders import NOW, claimed, deleted, ended, job, plan, pod, seen
+from tests.operator.builders import NOW, claimed, deleted, ended, job, observed, plan, pod
 
 from pliant.operator.actions import (
     Action,
     CreateMaster,
     DeletePlan,
     DeletePod,
-    ForceIfLost,
+    EmitEvent,
+    ForceDeleteIfLost,
     PatchJob,
     PatchStatus,
-    Tell,
 )
 from pliant.operator.job_decisions import Memory, decide
 from pliant.operator.job_spec import spec_of
-from pliant.operator.seen import Seen
+from pliant.operator.observed import ObservedJob
 
 
-def done(view: Seen, memory: Memory | None = None, now: float = NOW) -> list[Action]:
+def done(view: ObservedJob, memory: Memory | None = None, now: float = NOW) -> list[Action]:
     return list(decide(view, memory or Memory(), now).actions)
 
 
-def told_phase(actions: list[Action]) -> object:
+def phase_written(actions: list[Action]) -> object:
     return next((action.patch.get("phase") for action in actions if isinstance(action, PatchStatus)), None)
 
 
 def test_a_new_job_gets_a_master_and_is_creating() -> None:
-    actions = done(seen(job()))
+    actions = done(observed(job()))
     assert CreateMaster() in actions
-    assert told_phase(actions) == "Creating"
+    assert phase_written(actions) == "Creating"
 
 
 def test_wanted_replicas_are_filled_in_where_kubectl_scale_needs_them() -> None:
-    actions = done(seen(job(roles={"worker": {"command": ["x"], "replicas": {"min": 1, "max": 3}}})))
+    actions = done(observed(job(roles={"worker": {"command": ["x"], "replicas": {"min": 1, "max": 3}}})))
     assert PatchJob({"spec": {"roles": {"worker": {"replicas": {"wanted": 3}}}}}) in actions
-    assert not [action for action in done(seen(job())) if isinstance(action, PatchJob)]
+    assert not [action for action in done(observed(job())) if isinstance(action, PatchJob)]
 
 
 def test_a_scale_beyond_the_maximum_leaves_the_spec_usable() -> None:
@@ -46,9 +46,9 @@ def test_a_scale_beyond_the_maximum_leaves_the_spec_usable() -> None:
 
 def test_once_the_master_serves_the_job_runs_and_nothing_is_left_to_do() -> None:
     owner = job()
-    view = seen(owner, pods=(pod(owner),))
+    view = observed(owner, pods=(pod(owner),))
     actions = done(view)
-    assert told_phase(actions) == "Running"
+    assert phase_written(actions) == "Running"
     for action in actions:
         if isinstance(action, PatchStatus):
             owner["status"] = dict(action.patch)
@@ -57,53 +57,53 @@ def test_once_the_master_serves_the_job_runs_and_nothing_is_left_to_do() -> None
 
 def test_what_the_master_told_is_not_overwritten() -> None:
     owner = job(status={"phase": "Running", "message": "epoch 3"})
-    assert told_phase(done(seen(owner, pods=(pod(owner),)))) is None
-    assert told_phase(done(seen(owner, pods=(pod(owner, ready=False),)))) is None
+    assert phase_written(done(observed(owner, pods=(pod(owner),)))) is None
+    assert phase_written(done(observed(owner, pods=(pod(owner, ready=False),)))) is None
 
 
 def test_an_invalid_spec_is_told_and_nothing_is_made() -> None:
-    actions = done(seen(job(strategy="ps-sync")))
-    assert told_phase(actions) == "Invalid"
+    actions = done(observed(job(strategy="ps-sync")))
+    assert phase_written(actions) == "Invalid"
     assert CreateMaster() not in actions
-    assert [action for action in actions if isinstance(action, Tell) and action.warning]
+    assert [action for action in actions if isinstance(action, EmitEvent) and action.warning]
 
 
 def test_a_spec_that_becomes_invalid_does_not_touch_the_running_job() -> None:
     owner = job(strategy="ps-sync", status={"phase": "Running"})
-    actions = done(seen(owner, pods=(pod(owner), pod(owner, "worker-0"))))
+    actions = done(observed(owner, pods=(pod(owner), pod(owner, "worker-0"))))
     assert not [action for action in actions if isinstance(action, DeletePod | CreateMaster)]
-    assert told_phase(actions) is None
+    assert phase_written(actions) is None
 
 
 def test_a_failed_master_pod_is_removed_and_the_next_waits_longer_each_time() -> None:
     owner = claimed(status={"phase": "Running"})
-    [removal] = [a for a in done(seen(owner, pods=(ended(pod(owner), 1),))) if isinstance(a, DeletePod)]
+    [removal] = [a for a in done(observed(owner, pods=(ended(pod(owner), 1),))) if isinstance(a, DeletePod)]
     assert removal.replaces_master
-    waiting = decide(seen(owner), Memory(master_not_before=NOW + 8), NOW)
+    waiting = decide(observed(owner), Memory(master_not_before=NOW + 8), NOW)
     assert CreateMaster() not in waiting.actions
-    assert waiting.again == 8.0
+    assert waiting.requeue_after == 8.0
 
 
 def test_a_master_with_a_claim_comes_back_to_its_nodes() -> None:
     owner = claimed(status={"phase": "Running"})
-    actions = done(seen(owner, pods=(pod(owner, "worker-0"),), plans=(plan(owner, 1, "Succeeded"),)))
+    actions = done(observed(owner, pods=(pod(owner, "worker-0"),), plans=(plan(owner, 1, "Succeeded"),)))
     assert CreateMaster() in actions
     assert not [action for action in actions if isinstance(action, DeletePod | DeletePlan)]
 
 
 def test_a_master_that_lost_its_journal_begins_when_the_old_nodes_and_plans_are_gone() -> None:
     owner = job(status={"phase": "Running"})
-    view = seen(owner, pods=(pod(owner, "worker-0"),), plans=(plan(owner, 1, "Succeeded"),))
+    view = observed(owner, pods=(pod(owner, "worker-0"),), plans=(plan(owner, 1, "Succeeded"),))
     actions = done(view)
     assert CreateMaster() not in actions
     assert DeletePod("digits-worker-0", "uid-of-digits-worker-0", grace=0.0) in actions
     assert DeletePlan("digits-plan-1", "plan-1") in actions
-    assert CreateMaster() in done(seen(owner))
+    assert CreateMaster() in done(observed(owner))
 
 
 def test_what_is_left_of_an_earlier_job_of_the_same_name_is_not_this_jobs() -> None:
     old = job(uid="job-0")
-    actions = done(seen(job(), pods=(pod(old), pod(old, "worker-0"))))
+    actions = done(observed(job(), pods=(pod(old), pod(old, "worker-0"))))
     assert CreateMaster() in actions
     assert not [action for action in actions if isinstance(action, DeletePod)]
 
@@ -111,57 +111,59 @@ def test_what_is_left_of_an_earlier_job_of_the_same_name_is_not_this_jobs() -> N
 def test_exit_code_5_fails_the_job_with_the_masters_last_words() -> None:
     owner = job(status={"phase": "Running"})
     crashed = ended(pod(owner), 5, "the journal is damaged", phase="Running")
-    actions = done(seen(owner, pods=(crashed,)))
+    actions = done(observed(owner, pods=(crashed,)))
     [status] = [action.patch for action in actions if isinstance(action, PatchStatus)]
     assert status["phase"] == "Failed"
     assert "the journal is damaged" in status["message"]
-    assert [entry["reason"] for entry in status["conditions"] if entry["type"] == "Failed"] == ["MasterHopeless"]
+    assert [entry["reason"] for entry in status["conditions"] if entry["type"] == "Failed"] == ["MasterUnrecoverable"]
 
 
 def test_a_master_that_ended_well_has_some_time_to_have_told_so() -> None:
     owner, memory = job(status={"phase": "Running"}), Memory()
-    view = seen(owner, pods=(ended(pod(owner), 0, phase="Succeeded"),))
-    assert told_phase(done(view, memory)) is None
-    assert told_phase(done(view, memory, NOW + 31)) == "Failed"
+    view = observed(owner, pods=(ended(pod(owner), 0, phase="Succeeded"),))
+    assert phase_written(done(view, memory)) is None
+    assert phase_written(done(view, memory, NOW + 31)) == "Failed"
 
 
 def test_nothing_is_done_for_a_job_that_is_being_deleted() -> None:
     owner = deleted(job(), 0)
-    assert done(seen(owner, pods=(pod(owner, "worker-0"),))) == []
-    assert done(seen(None)) == []
+    assert done(observed(owner, pods=(pod(owner, "worker-0"),))) == []
+    assert done(observed(None)) == []
 
 
 def test_suspend_waits_for_the_nodes_and_then_ends_a_master_with_a_claim() -> None:
     owner = claimed(suspend=True, status={"phase": "Running"})
-    waiting = done(seen(owner, pods=(pod(owner), pod(owner, "worker-0"))))
-    assert told_phase(waiting) == "Suspending"
+    waiting = done(observed(owner, pods=(pod(owner), pod(owner, "worker-0"))))
+    assert phase_written(waiting) == "Suspending"
     assert not [action for action in waiting if isinstance(action, DeletePod)]
-    actions = done(seen(owner, pods=(pod(owner),)))
-    assert told_phase(actions) == "Suspended"
+    actions = done(observed(owner, pods=(pod(owner),)))
+    assert phase_written(actions) == "Suspended"
     assert [action.name for action in actions if isinstance(action, DeletePod)] == ["digits-master"]
 
 
 def test_suspend_leaves_a_master_whose_journal_would_be_lost() -> None:
     owner = job(suspend=True, status={"phase": "Running"})
-    actions = done(seen(owner, pods=(pod(owner),)))
-    assert told_phase(actions) == "Suspended"
+    actions = done(observed(owner, pods=(pod(owner),)))
+    assert phase_written(actions) == "Suspended"
     assert not [action for action in actions if isinstance(action, DeletePod)]
 
 
 def test_a_pod_that_does_not_end_is_asked_about_and_not_before_its_time() -> None:
     owner = job(status={"phase": "Running"})
     late = deleted(pod(owner), 20)
-    assert ForceIfLost("digits-master", "uid-of-digits-master", "machine-1", 20.0) in done(seen(owner, pods=(late,)))
+    assert ForceDeleteIfLost("digits-master", "uid-of-digits-master", "machine-1", 20.0) in done(
+        observed(owner, pods=(late,))
+    )
     in_time = deleted(pod(owner), -20)
-    assert not [action for action in done(seen(owner, pods=(in_time,))) if isinstance(action, ForceIfLost)]
+    assert not [action for action in done(observed(owner, pods=(in_time,))) if isinstance(action, ForceDeleteIfLost)]
 
 
 def test_a_pod_that_does_not_end_is_not_asked_about_in_every_round() -> None:
     owner = job(status={"phase": "Running"})
-    view, memory = seen(owner, pods=(deleted(pod(owner), 20),)), Memory()
+    view, memory = observed(owner, pods=(deleted(pod(owner), 20),)), Memory()
 
     def asked(now: float) -> bool:
-        return any(isinstance(action, ForceIfLost) for action in decide(view, memory, now).actions)
+        return any(isinstance(action, ForceDeleteIfLost) for action in decide(view, memory, now).actions)
 
     assert [asked(NOW + later) for later in (0.0, 1.0, 8.0, 10.0, 11.0, 20.0)] == [
         True,
@@ -176,5 +178,5 @@ def test_a_pod_that_does_not_end_is_not_asked_about_in_every_round() -> None:
 def test_nodes_that_run_on_after_the_end_of_their_job_are_removed_in_the_end() -> None:
     status = {"phase": "Succeeded", "finished": "2023-11-14T22:00:00Z"}  # 13 minutes before NOW
     owner = job(status=status)
-    actions = done(seen(owner, pods=(pod(owner, "worker-0"), ended(pod(owner, "worker-1"), 0, phase="Succeeded"))))
+    actions = done(observed(owner, pods=(pod(owner, "worker-0"), ended(pod(owner, "worker-1"), 0, phase="Succeeded"))))
     assert [action.name for action in actions if isinstance(action, DeletePod)] == ["digits-worker-0"]

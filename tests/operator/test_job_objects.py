@@ -21,7 +21,11 @@ def pod_of(owner: Object) -> dict[str, Any]:
 
 def test_everything_belongs_to_the_job() -> None:
     owner = claimed()
-    made = [job_objects.service(owner), pod_of(owner), *(body for _, body in job_objects.others(owner, spec_of(owner)))]
+    made = [
+        job_objects.service(owner),
+        pod_of(owner),
+        *(body for _, body in job_objects.supporting_objects(owner, spec_of(owner))),
+    ]
     for body in made:
         assert body["metadata"]["ownerReferences"][0]["uid"] == "job-1"
         assert body["metadata"]["labels"]["pliant.dev/job"] == "digits"
@@ -46,7 +50,7 @@ def test_without_tls_there_is_a_token_alone() -> None:
 
 def test_the_masters_spec_is_the_jobs_and_never_suspended() -> None:
     owner = claimed(suspend=True)
-    made = dict(job_objects.others(owner, spec_of(owner)))
+    made = dict(job_objects.supporting_objects(owner, spec_of(owner)))
     read = JobSpec.from_yaml(made[CONFIG_MAPS]["data"]["job.yaml"])
     assert read == spec_of(owner).replaced(suspend=False)
     assert made[CLAIMS]["spec"]["resources"]["requests"]["storage"] == "1Gi"

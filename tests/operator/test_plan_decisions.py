@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import cast
 
-from tests.operator.builders import NOW, deleted, job, plan, pod, seen
+from tests.operator.builders import NOW, deleted, job, observed, plan, pod
 
 from pliant.operator.actions import DeletePlan
 from pliant.operator.executor import Executor
 from pliant.operator.job_spec import spec_of
 from pliant.operator.plan_decisions import (
-    PATIENCE,
+    RETRY_TIMEOUT_S,
     Problem,
     Progress,
     Work,
-    after_round,
-    for_people,
-    later_plan,
+    answer_manual_plans,
+    has_later_plan,
     next_work,
-    old_plans,
+    status_after_attempt,
+    surplus_plans,
 )
 from pliant.operator.plan_runner import PlanRunner
 from pliant.platforms.kubernetes.kinds import Object
@@ -29,7 +29,7 @@ TWO: list[Object] = [{"node": "worker-0", "role": "worker"}, {"node": "worker-1"
 
 
 def work(*plans: Object, pods: tuple[Object, ...] = (), progress: Progress | None = None, now: float = NOW) -> Work:
-    found = next_work(seen(OWNER, plans=plans, pods=pods), progress, {}, now)
+    found = next_work(observed(OWNER, plans=plans, pods=pods), progress, {}, now)
     assert found is not None
     return found
 
@@ -41,13 +41,13 @@ def test_the_lowest_number_that_is_not_finished_is_next() -> None:
 
 def test_nothing_is_next_when_all_are_finished_or_none_is_this_jobs() -> None:
     stranger = plan(job(uid="job-0"), 1, create=TWO)
-    view = seen(OWNER, plans=(stranger, plan(OWNER, 1, "Failed"), deleted(plan(OWNER, 2), 0)))
+    view = observed(OWNER, plans=(stranger, plan(OWNER, 1, "Failed"), deleted(plan(OWNER, 2), 0)))
     assert next_work(view, None, {}, NOW) is None
 
 
 def test_a_plan_whose_forerunner_is_not_known_waits_a_moment_for_it() -> None:
     first_seen: dict[str, float] = {}
-    view = seen(OWNER, plans=(plan(OWNER, 7, create=TWO),))
+    view = observed(OWNER, plans=(plan(OWNER, 7, create=TWO),))
     waiting = next_work(view, None, first_seen, NOW)
     assert waiting is not None
     assert waiting.wait > 0
@@ -69,46 +69,48 @@ def test_what_was_created_is_not_created_again_although_its_pod_is_gone() -> Non
 
 def test_a_plan_without_trouble_succeeds() -> None:
     progress = Progress("plan-1", NOW, created={"worker-0", "worker-1"})
-    status = after_round(work(plan(OWNER, 1, create=TWO)), progress, later=False, now=NOW + 1)
+    status = status_after_attempt(work(plan(OWNER, 1, create=TWO)), progress, later=False, now=NOW + 1)
     assert (status["phase"], status["created"]) == ("Succeeded", 2)
 
 
 def test_what_an_interrupted_operator_had_made_is_counted_by_the_next_and_the_beginning_stays() -> None:
     found = work(plan(OWNER, 1, create=TWO), pods=(pod(OWNER, "worker-0"),))
     progress = Progress("plan-1", NOW, "2023-11-14T22:10:00Z", created={"worker-1"})
-    status = after_round(found, progress, later=False, now=NOW + 1)
+    status = status_after_attempt(found, progress, later=False, now=NOW + 1)
     assert (status["phase"], status["created"], status["started"]) == ("Succeeded", 2, "2023-11-14T22:10:00Z")
     gone = work(plan(OWNER, 1, create=TWO), progress=progress)
     assert gone.create == (), "what was there and is gone is not made again"
 
 
 def test_what_may_pass_is_tried_again_with_growing_pauses_and_told() -> None:
-    progress = Progress("plan-1", NOW, problems={"worker-0": Problem("worker-0", "exceeded quota", passing=True)})
+    progress = Progress("plan-1", NOW, problems={"worker-0": Problem("worker-0", "exceeded quota", is_transient=True)})
     first = work(plan(OWNER, 1, create=TWO))
-    status = after_round(first, progress, later=False, now=NOW)
+    status = status_after_attempt(first, progress, later=False, now=NOW)
     assert status["phase"] == "Executing"
     assert "exceeded quota" in status["message"]
     pause = progress.not_before - NOW
-    after_round(first, progress, later=False, now=progress.not_before)
+    status_after_attempt(first, progress, later=False, now=progress.not_before)
     assert progress.not_before - NOW > 2 * pause
     assert work(plan(OWNER, 1, create=TWO), progress=progress).wait > 0
 
 
 def test_the_waiting_ends_with_patience_or_with_a_later_plan() -> None:
-    for later, now in ((True, NOW), (False, NOW + PATIENCE)):
-        progress = Progress("plan-1", NOW, problems={"worker-0": Problem("worker-0", "exceeded quota", passing=True)})
-        status = after_round(work(plan(OWNER, 1, create=TWO)), progress, later=later, now=now)
+    for later, now in ((True, NOW), (False, NOW + RETRY_TIMEOUT_S)):
+        progress = Progress(
+            "plan-1", NOW, problems={"worker-0": Problem("worker-0", "exceeded quota", is_transient=True)}
+        )
+        status = status_after_attempt(work(plan(OWNER, 1, create=TWO)), progress, later=later, now=now)
         assert status["phase"] == "Failed"
         assert status["refused"] == [{"node": "worker-0", "message": "exceeded quota", "passing": True}]
-    view = seen(OWNER, plans=(plan(OWNER, 1), plan(OWNER, 2)))
-    assert later_plan(view, view.plans[0])
-    assert not later_plan(view, view.plans[1])
+    view = observed(OWNER, plans=(plan(OWNER, 1), plan(OWNER, 2)))
+    assert has_later_plan(view, view.plans[0])
+    assert not has_later_plan(view, view.plans[1])
 
 
 def test_a_plan_that_cannot_be_read_fails_and_does_not_block_the_next() -> None:
     broken = work(plan(OWNER, 1, create=[{"role": "worker"}]))
     assert broken.broken
-    assert after_round(broken, Progress("plan-1", NOW), later=False, now=NOW)["phase"] == "Failed"
+    assert status_after_attempt(broken, Progress("plan-1", NOW), later=False, now=NOW)["phase"] == "Failed"
 
 
 def test_nodes_that_share_a_folder_with_their_master_wait_for_it_where_each_master_has_its_own() -> None:
@@ -116,14 +118,14 @@ def test_nodes_that_share_a_folder_with_their_master_wait_for_it_where_each_mast
     for journal, waits in (("emptyDir", True), ("claim", False)):
         owner = job(platform={"kubernetes": {**options, "journal": {"volume": journal}}})
         runner, entry = PlanRunner(cast(Executor, None)), PodToCreate(node="worker-0", role="worker")
-        problem = runner._not_now(entry, seen(owner), spec_of(owner))
-        assert (problem is not None and problem.passing) is waits
-        assert runner._not_now(entry, seen(owner, pods=(pod(owner),)), spec_of(owner)) is None
+        problem = runner._rejection(entry, observed(owner), spec_of(owner))
+        assert (problem is not None and problem.is_transient) is waits
+        assert runner._rejection(entry, observed(owner, pods=(pod(owner),)), spec_of(owner)) is None
 
 
 def test_the_newest_twenty_finished_plans_are_kept() -> None:
     plans = tuple(plan(OWNER, number, "Succeeded") for number in range(1, 24))
-    assert old_plans(seen(OWNER, plans=plans)) == [
+    assert surplus_plans(observed(OWNER, plans=plans)) == [
         DeletePlan(f"digits-plan-{number}", f"plan-{number}") for number in (1, 2, 3)
     ]
 
@@ -132,27 +134,27 @@ def test_a_persons_plan_is_refused_where_no_master_can_answer() -> None:
     mine = plan(OWNER, 0)
     mine["metadata"]["labels"] = {}
     over = job(status={"phase": "Succeeded"})
-    [answer], _ = for_people(seen(over, plans=(mine,)), NOW)
+    [answer], _ = answer_manual_plans(observed(over, plans=(mine,)), NOW)
     assert "has ended" in str(answer)
-    waiting, again = for_people(seen(None, plans=(mine,)), NOW)
+    waiting, again = answer_manual_plans(observed(None, plans=(mine,)), NOW)
     assert waiting == []
     assert again is not None
-    [answer], _ = for_people(seen(None, plans=(mine,)), NOW + 60)
+    [answer], _ = answer_manual_plans(observed(None, plans=(mine,)), NOW + 60)
     assert "no ElasticJob" in str(answer)
-    assert for_people(seen(OWNER, plans=(mine,)), NOW) == ([], None)
+    assert answer_manual_plans(observed(OWNER, plans=(mine,)), NOW) == ([], None)
 
 
 def test_a_plan_that_was_answered_before_it_had_an_owner_still_gets_one() -> None:
     mine = plan(OWNER, 0, "Refused")
     mine["metadata"] |= {"labels": {}, "ownerReferences": []}
-    [action], _ = for_people(seen(OWNER, plans=(mine,)), NOW)
+    [action], _ = answer_manual_plans(observed(OWNER, plans=(mine,)), NOW)
     assert "ownerReferences" in str(action)
-    assert for_people(seen(None, plans=(mine,)), NOW) == ([], None)
+    assert answer_manual_plans(observed(None, plans=(mine,)), NOW) == ([], None)
 
 
 def test_a_plan_that_only_says_that_a_master_made_it_is_refused() -> None:
     copied = plan(OWNER, 7, create=TWO)
     copied["metadata"]["ownerReferences"] = []
-    [answer], _ = for_people(seen(OWNER, plans=(copied,)), NOW)
+    [answer], _ = answer_manual_plans(observed(OWNER, plans=(copied,)), NOW)
     assert "leave the label out" in str(answer)
-    assert for_people(seen(OWNER, plans=(plan(OWNER, 8, create=TWO),)), NOW) == ([], None)
+    assert answer_manual_plans(observed(OWNER, plans=(plan(OWNER, 8, create=TWO),)), NOW) == ([], None)

@@ -9,9 +9,9 @@ import pytest
 from tests.operator.builders import KEY, job, pod
 
 from pliant.core.errors import NotFound
-from pliant.operator import keeper as keepers
 from pliant.operator import lease as leases
-from pliant.operator.lease import Lease, NotActing, Sight, may_take
+from pliant.operator import reconciler as reconciler
+from pliant.operator.lease import Lease, LeaseRecord, NotLeading, can_acquire
 from pliant.operator.store import Store
 from pliant.platforms.kubernetes.errors import Outdated
 from pliant.platforms.kubernetes.kinds import ELASTIC_JOBS, PODS, Kind, Object
@@ -39,7 +39,7 @@ def test_a_deletion_of_the_old_one_does_not_remove_the_new_one_of_the_same_name(
     new = version(old, 20, "another")
     store.put(PODS, old)
     store.put(PODS, new)
-    store.gone(PODS, old)
+    store.remove(PODS, old)
     assert store.view(KEY).pods == (new,)
     store.put(PODS, old)
     assert store.view(KEY).pods == (new,)
@@ -48,8 +48,8 @@ def test_a_deletion_of_the_old_one_does_not_remove_the_new_one_of_the_same_name(
 def test_what_vanished_unnoticed_is_found_by_a_list_and_what_came_after_it_stays() -> None:
     store, owner = Store(lambda key: None), job()
     store.put(PODS, pod(owner, "worker-0"))
-    assert store.compare(PODS, [], began=float("-inf")) == 0
-    assert store.compare(PODS, [pod(owner, "worker-1")], began=float("inf")) == 1
+    assert store.replace_listed(PODS, [], requested_at=float("-inf")) == 0
+    assert store.replace_listed(PODS, [pod(owner, "worker-1")], requested_at=float("inf")) == 1
     assert [item["metadata"]["name"] for item in store.view(KEY).pods] == ["digits-worker-1"]
 
 
@@ -61,14 +61,14 @@ def test_of_a_pod_only_what_is_looked_at_is_kept() -> None:
 
 
 def test_a_lease_is_taken_when_free_own_or_silent_for_its_whole_time() -> None:
-    assert may_take(Sight("", "t", 0.0), "me", 15.0, 1.0)
-    assert may_take(Sight("me", "t", 0.0), "me", 15.0, 1.0)
-    assert not may_take(Sight("other", "t", 0.0), "me", 15.0, 15.0)
-    assert may_take(Sight("other", "t", 0.0), "me", 15.0, 15.1)
+    assert can_acquire(LeaseRecord("", "t", 0.0), "me", 15.0, 1.0)
+    assert can_acquire(LeaseRecord("me", "t", 0.0), "me", 15.0, 1.0)
+    assert not can_acquire(LeaseRecord("other", "t", 0.0), "me", 15.0, 15.0)
+    assert can_acquire(LeaseRecord("other", "t", 0.0), "me", 15.0, 15.1)
 
 
 def test_a_holder_trusts_itself_for_less_time_than_others_wait() -> None:
-    assert leases.RENEW < leases.TRUST < leases.DURATION
+    assert leases.RETRY_PERIOD_S < leases.RENEW_DEADLINE_S < leases.LEASE_DURATION_S
 
 
 class OneLease:
@@ -102,23 +102,23 @@ def test_two_operators_never_hold_the_lease_at_once_whoever_is_frozen() -> None:
             Lease(server, "ns", "lease", name, clock=clock.now)  # type: ignore[arg-type]
             for name in ("first", "second")
         )
-        await first._look()
-        await second._look()
+        await first._acquire_or_renew()
+        await second._acquire_or_renew()
         assert (first.held, second.held) == (True, False)
-        clock.advance(leases.TRUST + 0.1)  # the first is frozen; it does not act, and the second not yet
+        clock.advance(leases.RENEW_DEADLINE_S + 0.1)  # the first is frozen; it does not act, and the second not yet
         assert (first.held, second.held) == (False, False)
-        with pytest.raises(NotActing):
+        with pytest.raises(NotLeading):
             async with first.fenced():
                 raise AssertionError("a write would have begun")
-        await second._look()
+        await second._acquire_or_renew()
         assert not second.held
-        clock.advance(leases.DURATION - leases.TRUST)
-        await second._look()
+        clock.advance(leases.LEASE_DURATION_S - leases.RENEW_DEADLINE_S)
+        await second._acquire_or_renew()
         assert (first.held, second.held) == (False, True)
-        await first._look()  # thawed: it finds the other
+        await first._acquire_or_renew()  # thawed: it finds the other
         assert not first.held
         await second.release()
-        await first._look()
+        await first._acquire_or_renew()
         assert (first.held, second.held) == (True, False)
 
     asyncio.run(story())
@@ -127,43 +127,60 @@ def test_two_operators_never_hold_the_lease_at_once_whoever_is_frozen() -> None:
 def test_a_write_is_given_up_when_the_lease_runs_out_during_it() -> None:
     async def story() -> None:
         lease = Lease(OneLease(), "ns", "lease", "me")  # type: ignore[arg-type]
-        await lease._look()
-        lease._until = lease._clock() + leases.LEAST_TIME + 0.1
-        with pytest.raises(NotActing):
+        await lease._acquire_or_renew()
+        lease._until = lease._clock() + leases.MIN_WRITE_TIME_S + 0.1
+        with pytest.raises(NotLeading):
             async with lease.fenced():
                 await asyncio.Event().wait()
 
     asyncio.run(story())
 
 
+class AskedLease(Lease):
+    """Knows how often somebody asked whether it lapsed."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._asked: asyncio.Queue[None] = asyncio.Queue()
+
+    @property
+    def is_lapsed(self) -> bool:
+        self._asked.put_nowait(None)
+        return super().is_lapsed
+
+    async def asked_times(self, count: int) -> None:
+        for _ in range(count):
+            await asyncio.wait_for(self._asked.get(), 10.0)
+
+
 def test_what_was_given_up_when_the_lease_ran_out_is_taken_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keepers, "AFTER_LAPSE", 0.01)
+    monkeypatch.setattr(reconciler, "LAPSE_RETRY_S", 0.01)
 
     async def story() -> None:
         clock, rounds = ManualClock(), list[bool]()
-        lease = Lease(OneLease(), "ns", "lease", "me", clock=clock.now)  # type: ignore[arg-type]
-        await lease._look()
-        lease._tell()
-        again = asyncio.Event()
+        lease = AskedLease(OneLease(), "ns", "lease", "me", clock=clock.now)
+        await lease._acquire_or_renew()
+        lease._notify()
+        first, again = asyncio.Event(), asyncio.Event()
 
-        class Interrupted(keepers.Keeper):
-            async def _round(self, seen: Any, now: float) -> float | None:
+        class Interrupted(reconciler.Reconciler):
+            async def _reconcile(self, observed: Any, now: float) -> float | None:
                 rounds.append(lease.held)
                 if len(rounds) > 1:
                     again.set()
                     return None
-                clock.advance(leases.TRUST + 0.1)
-                raise NotActing("it ran out")
+                clock.advance(leases.RENEW_DEADLINE_S + 0.1)
+                first.set()
+                raise NotLeading("it ran out")
 
         store = Store(lambda key: None)
         store.put(ELASTIC_JOBS, job())
         task = asyncio.create_task(Interrupted(KEY, store, lease, None).run())  # type: ignore[arg-type]
-        while not rounds:
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.1)
+        await asyncio.wait_for(first.wait(), 10.0)
+        await lease.asked_times(3)
         assert rounds == [True], "it does not act without the lease"
-        await lease._look()  # renewed before anybody was told that it had lapsed
-        lease._tell()
+        await lease._acquire_or_renew()  # renewed before anybody was told that it had is_lapsed
+        lease._notify()
         await asyncio.wait_for(again.wait(), 10.0)
         assert rounds == [True, True]
         task.cancel()

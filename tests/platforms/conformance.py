@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from pliant.core.relaunch import ExitReason
+from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.resources import Resources
 from pliant.platforms.base import (
     NodeEvent,
@@ -218,7 +218,7 @@ class PlatformConformance(ABC):
                     assert refusal.message
                     assert await there.alive() == []
                 else:  # this platform queues it
-                    event = await there.news_of("worker-0", lambda event: bool(event.no_room))
+                    event = await there.news_of("worker-0", lambda event: bool(event.unschedulable))
                     assert event.alive
                 assert await there.launch(site.launch("worker-1")) == [], "others are not refused with it"
 

@@ -45,7 +45,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 def test_a_program_over_its_limit_is_killed_and_counted(job: str, tmp_path: Path) -> None:
     from pliant.agent.exits import classify
     from pliant.agent.process import Program
-    from pliant.core.relaunch import ExitReason
+    from pliant.core.nodes.fault_policy import ExitReason
 
     group = CgroupLimit.create(job, "worker-0", memory_mb=64)
 

@@ -10,8 +10,8 @@ import pytest
 from tests.platforms.conformance import SLEEP, SMALL, PlatformConformance, Site
 
 from pliant.core.resources import Resources
+from pliant.files.atomic import read_json
 from pliant.platforms.base import JobContext, NodeLaunch, NodeWatcher, Platform, Scaler
-from pliant.platforms.durable_files import read_json
 from pliant.platforms.local import LocalPlatform, sweep_job
 from pliant.platforms.processes import find_marked, when_gone
 from pliant.rpc.identity import create_token_file

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from pliant.core.relaunch import ExitReason
+from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.resources import Resources
-from pliant.platforms.base import SUPERVISED, JobContext, NodeEvent, NodeLaunch, Refusal, ScalePlan
-from pliant.platforms.durable_files import FileLock, write_json
+from pliant.files.atomic import write_json
+from pliant.files.locks import FileLock
+from pliant.platforms.base import JobContext, NodeEvent, NodeLaunch, Refusal, ScalePlan
 from pliant.platforms.local import LocalPlatform, revive, sweep_job
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(1000)"]
@@ -117,7 +118,7 @@ def test_sweeping_a_job_ends_its_processes_and_no_others(job_dir: Path) -> None:
 def test_no_supervisor_is_started_where_none_is_missing(
     job_dir: Path, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(SUPERVISED, "0" if reason == "not supervised" else "1")
+    monkeypatch.setenv("PLIANT_SUPERVISED", "0" if reason == "not supervised" else "1")
     launcher = FileLock(job_dir / "launcher.lock")
     if reason == "launcher there":
         assert launcher.try_acquire()
@@ -138,7 +139,12 @@ def test_a_supervisor_that_an_agent_starts_has_no_marks_of_the_agents_node(
         def __init__(self, _command: list[str], *, env: dict[str, str], **_: object) -> None:
             given.update(env)
 
-    for name, value in {SUPERVISED: "1", "PLIANT_NODE": "worker-0", "PLIANT_HOME": "/h", "COLOUR": "green"}.items():
+    for name, value in {
+        "PLIANT_SUPERVISED": "1",
+        "PLIANT_NODE": "worker-0",
+        "PLIANT_HOME": "/h",
+        "COLOUR": "green",
+    }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(subprocess, "Popen", Started)
     assert revive(job_dir) is not None

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from tests.ps.crew import VARIABLES, Crew
+from tests.ps.server_cluster import VARIABLES, ServerCluster
 
-from pliant.ps.connection import PsConnection
-from pliant.ps.pieces import Floats, Ids, Push, RowGradients
-from pliant.ps.server import PsServer
+from pliant.ps.client.connection import PsConnection
+from pliant.ps.payloads import Floats, Ids, Push, RowGradients
+from pliant.ps.server.server import PsServer
 from pliant.ps.specs import DenseSpec, InitializerSpec, OptimizerSpec, TableSpec
-from pliant.ps.store import ParameterStore
+from pliant.ps.store.store import ParameterStore
 
 TOKEN = "0123456789abcdef" * 4
 DIM = 4
@@ -59,8 +59,8 @@ def connection(server: PsServer) -> Iterator[PsConnection]:
 
 
 @pytest.fixture
-def crew() -> Iterator[Crew]:
+def cluster() -> Iterator[ServerCluster]:
     """Two servers with two variables, and a map of them."""
-    made = Crew(VARIABLES)
+    made = ServerCluster(VARIABLES)
     yield made
     made.close()

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from pliant.core.errors import InvalidRequest
-from pliant.ps.merging import group_by_seat, partitions_of, sum_by_seat
-from pliant.ps.placement import BLOCK, blocks_of, key_of, partition_of, splitmix64
+from pliant.core.parameters.partition_map import MAX_BLOCK_FLOATS as BLOCK
+from pliant.ps.compiled.merging import group_by_seat, partitions_of, sum_by_seat
+from pliant.ps.placement import blocks_of, key_of, partition_of, splitmix64
 from pliant.ps.specs import DenseSpec, EvictionSpec, InitializerSpec, OptimizerSpec, TableSpec, spec_from_json
 
 

@@ -21,5 +21,5 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningMaster]:
         wait_until(lambda: running.platform.running() == list(nodes), what="the launch of two workers")
         for node in nodes:
             FakeAgent(running.client, node).starts()
-        wait_until(lambda: not running.run_inside(lambda parts: parts.nodes and parts.nodes.book.due(1e18)))
+        wait_until(lambda: not running.run_inside(lambda parts: parts.state.nodes and parts.state.nodes.due(1e18)))
         yield running

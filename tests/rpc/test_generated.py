@@ -13,7 +13,8 @@ GENERATED = ("pliant_pb2.py", "pliant_pb2.pyi", "pliant_pb2_grpc.py")
 def test_the_generated_code_is_that_of_the_proto(tmp_path: Path) -> None:
     protoc = pytest.importorskip("grpc_tools.protoc")
     out = [f"--{kind}_out={tmp_path}" for kind in ("python", "pyi", "grpc_python")]
-    code = protoc.main(["protoc", f"-I{HERE.parent.parent}", *out, str(HERE / "pliant.proto")])
+    well_known = Path(protoc.__file__).parent / "_proto"  # google/protobuf/*.proto
+    code = protoc.main(["protoc", f"-I{HERE.parent.parent}", f"-I{well_known}", *out, str(HERE / "pliant.proto")])
     assert code == 0
     stale = [name for name in GENERATED if (tmp_path / "pliant/rpc" / name).read_text() != (HERE / name).read_text()]
     assert not stale, "run `make proto`"

@@ -14,10 +14,10 @@ from torch.nn import functional as F
 
 from pliant.core.errors import InvalidRequest
 from pliant.ps.specs import InitializerSpec, OptimizerSpec, TableSpec
-from pliant.ps.store import ParameterStore
+from pliant.ps.store.store import ParameterStore
 from pliant.torch import Embedding, EmbeddingBag
-from pliant.torch.embedding import tables_of
-from pliant.torch.server_optimizers import server_optimizer
+from pliant.torch.tables.embedding import tables_of
+from pliant.torch.tables.server_optimizers import server_optimizer
 
 IDS = torch.tensor([[3, 7_000_000_000, 3], [12, 3, 12]])
 

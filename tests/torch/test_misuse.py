@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.torch.crew import Crew, alone, digits, make_trainer, net
+from tests.torch.trainer_threads import TrainerThreads, alone, digits, make_trainer, net
 from torch import nn
 
 from pliant.core.errors import InvalidRequest, PliantError
@@ -136,16 +136,16 @@ def test_a_state_of_another_training_is_refused() -> None:
 
 
 def test_a_worker_with_another_dataset_is_refused_instead_of_trained_with(tmp_path: Path) -> None:
-    with Crew(tmp_path, workers=2, data=DATA) as crew:
-        crew.workers[0].data = digits(36)
+    with TrainerThreads(tmp_path, workers=2, data=DATA) as threads:
+        threads.workers[0].data = digits(36)
         with pytest.raises(InvalidRequest, match="this state is of a training on"):
-            crew.work()
+            threads.work()
 
 
 def test_a_second_trainer_in_a_job_is_refused_since_joiners_could_not_tell_them_apart(tmp_path: Path) -> None:
-    with Crew(tmp_path, workers=1, data=DATA) as crew:
-        crew.work()
-        second = make_trainer(crew.workers[0].trainer._job)  # type: ignore[arg-type]
+    with TrainerThreads(tmp_path, workers=1, data=DATA) as threads:
+        threads.work()
+        second = make_trainer(threads.workers[0].trainer._job)  # type: ignore[arg-type]
         with pytest.raises(InvalidRequest, match="has a Trainer already"):
             next(iter(second.steps(DATA, micro_batch=3)))
 
@@ -169,7 +169,7 @@ def test_a_gradient_that_changes_after_it_was_sent_is_an_error_and_not_a_wrong_s
         return Trainer(model, torch.optim.SGD(model.parameters(), lr=0.1), virtual_workers=2, job=job)
 
     with (
-        Crew(tmp_path, workers=2, data=DATA, build=build) as crew,
+        TrainerThreads(tmp_path, workers=2, data=DATA, build=build) as threads,
         pytest.raises(InvalidRequest, match="after it was sent"),
     ):
-        crew.work()
+        threads.work()

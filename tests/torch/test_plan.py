@@ -29,7 +29,7 @@ def records_of(plan: StepPlan, step: int) -> list[int]:
 
 @given(plans)
 def test_each_record_comes_once_per_epoch(plan: StepPlan) -> None:
-    seen = Counter((plan.place(step)[0], r) for step in range(plan.steps) for r in records_of(plan, step))
+    seen = Counter((plan.epoch_and_step(step)[0], r) for step in range(plan.steps) for r in records_of(plan, step))
     assert seen == Counter((epoch, record) for epoch in range(plan.epochs) for record in range(plan.records))
 
 
@@ -40,7 +40,7 @@ def test_only_the_last_step_of_an_epoch_is_short_and_none_is_empty(plan: StepPla
         size = plan.size(step)
         assert size == len(records_of(plan, step))
         assert plan.indices(step, 0), "unit 0, whose buffers count, always has records"
-        assert size == whole or (0 < size < whole and plan.place(step)[1] == plan.steps_per_epoch - 1)
+        assert size == whole or (0 < size < whole and plan.epoch_and_step(step)[1] == plan.steps_per_epoch - 1)
 
 
 @given(plans)

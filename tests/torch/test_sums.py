@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pliant.core.errors import InvalidRequest
-from pliant.torch.buckets import make_buckets, slices
-from pliant.torch.exact_sum import NOT_FINITE, ExactSum
-from pliant.torch.float_sum import FloatSum
-from pliant.torch.worlds import Peer, World
+from pliant.torch.gradients.buckets import make_buckets, slices
+from pliant.torch.gradients.exact_sum import ExactSum
+from pliant.torch.gradients.float_sum import FloatSum
+from pliant.torch.gradients.gradient_sum import NOT_FINITE
+from pliant.torch.worlds.world import Peer, World
 
 ALONE = World(0, 0, [Peer("alone", "", 0, True, frozenset())])
 UNITS = 6
@@ -43,7 +44,7 @@ def together(parts: list[ExactSum], param: torch.nn.Parameter, shares: list[list
     """As workers do: a first try, agreed exponents if it does not fit, the sum of all on one of them."""
     for _ in range(2):
         for part, grads in zip(parts, shares, strict=True):
-            part.redo()
+            part.discard()
             for grad in grads:
                 add(part, param, grad)
         if sum(part.flags() for part in parts) == 0:
@@ -189,7 +190,7 @@ def test_sparse_gradients_become_dense_alone_as_they_do_among_many() -> None:
             total.end_unit()
             if isinstance(total, ExactSum) and total.flags():
                 total.calibrate(ALONE)
-                total.redo()
+                total.discard()
         total.start(ALONE)
         total.store(total.used())
         assert table.weight.grad is not None
@@ -201,11 +202,11 @@ def test_sparse_gradients_become_dense_alone_as_they_do_among_many() -> None:
 def test_buckets_hold_each_parameter_once_whole_and_by_type(sizes: list[tuple[int, torch.dtype]], most: int) -> None:
     params = [torch.nn.Parameter(torch.zeros(size, dtype=dtype)) for size, dtype in sizes]
     buckets = make_buckets(params, most)
-    assert sorted(place for bucket in buckets for place in bucket.places) == list(range(len(params)))
+    assert sorted(place for bucket in buckets for place in bucket.params) == list(range(len(params)))
     for bucket in buckets:
         flat = torch.arange(bucket.numel, dtype=bucket.dtype)
         views = slices(bucket, flat, params)
-        assert [view.shape for view in views] == [params[place].shape for place in bucket.places]
-        assert {params[place].dtype for place in bucket.places} == {bucket.dtype}
+        assert [view.shape for view in views] == [params[place].shape for place in bucket.params]
+        assert {params[place].dtype for place in bucket.params} == {bucket.dtype}
         assert torch.cat([v.reshape(-1) for v in views]).tolist() == flat.tolist()
-        assert len(bucket.places) == 1 or flat.nbytes <= most
+        assert len(bucket.params) == 1 or flat.nbytes <= most

@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tools.kubernetes.testbed import runs
-from tools.kubernetes.testbed.cluster import MOST_NODES, Cluster
+from tools.kubernetes.testbed.cluster import MAX_NODES, Cluster
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def main() -> None:
     node = orders.add_parser("node", help="switch a node on, for the first time or again")
     lose = orders.add_parser("lose-node", help="cut the power of a node")
     for each in (node, lose):
-        each.add_argument("number", type=int, choices=range(1, MOST_NODES + 1))
+        each.add_argument("number", type=int, choices=range(1, MAX_NODES + 1))
         each.add_argument("--name", default="default")
     orders.add_parser("list", help="clusters that run here")
     orders.add_parser("sweep", help="remove what killed runs left behind")

@@ -1,24 +1,32 @@
 """Why a program ended, judged from what is left of it: its return code, the kernel's OOM count and its last words.
 
-``classify`` is pure; ``read_tail`` is the one function that reads a file. The reason decides what the node's budget
-pays for (``core/relaunch.py``), so the order of the rules matters: memory first, since a kill for memory looks like any
-other SIGKILL; then the end of the node, under which a program may fail in any way; then the program's own doing.
+``classify`` is pure; ``read_tail`` reads the program's log, ``write_exit`` leaves the report where the platform looks for it.
+The reason decides which budget of the node is charged (``core/nodes/fault_policy.py``), so the order of the rules matters: memory
+first, since a kill for memory looks like any other SIGKILL; then the end of the node, under which a program may fail in any way;
+then the program's own failure.
 
-A program started through a shell ends as the shell tells it: 128 plus the signal's number is read as that signal.
+A program started through a shell ends as the shell reports it: 128 plus the signal's number is read as that signal.
 """
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import re
 import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from pliant.core.relaunch import ExitReason
+from pliant.core.nodes.environment import NodeEnvironment
+from pliant.core.nodes.fault_policy import ExitReason
+from pliant.files.atomic import write_json
+
+log = logging.getLogger(__name__)
 
 TAIL_BYTES = 64 * 1024
 LAST_LINES = 20
+MAX_LAST_WORDS = 2000  # characters; Kubernetes keeps 4096 bytes
 
 _HEADER = re.compile(r"^(?P<prefix>.*?)(?:Exception Group )?Traceback \(most recent call last\):\s*$")
 _LINKS = (
@@ -57,10 +65,23 @@ def read_tail(log: Path, offset: int = 0, limit: int = TAIL_BYTES) -> str:
         return ""
 
 
+def write_exit(report: ExitReport, environment: NodeEnvironment) -> None:
+    """For a platform that reads why a node ended: in the node's folder, or where it asks for last words."""
+    value = {"exit_reason": report.exit_reason.value, "message": report.message}
+    if environment.node_dir is not None:
+        write_json(environment.node_dir / "exit.json", value)
+    if environment.last_words is not None:
+        words = json.dumps({**value, "message": report.message[:MAX_LAST_WORDS]})
+        try:
+            environment.last_words.write_text(words, encoding="utf-8")  # in place: Kubernetes has made the file
+        except OSError as error:
+            log.warning("why %s ended cannot be written to %s: %s", environment.node, environment.last_words, error)
+
+
 def classify(returncode: int, *, terminating: bool, oom_kills: int, log_tail: str) -> ExitReport:
     """Judge one exit.
 
-    ``returncode`` is as Python gives it, negative for a signal. ``terminating``: the node had notice to end.
+    ``returncode`` is as Python reports it, negative for a signal. ``terminating``: the node had notice to end.
     ``oom_kills``: by how much the group's count rose in this run, or 1 if the memory watchdog fired. A failure after
     the kernel killed any process of the node is put down to memory: a loader's worker dies of it, and the program
     of the loss.
@@ -75,8 +96,8 @@ def classify(returncode: int, *, terminating: bool, oom_kills: int, log_tail: st
     said = _one_line(words.exception)
     if oom_kills > 0:
         kills = f"{oom_kills} processes" if oom_kills > 1 else "a process"
-        told = f"{how}: {said}" if said and number != signal.SIGKILL else how
-        return ExitReport(ExitReason.OOM, f"out of memory, {kills} over the node's limit; {told}", words.text)
+        detail = f"{how}: {said}" if said and number != signal.SIGKILL else how
+        return ExitReport(ExitReason.OOM, f"out of memory, {kills} over the node's limit; {detail}", words.text)
     if words.final and _OUT_OF_MEMORY.search(words.exception):
         return ExitReport(ExitReason.OOM, f"out of memory, {how}: {said}", words.text)
     if number == signal.SIGTERM or terminating:
@@ -108,7 +129,7 @@ def last_words(log_tail: str) -> LastWords:
     named = _exception_line(lines, begin)
     while starts and _is_linked(lines[starts[-1] : begin]):
         begin = starts.pop()
-    # A message may have many lines; where it ends cannot be told.
+    # A message may have many lines; where it ends is unknown.
     return LastWords(
         "\n".join(lines[begin : named + LAST_LINES]),
         "\n".join(lines[named : named + LAST_LINES]),
@@ -135,7 +156,7 @@ def _one_line(exception: str) -> str:
 
 
 def _signal_of(returncode: int) -> int:
-    """The number of the signal that ended the program or, told by a shell, its command; 0: none."""
+    """The number of the signal that ended the program or, reported by a shell, its command; 0: none."""
     if returncode < 0:
         return -returncode
     number = returncode - 128

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from typing import BinaryIO
 
-EVERY = 0.2  # seconds
-PIECE = 1 << 20
+POLL_INTERVAL_S = 0.2
+MAX_CHUNK_BYTES = 1 << 20
 
 
 class LogCopy:
@@ -24,14 +24,14 @@ class LogCopy:
     async def run(self) -> None:
         """For ever."""
         while True:
-            await asyncio.sleep(0 if self.catch_up() else EVERY)
+            await asyncio.sleep(0 if self.catch_up() else POLL_INTERVAL_S)
 
     def catch_up(self) -> int:
-        """Copy the next piece; gives its size."""
+        """Copy the next chunk; returns its size."""
         try:
             with self._log.open("rb") as file:
                 file.seek(self._at)
-                piece = file.read(PIECE)
+                piece = file.read(MAX_CHUNK_BYTES)
         except FileNotFoundError:
             return 0
         if piece:

@@ -5,7 +5,7 @@ process can only ask for itself, between fork and exec. ``preexec_fn`` would do 
 runs gRPC threads, where any lock may be held for ever. So a small interpreter is *spawned* (vfork and exec, nothing
 of ours runs in between) and becomes the program: it asks for the signal, ends if the agent died before that, joins
 the cgroup, and execs. That costs 12 ms instead of 1 ms, and closes the race that ``setpriv --pdeathsig`` (2 ms)
-leaves open. A pipe that exec closes tells that the program runs, or why not.
+leaves open. A pipe that exec closes reports that the program runs, or why not.
 
 How it writes. Its output goes to the log file by a descriptor of its own, no pipe through the agent.
 

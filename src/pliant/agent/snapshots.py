@@ -1,4 +1,4 @@
-"""The agent's part in checkpoints: what the program copied into memory is written out here, while the program goes on.
+"""The agent's part in checkpoints: what the program copied into memory is written out here, while the program keeps running.
 
 The folder of slots outlives the program, so that its next run restores from it; the agent removes the folder at its own end,
 when all is on storage. It does not import torch.
@@ -10,12 +10,12 @@ import asyncio
 import logging
 from pathlib import Path
 
-from pliant.checkpoint.slots import FOLDER_VARIABLE, SlotFolder, node_folder, sweep
+from pliant.checkpoint.slots import SlotFolder, node_folder, sweep
 from pliant.checkpoint.writeout import Drain
 
 log = logging.getLogger(__name__)
 
-_LOOK_EVERY = 0.1  # seconds between looks for a new snapshot: two small files
+_POLL_INTERVAL_S = 0.1  # for a new snapshot: two small files
 
 
 class SnapshotWriter:
@@ -36,15 +36,14 @@ class SnapshotWriter:
         return cls(node_folder(job, node, identity).path)
 
     @property
-    def environment(self) -> dict[str, str]:
-        """For the program."""
-        return {FOLDER_VARIABLE: str(self._folder.path)}
+    def folder(self) -> Path:
+        return self._folder.path
 
     async def run(self) -> None:
         """For ever; cancel it."""
         while True:
             await self.flush()
-            await asyncio.sleep(_LOOK_EVERY)
+            await asyncio.sleep(_POLL_INTERVAL_S)
 
     async def flush(self) -> bool:
         """Write out what is pending; False if something could not be written."""

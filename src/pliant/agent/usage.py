@@ -79,10 +79,10 @@ class UsageSampler:
 
 
 class MemoryWatchdog:
-    """Tells when the tree below ``pid`` holds more than ``limit_mb``; 0: no limit.
+    """Detects that the tree below ``pid`` holds more than ``limit_mb``; 0: no limit.
 
     The sum of resident sizes counts shared pages once for each process, so it is only the cheap first look. What
-    passes it is counted again by proportional sizes, where the system tells them.
+    passes it is counted again by proportional sizes, where the system reports them.
     """
 
     def __init__(self, pid: int, limit_mb: int) -> None:

@@ -10,14 +10,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pliant.checkpoint.find import Found, candidates, find_latest
+    from pliant.checkpoint.catalog import Found, candidates, find_latest
     from pliant.checkpoint.packing import Packed, data_bytes, pack, unpack, views
     from pliant.checkpoint.restore import Restored, load, load_latest
     from pliant.checkpoint.state import flatten, unflatten
     from pliant.checkpoint.writer import CheckpointWriter, SnapshotReport
 
 _WHERE = {
-    "find": ("Found", "candidates", "find_latest"),
+    "catalog": ("Found", "candidates", "find_latest"),
     "packing": ("Packed", "data_bytes", "pack", "unpack", "views"),
     "restore": ("Restored", "load", "load_latest"),
     "state": ("flatten", "unflatten"),

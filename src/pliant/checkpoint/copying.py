@@ -14,7 +14,7 @@ from functools import cache
 
 import torch
 
-Move = tuple[int, int, int]  # to this address, from this address, so many bytes
+Move = tuple[int, int, int]  # destination address, source address, bytes
 _WORTH_A_THREAD = 8 << 20  # bytes
 
 

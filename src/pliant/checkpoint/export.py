@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
 
 import torch
 
 from pliant.checkpoint import layout
-from pliant.checkpoint.find import Found
-from pliant.checkpoint.places import LocalPlace
+from pliant.checkpoint.catalog import Found
 from pliant.checkpoint.restore import load
 from pliant.checkpoint.snapshot import DTYPES
+from pliant.checkpoint.storage import LocalStorage
 from pliant.core.errors import InvalidRequest
+from pliant.files.atomic import AtomicFile
 
 
 def export(found: Found, to: Path, prefix: str = "model") -> int:
@@ -31,12 +30,8 @@ def export(found: Found, to: Path, prefix: str = "model") -> int:
     if to.suffix == ".safetensors":
         _write_safetensors(tensors, to)
     else:
-        temporary = to.with_name(f".{to.name}.{token_hex(4)}")
-        try:
-            torch.save(state, temporary)
-            os.replace(temporary, to)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with AtomicFile(to) as file:
+            torch.save(state, file)
     return len(tensors)
 
 
@@ -56,7 +51,7 @@ def _write_safetensors(tensors: dict[str, torch.Tensor], to: Path) -> None:
     placed = layout.arrange(layout.Entry(n, DTYPES[t.dtype], tuple(t.shape)) for n, t in tensors.items())
     header = layout.encode(placed, {"format": "pt"})
     data = (_bytes(tensors[entry.name]) for entry in placed if entry.nbytes)
-    LocalPlace(to.parent).put(to.name, (header, *data), len(header) + sum(entry.nbytes for entry in placed))
+    LocalStorage(to.parent).put(to.name, (header, *data), len(header) + sum(entry.nbytes for entry in placed))
 
 
 def _bytes(tensor: torch.Tensor) -> memoryview:

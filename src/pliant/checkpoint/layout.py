@@ -16,7 +16,7 @@ from typing import Any
 from pliant.core.errors import CorruptData
 
 PAGE = 4096
-LONGEST_HEADER = 100_000_000  # bytes; the limit of the safetensors library
+MAX_HEADER = 100_000_000  # bytes; the limit of the safetensors library
 ITEM_BYTES = {
     "BOOL": 1,
     "U8": 1,
@@ -64,12 +64,12 @@ class Layout:
         """What lies at that byte of the file, for people."""
         if offset < self.data_begin:
             return "the header"
-        place = offset - self.data_begin
-        return next((f"tensor {e.name}" for e in self.entries if e.begin <= place < e.end), "no tensor")
+        position = offset - self.data_begin
+        return next((f"tensor {e.name}" for e in self.entries if e.begin <= position < e.end), "no tensor")
 
 
 def arrange(entries: Iterable[Entry]) -> list[Entry]:
-    """Give each its place: by size of elements, else in the order given."""
+    """Assign offsets: by size of elements, else in the order given."""
     placed, at = [], 0
     for entry in sorted(entries, key=lambda entry: -ITEM_BYTES[entry.dtype]):
         placed.append(Entry(entry.name, entry.dtype, entry.shape, at, at + entry.nbytes))
@@ -92,13 +92,13 @@ def header_size(beginning: bytes, file: str) -> int:
     if len(beginning) < 8:
         raise CorruptData(f"{file} is cut short: {len(beginning)} bytes")
     length = int.from_bytes(beginning[:8], "little")
-    if length > LONGEST_HEADER:
+    if length > MAX_HEADER:
         raise CorruptData(f"{file}: its header cannot be {length} bytes long (bytes 0-7)")
     return 8 + length
 
 
 def decode(header: bytes | memoryview, size: int, file: str) -> Layout:
-    """What ``header`` (all bytes before the data) says about a file of ``size`` bytes; refuses what cannot be right."""
+    """What ``header`` (all bytes before the data) declares about a file of ``size`` bytes; rejects what is inconsistent."""
     begin = header_size(bytes(header[:8]), file)
     if len(header) < begin or size < begin:
         raise CorruptData(f"{file} is cut short inside its header: {min(len(header), size)} of {begin} bytes")
@@ -116,7 +116,7 @@ def decode(header: bytes | memoryview, size: int, file: str) -> Layout:
             )
         at = entry.end
     if begin + at != size:
-        raise CorruptData(f"{file} has {size} bytes, its header says {begin + at}")
+        raise CorruptData(f"{file} has {size} bytes, its header declares {begin + at}")
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         raise CorruptData(f"{file}: its header is damaged: metadata is not text")
     return Layout(tuple(entries), metadata, begin, size)

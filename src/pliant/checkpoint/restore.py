@@ -16,14 +16,14 @@ from typing import Any
 
 import torch
 
-from pliant.checkpoint import files
+from pliant.checkpoint import manifest
+from pliant.checkpoint.catalog import Found, InMemory, candidates
 from pliant.checkpoint.copying import Move, move
-from pliant.checkpoint.files import PartNote
-from pliant.checkpoint.find import Found, InMemory, candidates
 from pliant.checkpoint.layout import Layout
-from pliant.checkpoint.places import map_file, open_place
+from pliant.checkpoint.manifest import PartNote
 from pliant.checkpoint.slots import SlotFolder
 from pliant.checkpoint.state import Tensors, descend, dtype_named, tensor_names, unflatten
+from pliant.checkpoint.storage import map_file, open_storage
 from pliant.core.errors import CorruptData, NotFound
 
 log = logging.getLogger(__name__)
@@ -40,8 +40,8 @@ def load(found: Found, *, below: str = "", verify: bool = True) -> Any:
     target: _Target | None = None
     for part in found.parts:
         with _opened(part, found, verify) as (data, name):
-            layout = files.parse(data, name)
-            about = files.own_metadata(layout)
+            layout = manifest.parse(data, name)
+            about = manifest.own_metadata(layout)
             if target is None:
                 target = _Target(about, below, name)
             target.take(data, layout, about, name)
@@ -80,7 +80,7 @@ class _Target:
         moves: list[Move] = []
         base = _address(data) + layout.data_begin
         for entry in layout.entries:
-            name, begin, end = about.get("pieces", {}).get(entry.name, (entry.name, 0, None))
+            name, begin, end = about.get("slices", {}).get(entry.name, (entry.name, 0, None))
             if (tensor := self.tensors.get(name)) is None:
                 continue
             end = tensor.numel() if end is None else end
@@ -102,16 +102,16 @@ class _Target:
 @contextmanager
 def _opened(part: PartNote | InMemory, found: Found, verify: bool) -> Iterator[tuple[memoryview, str]]:
     if isinstance(part, InMemory):
-        folder, filling = SlotFolder(part.folder), part.filling
-        with folder.reading(filling.slot):
-            if folder.filling(filling.slot) != filling:
-                raise CorruptData(f"the snapshot of step {filling.step} in {folder.path} has been overwritten")
-            yield memoryview(map_file(Path(filling.file))), filling.file
+        folder, snapshot = SlotFolder(part.folder), part.snapshot
+        with folder.reading(snapshot.slot):
+            if folder.snapshot(snapshot.slot) != snapshot:
+                raise CorruptData(f"the snapshot of step {snapshot.step} in {folder.path} has been overwritten")
+            yield memoryview(map_file(Path(snapshot.file))), snapshot.file
         return
-    place = open_place(found.directory)
-    data, name = memoryview(place.open(part.path)), f"{place.url}/{part.path}"
+    storage = open_storage(found.directory)
+    data, name = memoryview(storage.open(part.path)), f"{storage.url}/{part.path}"
     if verify:
-        files.check(data, part, name)
+        manifest.check(data, part, name)
     yield data, name
 
 

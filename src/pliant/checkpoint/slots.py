@@ -1,21 +1,19 @@
-"""A node's snapshots in memory: two slots, filled in turn by the training process, written out by the agent.
+"""A node's snapshots in memory: two slots, filled alternately by the training process, written out by the agent.
 
     /dev/shm/pliant-<job>-<hash>/<node>/slot-0.safetensors   the data; a valid safetensors file
                                         slot-0.json          what it holds; there only while the slot is whole
-                                        slot-0.written.json  up to which filling it has been written out, and how that went
+                                        slot-0.written.json  up to which snapshot it has been written out, and the result
                                         slot-0.lock          shared by readers, exclusive while it is filled
-                                        watched.lock         held by who writes the slots out
+                                        watched.lock         held by the process that writes the slots out
 
-A slot is filled only when its last filling has been written out (or that failed), so the agent is never raced and never waited
+A slot is filled only when its last snapshot has been written out (or that failed), so the agent is never raced and never waited
 for. The files outlive the training process: its successor restores from them. Where memory is too small, the data (not the
 JSON) is in the temporary folder.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -25,19 +23,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from pliant.checkpoint.files import Cut
+from pliant.checkpoint.manifest import Cut
 from pliant.core.errors import Conflict
+from pliant.files.atomic import read_json, write_json
+from pliant.files.locks import FileLock
 
-FOLDER_VARIABLE = "PLIANT_SNAPSHOT_DIR"  # set by the agent for the program
 SLOTS = (0, 1)
 _MEMORY = Path("/dev/shm")
-_ABANDONED_AFTER = 3600.0  # seconds; snapshots of a job that nobody runs
+_ABANDONED_AFTER_S = 3600.0  # without a change, and without an agent
 
 
 @dataclass(frozen=True, slots=True)
-class Filling:
+class SlotSnapshot:
     """What a slot holds, and what is to be done with it."""
 
     slot: int
@@ -62,8 +60,8 @@ class Filling:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """The outcome of writing a filling out; ``problem`` is empty if it went well."""
+class WriteResult:
+    """The outcome of writing a snapshot out; ``problem`` is empty if it went well."""
 
     sequence: int
     problem: str
@@ -73,105 +71,75 @@ class Written:
 class SlotFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._watch: int | None = None
+        self._watch = FileLock(path / "watched.lock")
 
     def create(self) -> None:
-        """Only for this user: weights are nobody else's business."""
+        """Readable by this user only: weights are private."""
         for folder in (self.path.parent, self.path):
             folder.mkdir(mode=0o700, exist_ok=True, parents=True)
             if folder.stat().st_uid != os.getuid():
-                raise Conflict(f"{folder} belongs to someone else", hint="remove it, or give the job another name")
+                raise Conflict(f"{folder} belongs to another user", hint="remove it, or give the job another name")
 
-    def filling(self, slot: int) -> Filling | None:
-        value = _read_json(self.path / f"slot-{slot}.json")
+    def snapshot(self, slot: int) -> SlotSnapshot | None:
+        value = read_json(self.path / f"slot-{slot}.json")
         try:
-            return Filling(**value) if value else None
+            return SlotSnapshot(**value) if value else None
         except TypeError:
             return None
 
-    def fillings(self) -> list[Filling]:
+    def snapshots(self) -> list[SlotSnapshot]:
         """Oldest first."""
-        found = [filling for slot in SLOTS if (filling := self.filling(slot)) is not None]
-        return sorted(found, key=lambda filling: filling.sequence)
+        found = [snapshot for slot in SLOTS if (snapshot := self.snapshot(slot)) is not None]
+        return sorted(found, key=lambda snapshot: snapshot.sequence)
 
-    def written(self, slot: int) -> Written | None:
-        value = _read_json(self.path / f"slot-{slot}.written.json")
+    def written(self, slot: int) -> WriteResult | None:
+        value = read_json(self.path / f"slot-{slot}.written.json")
         try:
-            return Written(**value) if value else None
+            return WriteResult(**value) if value else None
         except TypeError:
             return None
 
-    def pending(self) -> list[Filling]:
+    def pending(self) -> list[SlotSnapshot]:
         """To be written out, oldest first."""
-        return [f for f in self.fillings() if (w := self.written(f.slot)) is None or w.sequence < f.sequence]
+        return [f for f in self.snapshots() if (w := self.written(f.slot)) is None or w.sequence < f.sequence]
 
     def retract(self, slot: int) -> None:
         (self.path / f"slot-{slot}.json").unlink(missing_ok=True)
 
-    def publish(self, filling: Filling) -> None:
-        _write_json(self.path / f"slot-{filling.slot}.json", asdict(filling))
+    def publish(self, snapshot: SlotSnapshot) -> None:
+        write_json(self.path / f"slot-{snapshot.slot}.json", asdict(snapshot), durable=False)  # it is in memory
 
-    def mark_written(self, slot: int, written: Written) -> None:
-        _write_json(self.path / f"slot-{slot}.written.json", asdict(written))
+    def mark_written(self, slot: int, written: WriteResult) -> None:
+        write_json(self.path / f"slot-{slot}.written.json", asdict(written), durable=False)
 
     @contextmanager
     def reading(self, slot: int) -> Iterator[None]:
-        file = self._open_lock(slot)
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH)
+        with FileLock(self._lock_file(slot), shared=True):
             yield
-        finally:
-            os.close(file)
 
     @contextmanager
     def writing(self, slot: int) -> Iterator[bool]:
-        """False if someone reads the slot."""
-        file = self._open_lock(slot)
+        """Yields False if someone reads the slot."""
+        lock = FileLock(self._lock_file(slot))
         try:
-            free = True
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                free = False
-            yield free
+            yield lock.try_acquire()
         finally:
-            os.close(file)
+            lock.release()
 
-    def _open_lock(self, slot: int) -> int:
-        return os.open(self.path / f"slot-{slot}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    def _lock_file(self, slot: int) -> Path:
+        return self.path / f"slot-{slot}.lock"
 
     # --- who writes it out
 
     def watch(self) -> bool:
         """Take on the writing out; False if someone else has it."""
-        file = os.open(self.path / "watched.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(file)
-            return False
-        self._watch = file
-        return True
+        return self._watch.try_acquire()
 
     def unwatch(self) -> None:
-        if self._watch is not None:
-            os.close(self._watch)
-            self._watch = None
+        self._watch.release()
 
     def is_watched(self) -> bool:
-        if self._watch is not None:
-            return True
-        try:
-            file = os.open(self.path / "watched.lock", os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(file)
-        return False
+        return self._watch.is_held()
 
     # --- room
 
@@ -191,7 +159,7 @@ class SlotFolder:
         folder = self._overflow()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if folder.stat().st_uid != os.getuid():
-            raise Conflict(f"{folder} belongs to someone else", hint="remove it, or give the job another name")
+            raise Conflict(f"{folder} belongs to another user", hint="remove it, or give the job another name")
         (self.path / f"slot-{slot}.safetensors").unlink(missing_ok=True)
         return folder / f"slot-{slot}.safetensors", reason
 
@@ -209,9 +177,9 @@ class SlotFolder:
 
 
 def node_folder(job: str, node: str, identity: str) -> SlotFolder:
-    """``identity`` tells jobs of the same name apart, also one that was started anew; the job's secret token does.
+    """``identity`` distinguishes jobs of the same name, also one that was started again; the job's secret token does.
 
-    Else the new job would go on from the memory of the old one.
+    Else the new job would resume from the memory of the old one.
     """
     base = _MEMORY if os.access(_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
     digest = hashlib.sha256(f"{os.getuid()} {identity}".encode()).hexdigest()[:8]
@@ -235,8 +203,8 @@ def siblings(folder: Path) -> list[SlotFolder]:
         return []
 
 
-def sweep(base: Path = _MEMORY, now: float | None = None, older_than: float = _ABANDONED_AFTER) -> list[Path]:
-    """Remove what jobs left behind that were killed with all their agents, some time ago."""
+def sweep(base: Path = _MEMORY, now: float | None = None, older_than: float = _ABANDONED_AFTER_S) -> list[Path]:
+    """Remove the snapshots of jobs that were killed with all their agents, some time ago."""
     removed = []
     now = time.time() if now is None else now
     for root in base.glob("pliant-*-????????") if base.is_dir() else ():
@@ -255,18 +223,3 @@ def sweep(base: Path = _MEMORY, now: float | None = None, older_than: float = _A
 
 def _safe(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".") or "_"
-
-
-def _read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        value = json.loads(path.read_text())
-    except (FileNotFoundError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _write_json(path: Path, value: dict[str, Any]) -> None:
-    """Whole or not at all, for other processes; nothing here outlives the machine, so no fsync."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(value))
-    temporary.replace(path)

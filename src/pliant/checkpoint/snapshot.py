@@ -14,11 +14,11 @@ import torch
 
 from pliant.checkpoint import layout
 from pliant.checkpoint.copying import copy_tensors
-from pliant.checkpoint.division import Extent, Piece, divide
-from pliant.checkpoint.files import FORMAT, METADATA
 from pliant.checkpoint.layout import Entry
-from pliant.checkpoint.places import reserve
+from pliant.checkpoint.manifest import FORMAT, METADATA
+from pliant.checkpoint.slicing import TensorSize, TensorSlice, divide
 from pliant.checkpoint.state import flatten
+from pliant.checkpoint.storage import reserve
 
 DTYPES = {
     torch.bool: "BOOL",
@@ -62,27 +62,27 @@ def plan_part(state: Any, part: int, of: int) -> PartPlan:
     structure, tensors = flatten(state)
     index = {name: [str(t.dtype).removeprefix("torch."), list(t.shape)] for name, t in tensors.items()}
     digest = hashlib.sha256(json.dumps([of, index]).encode()).hexdigest()[:16]
-    extents = [Extent(name, t.itemsize, t.numel()) for name, t in tensors.items()]
+    extents = [TensorSize(name, t.itemsize, t.numel()) for name, t in tensors.items()]
     entries: dict[str, tuple[Entry, torch.Tensor]] = {}
-    pieces: dict[str, list[Any]] = {}
-    for piece in divide(extents, of)[part]:
-        tensor = tensors[piece.name]
-        name = piece.name
-        if not piece.whole:
-            name = f"{piece.name}[{piece.begin}:{piece.end}]"
+    slices: dict[str, list[Any]] = {}
+    for part_slice in divide(extents, of)[part]:
+        tensor = tensors[part_slice.name]
+        name = part_slice.name
+        if not part_slice.whole:
+            name = f"{part_slice.name}[{part_slice.begin}:{part_slice.end}]"
             while name in index:
                 name += "~"
-            pieces[name] = [piece.name, piece.begin, piece.end]
-        entries[name] = _entry(name, tensor, piece)
+            slices[name] = [part_slice.name, part_slice.begin, part_slice.end]
+        entries[name] = _entry(name, tensor, part_slice)
     placed = layout.arrange(entry for entry, _ in entries.values())
-    metadata: dict[str, Any] = {"pieces": pieces}
+    metadata: dict[str, Any] = {"slices": slices}
     if part == 0:
         metadata |= {"tensors": index, "structure": structure}
     return PartPlan(placed, [entries[entry.name][1] for entry in placed], metadata, digest)
 
 
-def _entry(name: str, tensor: torch.Tensor, piece: Piece) -> tuple[Entry, torch.Tensor]:
-    source = tensor if piece.whole else tensor.reshape(-1)[piece.begin : piece.end]
+def _entry(name: str, tensor: torch.Tensor, part_slice: TensorSlice) -> tuple[Entry, torch.Tensor]:
+    source = tensor if part_slice.whole else tensor.reshape(-1)[part_slice.begin : part_slice.end]
     if tensor.dtype not in DTYPES:  # complex and the rarest: as bytes, their type is in the structure
         source = source.contiguous().reshape(-1).view(torch.uint8)
     return Entry(name, DTYPES[source.dtype], tuple(source.shape)), source
@@ -102,7 +102,7 @@ class SlotBuffer:
         return header
 
     def ensure(self, file: Path, size: int) -> None:
-        """Memory for so many bytes; raises OSError if there is none."""
+        """Memory for ``size`` bytes; raises OSError if there is none."""
         if file == self.file and size == self._bytes.numel() and file.exists():
             return
         self.file, self._bytes = None, torch.empty(0, dtype=torch.uint8)

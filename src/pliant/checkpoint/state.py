@@ -18,7 +18,7 @@ import torch
 from pliant.core.errors import CorruptData, InvalidRequest
 
 Tensors = dict[str, torch.Tensor]
-LARGEST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 _MAPPINGS: dict[type, str] = {dict: "!dict", defaultdict: "!dict", OrderedDict: "!ordered", Counter: "!counter"}
 _MAKE_MAPPING: dict[str, Any] = {"!dict": dict, "!ordered": OrderedDict, "!counter": Counter}
 _PLAIN_INT = 1 << 63
@@ -87,9 +87,9 @@ class _Flattening:
         if isinstance(value, np.ndarray | np.generic):
             return self._numpy(value, path)
         if kind is bytes:
-            if len(value) > LARGEST_BYTES:
+            if len(value) > MAX_BYTES:
                 raise InvalidRequest(
-                    f"{_name(path)} has {len(value):,} bytes, more than {LARGEST_BYTES:,}",
+                    f"{_name(path)} has {len(value):,} bytes, more than {MAX_BYTES:,}",
                     hint="make it a uint8 tensor",
                 )
             return {"!bytes": base64.b64encode(value).decode()}

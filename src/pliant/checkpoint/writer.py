@@ -1,4 +1,4 @@
-"""Checkpoints as the training process sees them: is one due, take it, go on.
+"""Checkpoints as the training process sees them: is one due, take it, continue.
 
 Taking one copies this worker's part into memory; that copy is the only stall. The node's agent writes it out; where there is
 no agent (a script on its own) a thread does, by the same code. If the last two snapshots are still being written out, a new
@@ -19,15 +19,16 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from pliant.checkpoint.places import open_place
-from pliant.checkpoint.slots import FOLDER_VARIABLE, SLOTS, Filling, SlotFolder, Written, node_folder, sweep
+from pliant.checkpoint.slots import SLOTS, SlotFolder, SlotSnapshot, WriteResult, node_folder, sweep
 from pliant.checkpoint.snapshot import PartPlan, SlotBuffer, plan_part
+from pliant.checkpoint.storage import open_storage
 from pliant.checkpoint.writeout import Drain
 from pliant.core.errors import InvalidRequest
+from pliant.core.nodes.environment import NodeEnvironment
 
 log = logging.getLogger(__name__)
 
-_POLL = 0.02  # seconds between looks at what the agent has done
+_POLL_INTERVAL_S = 0.02  # of the agent's progress
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,12 @@ class CheckpointWriter:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``folder``: of the slots; by default what the agent set, else one of this process's own."""
-        self._directory = open_place(directory).url
+        self._directory = open_storage(directory).url
         self._every_steps, self._every_seconds = every_steps, every_seconds
         self._keep_last, self._keep_every = keep_last, keep_every
         self._clock = clock
         self._last_taken = clock()
-        given = folder or (Path(os.environ[FOLDER_VARIABLE]) if FOLDER_VARIABLE in os.environ else None)
+        given = folder or NodeEnvironment.from_env(os.environ).snapshot_dir
         if given is None:
             sweep()
         self._folder = SlotFolder(given) if given else node_folder(job, node, token_hex(8))
@@ -68,18 +69,18 @@ class CheckpointWriter:
         self._own_folder = given is None
         self._folder.create()
         self._buffers = {slot: SlotBuffer() for slot in SLOTS}
-        self._sequence = max((f.sequence for f in self._folder.fillings()), default=0)
+        self._sequence = max((f.sequence for f in self._folder.snapshots()), default=0)
         for slot in SLOTS:
             if (written := self._folder.written(slot)) is not None:
                 self._sequence = max(self._sequence, written.sequence)
         self._drain = Drain(self._folder)
-        self._alone: _Thread | None = None
+        self._thread: _DrainThread | None = None
         self._preparing: threading.Thread | None = None
         self.skipped = 0
         atexit.register(self.close)
 
     def due(self, step: int) -> bool:
-        """By steps the same on every worker; by seconds it is this worker's opinion, so let rank 0 decide for all."""
+        """By steps the same on every worker; by seconds it depends on this worker's clock, so let rank 0 decide for all."""
         by_steps = self._every_steps > 0 and step > 0 and step % self._every_steps == 0
         return by_steps or (self._every_seconds > 0 and self._clock() - self._last_taken >= self._every_seconds)
 
@@ -90,7 +91,7 @@ class CheckpointWriter:
     def prepare(self, state: Any, rank: int, world: int) -> None:
         """Get the memory in the background, so that the first snapshot does not wait for it."""
         plan = plan_part(state, rank, world)
-        if self._preparing is None and self._folder.filling(0) is None and self._folder.filling(1) is None:
+        if self._preparing is None and self._folder.snapshot(0) is None and self._folder.snapshot(1) is None:
             self._preparing = threading.Thread(
                 target=self._get_memory, args=(plan,), name="pliant-prepare", daemon=True
             )
@@ -112,16 +113,16 @@ class CheckpointWriter:
         ``round``: of the world, needed where it has several workers: only parts of one round make a checkpoint.
         """
         if round is None and world > 1:
-            raise InvalidRequest("a snapshot by several workers needs the round of their world", hint="give round=")
+            raise InvalidRequest("a snapshot by several workers needs the round of their world", hint="pass round=")
         began = time.perf_counter()
         deadline = time.monotonic() + timeout
         if self._preparing is not None:
             self._preparing.join()
         self._last_taken = self._clock()
-        self._see_that_someone_writes()
+        self._ensure_drained()
         slot = self._free_slot()
         while slot is None and wait and time.monotonic() < deadline:
-            time.sleep(_POLL)
+            time.sleep(_POLL_INTERVAL_S)
             slot = self._free_slot()
         if slot is None:
             return self._skip(step, began, "both earlier snapshots are still being written out")
@@ -130,17 +131,17 @@ class CheckpointWriter:
             if not free:
                 return self._skip(step, began, "the slot is being read")
             try:
-                filling = self._fill(slot, plan, step, rank, world, round or 0)
+                snapshot = self._fill(slot, plan, step, rank, world, round or 0)
             except OSError as error:
                 return self._skip(step, began, f"no memory for it: {error}")
-        if self._alone is not None:
-            self._alone.wake()
+        if self._thread is not None:
+            self._thread.wake()
         stalled = time.perf_counter() - began
         if not wait:
-            return SnapshotReport(step, stalled, filling.bytes)
-        written = self._wait_for(filling, deadline)
+            return SnapshotReport(step, stalled, snapshot.bytes)
+        written = self._wait_for(snapshot, deadline)
         problem = written.problem if written else f"it was not written out within {timeout:.0f} s"
-        return SnapshotReport(step, time.perf_counter() - began, filling.bytes, False, not problem, problem)
+        return SnapshotReport(step, time.perf_counter() - began, snapshot.bytes, False, not problem, problem)
 
     def last_problem(self) -> str:
         """Of writing out the latest snapshots; empty if all went well."""
@@ -153,9 +154,9 @@ class CheckpointWriter:
         if self._preparing is not None:
             self._preparing.join()
         self._buffers = {slot: SlotBuffer() for slot in SLOTS}
-        if self._alone is not None:
-            self._alone.stop()
-            self._alone = None
+        if self._thread is not None:
+            self._thread.stop()
+            self._thread = None
             self._folder.unwatch()
         if self._own_folder:
             self._folder.remove()
@@ -164,12 +165,12 @@ class CheckpointWriter:
 
     def _free_slot(self) -> int | None:
         """The one that does not hold the newest snapshot, if that has been written out."""
-        waiting = {filling.slot for filling in self._folder.pending()}
-        held = {filling.slot: filling.sequence for filling in self._folder.fillings()}
+        waiting = {snapshot.slot for snapshot in self._folder.pending()}
+        held = {snapshot.slot: snapshot.sequence for snapshot in self._folder.snapshots()}
         slot = min(SLOTS, key=lambda slot: held.get(slot, 0))
         return None if slot in waiting else slot
 
-    def _fill(self, slot: int, plan: PartPlan, step: int, rank: int, world: int, round: int) -> Filling:
+    def _fill(self, slot: int, plan: PartPlan, step: int, rank: int, world: int, round: int) -> SlotSnapshot:
         about = {"step": step, "part": rank, "of": world, "round": round, "run": self._run, "world": world}
         self._folder.retract(slot)
         buffer = self._buffers[slot]
@@ -178,7 +179,7 @@ class CheckpointWriter:
         self._make_room(slot, size)
         buffer.fill(header, plan)
         self._sequence += 1
-        filling = Filling(
+        snapshot = SlotSnapshot(
             slot=slot,
             sequence=self._sequence,
             step=step,
@@ -195,12 +196,12 @@ class CheckpointWriter:
             keep_last=self._keep_last,
             keep_every=self._keep_every,
         )
-        self._folder.publish(filling)
-        return filling
+        self._folder.publish(snapshot)
+        return snapshot
 
     def _make_room(self, slot: int, size: int) -> None:
         buffer = self._buffers[slot]
-        limit = int(os.environ.get("PLIANT_MEMORY_MB", 0)) << 20
+        limit = NodeEnvironment.from_env(os.environ).memory_mb << 20
         file, reason = self._folder.data_file(slot, size, limit)
         if reason and file != buffer.file:
             log.warning("snapshots go to %s instead of memory: %s", file.parent, reason)
@@ -211,29 +212,29 @@ class CheckpointWriter:
             for slot in SLOTS:
                 self._make_room(slot, len(self._buffers[slot].header(plan)) + plan.nbytes)
         except OSError as error:
-            log.warning("memory for snapshots is not there yet: %s", error)
+            log.warning("memory for snapshots is not available yet: %s", error)
 
     def _skip(self, step: int, began: float, reason: str) -> SnapshotReport:
         self.skipped += 1
         log.warning("the snapshot of step %d is skipped (%d so far): %s", step, self.skipped, reason)
         return SnapshotReport(step, time.perf_counter() - began, 0, skipped=True, reason=reason)
 
-    def _see_that_someone_writes(self) -> None:
+    def _ensure_drained(self) -> None:
         if not self._folder.is_watched() and self._folder.watch():
             if not self._own_folder:
                 log.warning("no agent writes snapshots out; this process does it")
-            self._alone = _Thread(self._drain)
+            self._thread = _DrainThread(self._drain)
 
-    def _wait_for(self, filling: Filling, deadline: float) -> Written | None:
+    def _wait_for(self, snapshot: SlotSnapshot, deadline: float) -> WriteResult | None:
         while time.monotonic() < deadline:
-            written = self._folder.written(filling.slot)
-            if written is not None and written.sequence >= filling.sequence:
+            written = self._folder.written(snapshot.slot)
+            if written is not None and written.sequence >= snapshot.sequence:
                 return written
-            time.sleep(_POLL)
+            time.sleep(_POLL_INTERVAL_S)
         return None
 
 
-class _Thread:
+class _DrainThread:
     """Writes out where there is no agent."""
 
     def __init__(self, drain: Drain) -> None:

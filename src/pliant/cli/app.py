@@ -1,4 +1,4 @@
-"""Puts the commands together, and turns our errors into a line for people and an exit code.
+"""Assembles the commands, and turns our errors into a message and an exit code.
 
 A command's module is imported when the command is used, so none pays for the imports of the others, and ``pliant --help``
 pays for none. The help of a command is its module's docstring.
@@ -18,10 +18,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from pliant import __version__
-from pliant.cli.places import close_places
+from pliant.cli.handles.open_handles import close_job_handles
 from pliant.core.errors import JobFailed, NotAvailable, PliantError, RetryableError
 
-FAILED, MISTAKE, INTERRUPTED = 1, 2, 130  # exit codes
+FAILED, USAGE_ERROR, INTERRUPTED = 1, 2, 130  # exit codes
 
 
 @dataclass(frozen=True)
@@ -35,21 +35,21 @@ COMMANDS = {
     "submit": Entry("Submit a job to Kubernetes.", extra="kubernetes"),
     "train": Entry("Train the model of a model file, with evaluation.", extra="torch"),
     "evaluate": Entry("Evaluate a trained model on data.", extra="torch"),
-    "predict": Entry("Write what a trained model says of each record.", extra="torch"),
-    "zoo": Entry("Start a model file from a template.", extra="torch"),
+    "predict": Entry("Write a trained model's prediction for each record.", extra="torch"),
+    "zoo": Entry("Create a model file from a template.", extra="torch"),
     "status": Entry("Show how a job is doing, or how it ended."),
     "jobs": Entry("List the jobs of this machine."),
-    "logs": Entry("Show what the programs of a job wrote."),
-    "events": Entry("Show what happened to a job, one line per event."),
+    "logs": Entry("Show the output of a job's programs."),
+    "events": Entry("Show the events of a job, one line each."),
     "top": Entry("Watch CPU, memory and records/s of each node."),
     "scale": Entry("Change the number of workers of a running job."),
     "stop": Entry("Stop a running job."),
-    "audit": Entry("Prove that each record was accepted exactly once."),
-    "data": Entry("Look into data files and convert them.", extra="data"),
-    "checkpoint": Entry("Look into the checkpoints of a training, and export them.", extra="torch"),
+    "audit": Entry("Verify that each record was accepted exactly once."),
+    "data": Entry("Inspect and convert data files.", extra="data"),
+    "checkpoint": Entry("Inspect checkpoints and export models from them.", extra="torch"),
     "master": Entry("Run a master alone, for programs that something else starts."),
     "operator": Entry("Run the Kubernetes operator.", extra="kubernetes"),
-    "doctor": Entry("Check that this machine is fit for jobs."),
+    "doctor": Entry("Check that this machine can run jobs."),
     "schema": Entry("Print the JSON schema of a job's YAML file."),
 }
 
@@ -79,17 +79,17 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except PliantError as error:
             print(f"pliant: {error}", file=sys.stderr)
-            raise typer.Exit(FAILED if isinstance(error, RetryableError | JobFailed) else MISTAKE) from None
+            raise typer.Exit(FAILED if isinstance(error, RetryableError | JobFailed) else USAGE_ERROR) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
         finally:
-            close_places()
+            close_job_handles()
 
 
 class ProgramCommand(TyperCommand):
-    """A command that ends in a program with arguments of its own: what follows the program is the program's.
+    """A command that ends in a program with arguments of its own: everything after the program is passed on to it.
 
-    ``run -n 2 train.py --epochs 3`` hands ``--epochs`` on, as torchrun does; ``run job.yaml --workers 2`` does not, since a
+    ``run -n 2 train.py --epochs 3`` passes ``--epochs`` on, as torchrun does; ``run job.yaml --workers 2`` does not, since a
     file that describes a job takes no arguments.
     """
 
@@ -119,7 +119,7 @@ _CLASSES = {"run": ProgramCommand, "train": NativeCommand, "evaluate": NativeCom
 
 def _load(name: str) -> Any:
     try:
-        module = import_module(f"pliant.cli.{name}")
+        module = import_module(f"pliant.cli.commands.{name}")
     except ImportError as error:
         extra = COMMANDS[name].extra
         if not extra:
@@ -153,7 +153,7 @@ app = typer.Typer(
     name="pliant",
     cls=Commands,
     help="Elastic deep-learning training that bends and does not break.",
-    epilog="`pliant COMMAND --help` tells more, with examples. Jobs live in ~/.pliant/jobs; PLIANT_HOME moves that.",
+    epilog="`pliant COMMAND --help` has all options and examples. Jobs are in ~/.pliant/jobs; PLIANT_HOME moves that.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

@@ -1,4 +1,4 @@
-"""Pliant inside the user's program: ``connect()`` gives the job, the job gives shards. Works alone too."""
+"""Pliant inside the user's program: ``connect()`` returns the job, the job leases shards. Works without a master too."""
 
 from pliant.client.job import Job, connect
 from pliant.client.records import RecordStream

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import sys
 import threading
@@ -12,50 +11,55 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from pliant.client.alone import Alone
+from pliant.client.lease_client import LeaseClient
 from pliant.client.records import RecordStream
-from pliant.client.remote import RemoteSource
 from pliant.client.session import Session
 from pliant.client.shards import ShardStream
-from pliant.core.datasets import DatasetSpec, FilePart, ShardType
+from pliant.client.standalone import StandaloneBook
 from pliant.core.errors import NotAvailable
+from pliant.core.nodes.environment import NodeEnvironment
+from pliant.core.shards.datasets import DatasetSpec, FilePart, ShardType
+from pliant.core.status import JobStatus
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.channel import Address, MasterClient
+from pliant.rpc.checkpoints import checkpoint_from, checkpoint_message
 from pliant.rpc.datasets import from_message, to_message
+from pliant.rpc.status import status_from_message
 
 if TYPE_CHECKING:
-    from pliant.ps.client import PsClient
+    from pliant.ps.client.client import PsClient
 
 _connected: Job | None = None
 _connecting = threading.Lock()
 
 
 def connect() -> Job:
-    """The job that this program belongs to, as its agent told it; without one, a job of this process alone."""
+    """The job that this program belongs to, from its environment; without one, a job of this process alone."""
     global _connected
     with _connecting:
         if _connected is None or _connected.closed:
-            address = Address.from_env() if os.environ.get("PLIANT_MASTER_ADDR") else None
+            environment = NodeEnvironment.from_env(os.environ)
+            address = Address.of_node(environment) if environment.master_addr else None
             _connected = Job(address)
         return _connected
 
 
 class Job:
     def __init__(self, address: Address | None = None) -> None:
-        env = os.environ
-        self.name = env.get("PLIANT_JOB", "alone")
-        self.node = env.get("PLIANT_NODE", f"guest-{os.getpid()}" if address else "alone")
-        self.role = env.get("PLIANT_ROLE", "worker")
-        self.incarnation = int(env.get("PLIANT_INCARNATION", 0))  # this run of the program on this node: 0, 1, 2, …
+        environment = NodeEnvironment.from_env(os.environ)
+        self.name = environment.job or "alone"
+        self.node = environment.node or (f"guest-{os.getpid()}" if address else "alone")
+        self.role = environment.role or "worker"
+        self.incarnation = environment.incarnation or 0  # this run of the program on this node: 0, 1, 2, …
         self.closed = False
-        self._under_agent = address is not None and "PLIANT_INCARNATION" in env
+        self._under_agent = address is not None and environment.incarnation is not None
         self._master = MasterClient(address) if address is not None else None
-        self._alone = Alone() if address is None else None
+        self._standalone = StandaloneBook() if address is None else None
         self._session: Session | None = None
-        self._streams: WeakSet[ShardStream] = WeakSet()  # a loop that is left lets go of its stream, which then closes
-        self._sources: list[RemoteSource] = []  # kept until their last report is answered
+        self._streams: WeakSet[ShardStream] = WeakSet()  # a loop that is left drops its stream, which then closes
+        self._sources: list[LeaseClient] = []  # kept until their last report is answered
         self._lock = threading.Lock()
-        self._telling: set[Any] = set()
+        self._reports_in_flight: set[Any] = set()
         self._growing = threading.Lock()
         self._producer = uuid.uuid4().hex  # of records for streams
         self._growths = 0
@@ -91,7 +95,7 @@ class Job:
     ) -> ShardStream:
         """Iterate the shards of a dataset; all workers of the job share them, each shard goes to one.
 
-        Give one of ``size`` (record indices 0 to size - 1), ``files`` (name, start, end), ``indices`` or ``stream``; or
+        Pass one of ``size`` (record indices 0 to size - 1), ``files`` (name, start, end), ``indices`` or ``stream``; or
         none of them, for a dataset that the job's description or another worker defined. ``shuffle`` shuffles the
         order of shards, anew in each epoch, and unless ``shuffle_records`` says otherwise the records inside each.
         A shard is acknowledged when the loop asks for the next one; with ``acknowledge=False`` when ``shard.done()`` says so.
@@ -118,12 +122,12 @@ class Job:
         if given:
             spec.check()
             self.create_dataset(spec)
-        if self._alone is not None:
-            known = self._alone.book.queue(dataset).spec
-            return self._keep(ShardStream(self._alone.source(known), acknowledge=acknowledge))
+        if self._standalone is not None:
+            known = self._standalone.book.queue(dataset).spec
+            return self._keep(ShardStream(self._standalone.source(known), acknowledge=acknowledge))
         if not given:
             spec = self._defined(dataset)
-        source = RemoteSource(self._open_session(), spec, ahead=prefetch)
+        source = LeaseClient(self._open_session(), spec, prefetch=prefetch)
         self._sources = [*(kept for kept in self._sources if kept.busy), source]
         return self._keep(ShardStream(source, acknowledge=acknowledge))
 
@@ -141,7 +145,7 @@ class Job:
     ) -> RecordStream:
         """The records of a reader (or of a path that ``pliant.data.open_reader`` knows), shared by all workers.
 
-        ``name``, ``epochs``, ``shuffle``, ``seed``, ``type`` and the other options are those of ``shards``. Iterating gives
+        ``name``, ``epochs``, ``shuffle``, ``seed``, ``type`` and the other options are those of ``shards``. Iterating yields
         records, or what ``dataset_fn(dataset, mode, metadata)`` makes of them; see ``RecordStream`` for batches and frameworks.
         """
         from pliant.data import DataReader, open_reader
@@ -150,83 +154,81 @@ class Job:
         files = [(part, 0, size) for part, size in opened.create_shards().items()]
 
         def lease() -> ShardStream:
-            # Records are read ahead by a thread, whose pace says nothing of the loop's: a fixed few shards are leased ahead.
+            # Records are prefetched by a thread, whose pace says nothing of the loop's: a fixed few shards are leased ahead.
             return self.shards(name, files=files, shard_size=shard_size, acknowledge=False, prefetch=2, **options)
 
         wanted = mode or str(options.get("type", "train"))
         return RecordStream(lease, opened, dataset_fn=dataset_fn, mode=wanted, prefetch=prefetch)
 
     def create_dataset(self, spec: DatasetSpec) -> None:
-        """Define a dataset; every worker may, as long as all say the same."""
-        if self._alone is not None:
-            self._alone.create(spec)
+        """Define a dataset; every worker may, as long as all definitions are equal."""
+        if self._standalone is not None:
+            self._standalone.create(spec)
             return
         session = self._open_session()
-        session.insist(session.master.stubs.shards.CreateDataset, to_message(spec))
+        session.call_with_retry(session.master.stubs.shards.CreateDataset, to_message(spec))
 
     def extend_stream(self, dataset: str, records: int, *, close: bool = False) -> int:
-        """Add records to a stream, or close it; gives its length."""
-        if self._alone is not None:
-            return self._alone.grow(dataset, records, close)
+        """Add records to a stream, or close it; returns its length."""
+        if self._standalone is not None:
+            return self._standalone.grow(dataset, records, close)
         session = self._open_session()
         with self._growing:  # in the order of their numbers
             self._growths += 1
             request = pb.GrowRequest(
                 dataset=dataset, records=records, close=close, producer=self._producer, number=self._growths
             )
-            return int(session.insist(session.master.stubs.shards.GrowStream, request).length)
+            return int(session.call_with_retry(session.master.stubs.shards.GrowStream, request).length)
 
     def shard_checkpoint(self) -> dict[str, Any]:
-        """Where each dataset stands, small enough to keep beside a model; what is in work counts as not done."""
-        if self._alone is not None:
-            return self._alone.book.checkpoint()
+        """The progress of each dataset, small enough to store beside a model; leased shards count as not done."""
+        if self._standalone is not None:
+            return self._standalone.book.checkpoint()
         session = self._open_session()
-        saved = session.insist(session.master.stubs.shards.Checkpoint, pb.Empty())
-        value: dict[str, Any] = json.loads(saved.json)
-        return value
+        saved = session.call_with_retry(session.master.stubs.shards.Checkpoint, pb.Empty())
+        return checkpoint_from(saved)
 
     def restore_shards(self, checkpoint: Mapping[str, Any]) -> None:
-        """Continue from a checkpoint; the datasets it names must be defined, and nobody at work on them."""
-        if self._alone is not None:
-            self._alone.book.restore_checkpoint(0.0, checkpoint=dict(checkpoint))
+        """Resume from a checkpoint; the datasets it names must be defined, and none of their shards leased."""
+        if self._standalone is not None:
+            self._standalone.book.restore_checkpoint(0.0, checkpoint=dict(checkpoint))
             return
         session = self._open_session()
-        message = pb.ShardCheckpoint(json=json.dumps(dict(checkpoint)))
-        session.insist(session.master.stubs.shards.RestoreCheckpoint, message)
+        session.call_with_retry(session.master.stubs.shards.RestoreCheckpoint, checkpoint_message(checkpoint))
 
     # --- parameter servers
 
     def parameters(self) -> PsClient:
         """The parameters that the job's servers keep; for the strategies ps-sync and ps-async."""
-        from pliant.ps.client import PsClient
+        from pliant.ps.client.client import PsClient
 
-        return PsClient(self._open_session(), patience=float(os.environ.get("PLIANT_ORPHAN_TIMEOUT", 600)))
+        return PsClient(self._open_session(), retry_timeout=NodeEnvironment.from_env(os.environ).orphan_timeout)
 
     # --- statistics
 
     def report_step(self, step: int, *, records: int = 0, **metrics: float) -> None:
-        """Tell how far training is, for ``pliant status`` and ``top``. Lost, not waited for, if the master is away."""
+        """Report training progress, for ``pliant status`` and ``top``. Dropped, not retried, if the master is unavailable."""
         if self._master is None:
             return
         request = pb.ReportStepRequest(node=self.node, step=step, records=records, metrics=metrics)
         call = self._master.start(self._master.stubs.stats.ReportStep, request, timeout=5)
-        self._telling.add(call)  # gRPC cancels a call that nobody holds
-        call.add_done_callback(self._telling.discard)
+        self._reports_in_flight.add(call)  # gRPC cancels a call that nobody holds
+        call.add_done_callback(self._reports_in_flight.discard)
 
-    def status(self) -> pb.JobStatus:
+    def status(self) -> JobStatus:
+        """How the job is doing, from its master."""
         if self._master is None:
-            raise NotAvailable("this program runs alone; there is no job to ask")
-        reply: pb.JobStatus = self._master.call(self._master.stubs.job.GetStatus, pb.Empty())
-        return reply
+            raise NotAvailable("this program runs without a master; there is no job status")
+        return status_from_message(self._master.call(self._master.stubs.job.GetStatus, pb.Empty()))
 
     @property
     def master(self) -> MasterClient:
         if self._master is None:
-            raise NotAvailable("this program runs alone; there is no master")
+            raise NotAvailable("this program runs without a master")
         return self._master
 
     def close(self) -> None:
-        """Give back what is not done. Called at exit."""
+        """Release what is not done. Called at exit."""
         if self.closed:
             return
         self.closed = True
@@ -235,9 +237,9 @@ class Job:
         for shards in list(self._streams):
             shards.close() if not died else shards.drop()
         for source in self._sources:
-            source.close(died=died)  # a loop that was left may have reports on their way
+            source.close(died=died)  # a loop that was left may have reports in flight
         if self._session is not None:
-            self._session.close(give_back=not died)  # if it died, the agent says of what, and its shard is blamed
+            self._session.close(release=not died)  # if it died, the agent reports why, and its shard is blamed
         if self._master is not None:
             self._master.close()
 
@@ -248,7 +250,7 @@ class Job:
         self.close()
 
     def session(self) -> Session:
-        """This program's conversation with the master, for calls that ``Job`` has no method for."""
+        """This program's session with the master, for calls that ``Job`` has no method for."""
         return self._open_session()
 
     # --- inside
@@ -265,5 +267,5 @@ class Job:
 
     def _defined(self, dataset: str) -> DatasetSpec:
         session = self._open_session()
-        found = session.insist(session.master.stubs.shards.GetDataset, pb.DatasetName(name=dataset))
+        found = session.call_with_retry(session.master.stubs.shards.GetDataset, pb.DatasetName(name=dataset))
         return from_message(found)

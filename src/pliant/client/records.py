@@ -1,7 +1,7 @@
 """Records of leased shards, for the user's loop: one by one, in batches, or for PyTorch and TensorFlow.
 
-What each of them does with acknowledgements is ``pliant.data.pipeline``'s business: a shard is done when everything made
-from it was consumed. Here shards are leased when iteration starts and given back when it ends.
+Acknowledgements are up to ``pliant.data.pipeline``: a shard is done when everything made from it was consumed. Here
+shards are leased when iteration starts and released when it ends.
 """
 
 from __future__ import annotations

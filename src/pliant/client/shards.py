@@ -1,8 +1,8 @@
-"""What the user's loop holds: a ``Shard``, and the iterator that gives one after the other.
+"""What the user's loop holds: a ``Shard``, and the iterator that yields one after the other.
 
-A shard counts as done when the loop asks for the next one (or calls ``done``). A loop that is left early gives back what
-it has not finished. Whether it was left by ``break`` or by an error cannot be told at that moment; so the shard it was
-at is kept an instant longer, and if the program ends by that error, the shard is blamed for it.
+A shard counts as done when the loop asks for the next one (or calls ``done``). A loop that is left early releases what
+it has not finished. Whether it was left by ``break`` or by an error is not known at that moment; so the shard it was
+at is kept a moment longer, and if the program ends by that error, the shard is blamed for it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from pliant.core.errors import InvalidRequest
-from pliant.core.permutation import Permutation
+from pliant.core.shards.permutation import Permutation
 
 
 class Source(Protocol):
@@ -21,7 +21,7 @@ class Source(Protocol):
         """The next shard, waiting for it if need be; None at the end."""
 
     def poll(self) -> Shard | None:
-        """The next shard if there is one at hand; does not wait."""
+        """The next shard if one is ready; does not wait."""
 
     def done(self, shard: Shard, note: bytes | None = None) -> None: ...
 
@@ -32,10 +32,10 @@ class Source(Protocol):
     def released(self, shard: Shard) -> None: ...
 
     def flush(self, shard: Shard | None = None) -> bool:
-        """Wait until all reports are accepted; False if this shard was given to someone else."""
+        """Wait until all reports are accepted; False if this shard was leased to another worker."""
 
     def settled(self, shard: Shard) -> None:
-        """All of it was accepted with a contribution; nothing is left to report."""
+        """All of it was accepted with a contribution; nothing remains to be reported."""
 
     def abandon(self, shard: Shard | None) -> None:
         """The loop was left at this shard; does not wait."""
@@ -44,7 +44,7 @@ class Source(Protocol):
 
 
 class Shard(Sequence[int]):
-    """Record indices to work on: ``for index in shard``. Iterating or indexing gives what is left to do, in order."""
+    """Record indices to work on: ``for index in shard``. Iterating or indexing yields the remaining records, in order."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Shard(Sequence[int]):
         session: str = "",
     ) -> None:
         self._source = source
-        self.session = session  # with the lease, what the master's audit calls it
+        self.session = session  # with the lease, its name in the master's audit
         self.lease = lease
         self.dataset = dataset
         self.name = name  # of the file, or of the dataset
@@ -72,9 +72,9 @@ class Shard(Sequence[int]):
         self.offset = offset  # records of it that another worker finished before
         self._listed = indices
         self._shuffle_key = shuffle_key
-        self._order: Permutation | None = None  # made when records are asked for: shards are leased by the hundred
+        self._order: Permutation | None = None  # made on first use: shards are leased by the hundred
         self.finished = False
-        self.lost = False  # given to someone else; what was done on it here does not count
+        self.lost = False  # leased to another worker; work done on it here does not count
 
     def __len__(self) -> int:
         return self.end - self.start - self.offset
@@ -92,12 +92,12 @@ class Shard(Sequence[int]):
         return (self._at(i) for i in range(len(self)))
 
     def _at(self, position: int) -> int:
-        place = self.offset + position
+        at = self.offset + position
         if self._shuffle_key is not None:
             if self._order is None:
                 self._order = Permutation(self.end - self.start, *self._shuffle_key)
-            place = self._order[place]
-        return self._listed[place] if self._listed else self.start + place
+            at = self._order[at]
+        return self._listed[at] if self._listed else self.start + at
 
     def indices(self) -> list[int]:
         return list(self)
@@ -110,33 +110,33 @@ class Shard(Sequence[int]):
             self._source.progress(self, self.offset + records)
 
     def done(self, note: bytes | None = None) -> None:
-        """All of it is done. The loop does this by itself when it goes on to the next shard.
+        """All of it is done. The loop does this by itself when it asks for the next shard.
 
-        ``note``: what came of it, for datasets of type ``eval`` and ``predict``; kept if and only if this report counts.
+        ``note``: its result, for datasets of type ``eval`` and ``predict``; stored if and only if this report is accepted.
         """
         if not self.finished:
             self.finished = True
             self._source.done(self, note)
 
     def contributed(self, records: int) -> None:
-        """The master has taken the first ``records`` of it together with a gradient."""
+        """The master has accepted the first ``records`` of it together with a gradient."""
         if records == len(self) and not self.finished:
             self.finished = True
             self._source.settled(self)
 
     def commit(self, note: bytes | None = None) -> bool:
-        """As ``done``, and wait for the master's word: False if the shard was given to someone else meanwhile."""
+        """As ``done``, and wait for the master's answer: False if the shard was leased to another worker meanwhile."""
         self.done(note)
         return self._source.flush(self)
 
     def fail(self, message: str) -> None:
-        """Could not be done; it is tried again, by whoever takes it, up to the dataset's limit."""
+        """Could not be done; it is retried, by any worker, up to the dataset's limit."""
         if not self.finished:
             self.finished = True
             self._source.failed(self, message)
 
     def release(self) -> None:
-        """Not done; give it back without blame."""
+        """Not done; return it to the queue without blame."""
         if not self.finished:
             self.finished = True
             self._source.released(self)
@@ -148,7 +148,7 @@ class Shard(Sequence[int]):
 class ShardStream(Iterator[Shard]):
     """Iterates shards and acknowledges each when the next one is asked for.
 
-    With ``acknowledge=False`` whoever takes a shard says when it is done; what is not by the end is given back.
+    With ``acknowledge=False`` the caller acknowledges each shard; what is not done by the end is released.
     """
 
     def __init__(self, source: Source, *, acknowledge: bool = True) -> None:
@@ -179,9 +179,9 @@ class ShardStream(Iterator[Shard]):
         return shard
 
     def poll(self) -> Shard | None:
-        """As ``next``, without waiting: None if no shard is at hand, now or for good. Needs ``acknowledge=False``."""
+        """As ``next``, without waiting: None if no shard is ready, now or for good. Needs ``acknowledge=False``."""
         if self._acknowledge:
-            raise InvalidRequest("poll needs a stream with acknowledge=False: who polls says when a shard is done")
+            raise InvalidRequest("poll needs a stream with acknowledge=False: the caller acknowledges each shard")
         shard = None if self._over else self._source.poll()
         if shard is not None:
             self._taken = [*(kept for kept in self._taken if not kept.finished), shard]
@@ -192,7 +192,7 @@ class ShardStream(Iterator[Shard]):
         return self._over
 
     def close(self) -> None:
-        """Give back what was not finished. Called at the end, and when the loop is left early."""
+        """Release what was not finished. Called at the end, and when the loop is left early."""
         if not self._over:
             self._over = True
             if self._current is not None:
@@ -208,7 +208,7 @@ class ShardStream(Iterator[Shard]):
         self.close()
 
     def drop(self) -> None:
-        """End without a word: the program is dying, and its agent will tell of what."""
+        """End without a report: the program is dying, and its agent reports why."""
         self._over = True
 
     def __del__(self) -> None:

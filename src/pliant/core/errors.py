@@ -1,6 +1,6 @@
 """The one tree of errors.
 
-Whether an error is worth another try is its type, so no caller has to read a message to know:
+Whether an error is retryable is its type, so no caller has to parse a message:
 ``RetryableError`` passes by itself (a master that is being restarted, a busy server), ``PermanentError``
 does not (a wrong token, an unknown dataset). Each says what happened; ``hint`` says what to do about it.
 """
@@ -45,7 +45,7 @@ class Conflict(PermanentError):
 
 
 class NotFound(PermanentError):
-    """The thing named does not exist."""
+    """What was named does not exist."""
 
 
 class SpecError(PermanentError):
@@ -57,7 +57,7 @@ class MasterUnavailable(RetryableError):
 
 
 class SessionExpired(RetryableError):
-    """The master gave this program up (it was silent too long); open a new session and go on."""
+    """The master closed this session (it was silent for too long); open a new one and continue."""
 
 
 class ServerUnavailable(RetryableError):
@@ -73,7 +73,7 @@ class Moved(RetryableError):
 
 
 class Unschedulable(RetryableError):
-    """The platform has no room for a node now."""
+    """The platform cannot schedule a node now."""
 
 
 class CorruptData(PermanentError):

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
 from pliant.core.errors import InvalidRequest
+from pliant.core.state_machine import StateMachine
 
 
 class Phase(StrEnum):
+    """All phases of a job, wherever it is shown. ``JobBook`` itself knows Running and how a job ends; a platform adds what
+    comes before there is a master, and a suspension is a matter of the nodes."""
+
+    PENDING = "Pending"  # nobody has taken it up yet
+    INVALID = "Invalid"  # it cannot run as it is described
+    CREATING = "Creating"  # its master is being started
     RUNNING = "Running"
+    SUSPENDING = "Suspending"  # its nodes are on their way out
+    SUSPENDED = "Suspended"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     STOPPED = "Stopped"
+    INTERRUPTED = "Interrupted"  # no master, and nobody who would start one
+
+    @property
+    def is_final(self) -> bool:
+        """No other phase follows."""
+        return self in FINAL_PHASES
+
+
+FINAL_PHASES = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +45,7 @@ class Failure:
     log: str  # where the node's whole output is
 
 
-class JobBook:
+class JobBook(StateMachine):
     """A job ends once; what ended it stays."""
 
     def __init__(self) -> None:
@@ -51,8 +70,8 @@ class JobBook:
         return True
 
     def end(self, now: float, *, phase: str, reason: str) -> bool:
-        if phase == Phase.RUNNING:
-            raise InvalidRequest("a job does not end by running")
+        if phase not in FINAL_PHASES:
+            raise InvalidRequest(f"a job cannot end in phase {phase}")
         if self.phase is not Phase.RUNNING:
             return False
         self.phase, self.reason, self.ended_at = Phase(phase), reason, now
@@ -72,7 +91,7 @@ class JobBook:
             "first_failure": asdict(self.first_failure) if self.first_failure else None,
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         self.phase, self.reason = Phase(state["phase"]), state["reason"]
         self.started_at, self.ended_at = state["started_at"], state["ended_at"]
         self.master_starts = state["master_starts"]

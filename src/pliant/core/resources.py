@@ -1,9 +1,9 @@
-"""What nodes are given, and plans to change it. Plans carry their reason as text for people."""
+"""What one node is given."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -21,18 +21,3 @@ class Resources:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Resources:
         return cls(float(value["cpu"]), int(value["memory_mb"]), int(value["gpu"]))
-
-
-@dataclass(frozen=True, slots=True)
-class RolePlan:
-    replicas: int
-    resources: Resources | None = None  # None: as they are
-
-
-@dataclass(frozen=True, slots=True)
-class ResourcePlan:
-    """What the job should have from now on."""
-
-    roles: Mapping[str, RolePlan]
-    reason: str
-    replace: tuple[str, ...] = field(default=())  # nodes to be replaced by new ones with the role's resources

@@ -1,11 +1,11 @@
 """Evaluation rounds and model versions of native training.
 
 A *version* is a count of committed steps. A round evaluates one version on the evaluation data, as shards of a dataset of
-its own. One round is open at a time; versions that become due meanwhile queue, at most ``MOST_WAITING`` of them.
+its own. One round is open at a time; versions that become due meanwhile queue, at most ``MAX_WAITING`` of them.
 
-Two kinds of rounds. Where the job's description names the evaluation data, a round opens every so many steps and closes
-when its shards are done. Where the training program defined it (``define``), the program says which versions are to be
-evaluated; a round is open until one worker, who *claimed* it, has reported the metrics that follow from all shards. A claim
+Two kinds of rounds. Where the job's description names the evaluation data, a round opens every ``every_steps`` steps and closes
+when its shards are done. Where the training program defined it (``define``), the program chooses the versions to be
+evaluated; a round is open until the one worker that *claimed* it has reported the metrics that follow from all shards. A claim
 lasts as long as the session that made it, so a round outlives any worker. Each result is noted once, in the order of rounds,
 and the best by the monitored metric is known.
 """
@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from pliant.core.datasets import DatasetSpec, ShardType
 from pliant.core.errors import Conflict, InvalidRequest
+from pliant.core.shards.datasets import DatasetSpec, ShardType
+from pliant.core.state_machine import StateMachine
 
-MOST_WAITING = 16
-KEPT_RESULTS = 100
-LONGEST_REASON = 1000  # characters
+MAX_WAITING = 16
+MAX_RESULTS = 100
+MAX_REASON_CHARS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Result:
     records: int = 0
 
 
-class TrainingBook:
+class TrainingBook(StateMachine):
     def __init__(self, *, eval_dataset: str = "", every_steps: int = 0) -> None:
         self._eval_dataset = eval_dataset
         self._every = every_steps
@@ -59,7 +60,7 @@ class TrainingBook:
     # --- changing
 
     def define(self, now: float, *, evaluation: dict[str, Any], monitor: str, mode: str) -> bool:
-        """What rounds are of, from the program; False if it was defined so before."""
+        """Define the evaluation data, from the program; False if it is already defined so."""
         spec = DatasetSpec.from_json(evaluation)
         spec.check()
         if spec.type is not ShardType.EVAL or spec.epochs != 1 or spec.stream:
@@ -71,16 +72,16 @@ class TrainingBook:
             self.evaluation, self.monitor, self.largest_is_best = spec, monitor, mode == "max"
             return True
         if (known, self.monitor, self.largest_is_best) != (spec, monitor, mode == "max"):
-            raise Conflict(f"the evaluation of this job is defined already, otherwise than {spec.name!r} says")
+            raise Conflict(f"the evaluation of this job is already defined, differently from {spec.name!r}")
         return False
 
     def report_version(self, now: float, *, version: int, evaluate: bool = False) -> Round | None:
-        """A newer model is there; gives the round that opens because of it, if any."""
+        """A newer model exists; returns the round that opens because of it, if any."""
         if version < 0:
             raise InvalidRequest(f"version {version}; versions count from 0")
         due = self._every > 0 and self._eval_dataset != "" and version // self._every > self.version // self._every
         if (evaluate and self.evaluation is not None and self.can_queue(version)) or (
-            due and self.evaluation is None and len(self._waiting) < MOST_WAITING
+            due and self.evaluation is None and len(self._waiting) < MAX_WAITING
         ):
             self._waiting.append(version)
             self.due = version
@@ -88,7 +89,7 @@ class TrainingBook:
         return self._open_next()
 
     def claim(self, now: float, *, version: int, session: str) -> bool:
-        """A worker wants to compute the metrics of the round. The shell asks only if no living session has claimed it."""
+        """A worker is to compute the metrics of the round. The shell calls this only if no live session has claimed it."""
         round = self.open_round
         if round is None or round.version != version or not round.scored:
             return False
@@ -98,7 +99,7 @@ class TrainingBook:
     def close_round(
         self, now: float, *, version: int, metrics: dict[str, float] | None = None, records: int = 0
     ) -> Round | None:
-        """All records of the round are done; gives the round that opens next, if any. A round closes once."""
+        """All records of the round are done; returns the round that opens next, if any. A round closes once."""
         if self.open_round is None or self.open_round.version != version:
             return None
         self.open_round = None
@@ -112,23 +113,23 @@ class TrainingBook:
         self._note(Result(version, {**(known.metrics if known else {}), **metrics}, known.records if known else 0))
 
     def stop(self, now: float, *, reason: str) -> bool:
-        """Training shall end early; the first reason counts."""
+        """End training early; the first reason counts."""
         if self.stop_reason:
             return False
-        self.stop_reason = (reason or "asked to stop")[:LONGEST_REASON]
+        self.stop_reason = (reason or "asked to stop")[:MAX_REASON_CHARS]
         return True
 
     # --- reading
 
     def can_queue(self, version: int) -> bool:
-        """Whether a round of this version would be queued, if it were asked for."""
-        return version > self.due and len(self._waiting) < MOST_WAITING
+        """Whether a request for a round of this version would be queued."""
+        return version > self.due and len(self._waiting) < MAX_WAITING
 
     def waiting(self) -> Sequence[int]:
         return tuple(self._waiting)
 
     def needed(self) -> set[int]:
-        """Versions whose models must be kept: of rounds that are open or to come, and the best."""
+        """Versions whose models must be kept: those of open and waiting rounds, and the best."""
         open_version = [self.open_round.version] if self.open_round else []
         return {*open_version, *self._waiting, *([self.best.version] if self.best else [])}
 
@@ -136,7 +137,7 @@ class TrainingBook:
 
     def _note(self, result: Result) -> None:
         self.results[result.version] = result
-        while len(self.results) > KEPT_RESULTS:
+        while len(self.results) > MAX_RESULTS:
             del self.results[next(iter(self.results))]
         value = result.metrics.get(self.monitor, math.nan)
         if self.monitor and not math.isnan(value):
@@ -166,7 +167,7 @@ class TrainingBook:
             "stop_reason": self.stop_reason,
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         self.version, self.due = state["version"], state["due"]
         self.evaluation = DatasetSpec.from_json(state["evaluation"]) if state["evaluation"] else None
         self.monitor, self.largest_is_best = state["monitor"]

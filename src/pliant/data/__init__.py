@@ -4,7 +4,7 @@
 shards to records in a training loop. ``torch_dataset`` and ``tf_dataset``: the same for those frameworks; they alone import them.
 """
 
-from pliant.data.contract import DataReader, Metadata, Shard
+from pliant.data.contract import DataReader, Metadata, RecordRange
 from pliant.data.errors import OutOfRange, RecordError
 from pliant.data.map_dataset import MapDataset
 from pliant.data.opening import open_reader
@@ -22,7 +22,7 @@ __all__ = [
     "RecordError",
     "RecordIOReader",
     "RecordIOWriter",
-    "Shard",
+    "RecordRange",
     "batches_of",
     "open_reader",
     "records_of",

@@ -1,4 +1,4 @@
-"""A bounded channel between two threads that can be closed from either side; a closed one wakes whoever waits."""
+"""A bounded channel between two threads that can be closed from either side; a closed one wakes all that wait."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Channel(Generic[T]):
         self._closed = False
 
     def put(self, entry: T) -> None:
-        """Waits for room. Raises ``Closed`` if nobody will take it."""
+        """Waits for room. Raises ``Closed`` if the receiver is gone."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or len(self._entries) < self._capacity)
             if self._closed:

@@ -11,7 +11,7 @@ from pliant.core.errors import InvalidRequest
 
 
 def stack(records: Sequence[Any]) -> Any:
-    """Dicts give a dict of batches, tuples a tuple of batches, arrays and numbers an array; all else stays a list."""
+    """Dicts become a dict of batches, tuples a tuple of batches, arrays and numbers an array; all else stays a list."""
     first = records[0]
     if isinstance(first, dict):
         return {name: stack([record[name] for record in records]) for name in first}
@@ -29,5 +29,5 @@ def _array(records: Sequence[Any]) -> Any:
         shapes = sorted({np.shape(record) for record in records})
         raise InvalidRequest(
             f"records of shapes {shapes} cannot be one array",
-            hint="bring them to one shape in dataset_fn, or give collate=",
+            hint="bring them to one shape in dataset_fn, or pass collate=",
         ) from error

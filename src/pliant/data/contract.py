@@ -27,7 +27,7 @@ from pliant.data.errors import OutOfRange
 
 @runtime_checkable
 class ShardRange(Protocol):
-    """Records ``[start, end)`` of ``name``, or those of ``indices`` where a shard has them: a list, or a method that gives one."""
+    """Records ``[start, end)`` of ``name``, or those of ``indices`` if a shard has them: a list, or a method that returns one."""
 
     @property
     def name(self) -> str: ...
@@ -38,7 +38,9 @@ class ShardRange(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Shard:
+class RecordRange:
+    """A ``ShardRange`` without a lease: records of one part, as readers ask each other for them."""
+
     name: str
     start: int
     end: int
@@ -62,7 +64,7 @@ def order_of(shard: ShardRange) -> Sequence[int]:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What a ``dataset_fn`` may want to know of where its records come from."""
+    """What a ``dataset_fn`` may need to know of the source of its records."""
 
     format: str
     column_names: tuple[str, ...] = ()
@@ -70,12 +72,12 @@ class Metadata:
 
 
 class Parts:
-    """Named parts one after the other: from a global index to a part and a place in it."""
+    """Named parts one after the other: from a global index to a part and a position in it."""
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
         for name, size in sizes.items():
             if not isinstance(size, Integral) or size < 0:
-                raise InvalidRequest(f"create_shards says that {name!r} has {size!r:.40} records")
+                raise InvalidRequest(f"create_shards returns {size!r:.40} records for {name!r}")
         self.names = list(sizes)
         self.starts = [0, *accumulate(sizes.values())]
         self._numbers = {name: number for number, name in enumerate(self.names)}
@@ -100,7 +102,7 @@ class Parts:
 
 
 class DataReader(ABC):
-    """Subclass this for data of your own; see the module's text."""
+    """Subclass this for data of your own; see the module's docstring."""
 
     @abstractmethod
     def create_shards(self) -> Mapping[str, int]:
@@ -125,7 +127,7 @@ class DataReader(ABC):
         """Records ``[start, stop)`` by global index."""
         self._check(start, stop)
         for number, first, behind in self.parts.spans(start, stop):
-            yield from self.read_records(Shard(self.parts.names[number], first, behind))
+            yield from self.read_records(RecordRange(self.parts.names[number], first, behind))
 
     def fetch(self, indices: Sequence[int]) -> list[Any]:
         """Records by global index, in the order asked for. Neighbours are read together."""
@@ -137,7 +139,7 @@ class DataReader(ABC):
     def blocks(self, indices: Sequence[int], size: int) -> Iterator[tuple[int, Iterable[Any]]]:
         """Records by global index in blocks of about ``size``, each with its number of records.
 
-        What waits (for a disk, a network, a decompressor) is done before a block is given out.
+        Waiting (for a disk, a network, a decompressor) happens before a block is yielded.
         """
         for at in range(0, len(indices), size):
             some = indices[at : at + size]
@@ -157,7 +159,7 @@ class DataReader(ABC):
         return range(first + order.start, first + order.stop) if is_run(order) else [first + i for i in order]
 
     def locate(self, index: int) -> tuple[str, int]:
-        """The part that holds a global index, and the place in it: what to name in a message."""
+        """The part that holds a global index, and the position in it, for messages."""
         number, place = self.parts.locate(index)
         return self.parts.names[number], place
 
@@ -177,7 +179,7 @@ class DataReader(ABC):
         return iter(self.read(0, len(self)))
 
     def close(self) -> None:  # noqa: B027  (readers without open files have nothing to close)
-        """Give back files and connections."""
+        """Release files and connections."""
 
     def __enter__(self) -> Self:
         return self
@@ -188,30 +190,30 @@ class DataReader(ABC):
         self.close()
 
     def _complete(self, records: list[Any], indices: Sequence[int]) -> list[Any]:
-        """A reader that gives fewer records than it promised must not pass for the end of the data."""
+        """A reader that returns fewer records than it promised must not look like the end of the data."""
         if len(records) != len(indices):
             part, place = self.locate(indices[0])
             raise CorruptData(
-                f"{part}: {len(indices)} records were asked for from record {place} on, {len(records)} came"
+                f"{part}: {len(indices)} records were requested from record {place} on, {len(records)} were read"
             )
         return records
 
     def _check(self, start: int, stop: int, limit: int | None = None, name: str = "the data") -> None:
         limit = len(self) if limit is None else limit
         if not 0 <= start <= stop <= limit:
-            raise OutOfRange(f"records [{start}, {stop}) were asked for, {name} has {limit}")
+            raise OutOfRange(f"records [{start}, {stop}) were requested, {name} has {limit}")
 
 
 class PartReader(DataReader):
-    """Base of the built-in readers: one method for a range within a part, one for single places in it."""
+    """Base of the built-in readers: one method for a range within a part, one for single positions in it."""
 
     @abstractmethod
     def read_part(self, number: int, start: int, stop: int) -> Iterable[Any]:
         """Records ``[start, stop)`` of a part; the range was checked."""
 
-    def gather_part(self, number: int, places: list[int]) -> Sequence[Any]:
+    def gather_part(self, number: int, positions: list[int]) -> Sequence[Any]:
         found: list[Any] = []
-        for first, behind in _runs(places):
+        for first, behind in _runs(positions):
             found.extend(self.read_part(number, first, behind))
         return found
 
@@ -238,12 +240,12 @@ class PartReader(DataReader):
         groups: dict[int, tuple[list[int], list[int]]] = {}
         for slot, index in enumerate(indices):
             number, place = self.parts.locate(index)
-            slots, places = groups.setdefault(number, ([], []))
+            slots, positions = groups.setdefault(number, ([], []))
             slots.append(slot)
-            places.append(place)
+            positions.append(place)
         found: list[Any] = [None] * len(indices)
-        for number, (slots, places) in groups.items():
-            for slot, record in zip(slots, self.gather_part(number, places), strict=True):
+        for number, (slots, positions) in groups.items():
+            for slot, record in zip(slots, self.gather_part(number, positions), strict=True):
                 found[slot] = record
         return found
 

@@ -19,11 +19,11 @@ class MissingLibrary(InvalidRequest):
 class RecordError(PermanentError):
     """A user's function or reader failed on a record: says which one. The error itself is the ``__cause__``."""
 
-    def __init__(self, message: str, *, place: str = "", index: int = -1) -> None:
+    def __init__(self, message: str, *, location: str = "", index: int = -1) -> None:
         super().__init__(message)
-        self.place = place
+        self.location = location
         self.index = index  # global
 
     @classmethod
-    def at(cls, place: str, index: int, cause: BaseException) -> RecordError:
-        return cls(f"{place}: {type(cause).__name__}: {cause}", place=place, index=index)
+    def at(cls, location: str, index: int, cause: BaseException) -> RecordError:
+        return cls(f"{location}: {type(cause).__name__}: {cause}", location=location, index=index)

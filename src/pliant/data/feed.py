@@ -1,9 +1,9 @@
-"""The two threads behind a pipeline: one leases shards, one reads and transforms their records, a little ahead of consumption.
+"""The two threads behind a pipeline: one leases shards, one reads and transforms their records, prefetching for the consuming loop.
 
     shards --lease thread--> channel(1) --read thread--> channel(prefetch) --> the consuming loop
 
-Both channels are bounded, so a slow consumer stops reading and leasing. What goes wrong in a thread comes out of the
-channel behind what went well before it, and is raised in the consuming loop.
+Both channels are bounded, so a slow consumer stops reading and leasing. An error in a thread comes out of the
+channel after everything that was read before it, and is raised in the consuming loop.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class LeaseThread:
         self.leased.close()
 
     def stop(self) -> None:
-        """A shard iterator that is waiting for the master can be told so, if it has a ``cancel``."""
+        """A shard iterator that waits for the master is cancelled, if it has a ``cancel``."""
         self.leased.close()
         if callable(cancel := getattr(self._shards, "cancel", None)):
             cancel()
 
 
 class ReadThread:
-    """Runs ``work``, which is given this object and yields what the consuming loop is to get."""
+    """Runs ``work``, which takes this object and yields what the consuming loop receives."""
 
     def __init__(
         self,
@@ -123,9 +123,9 @@ class ReadThread:
                 return
             except PliantError:
                 raise
-            except Exception as error:  # a user's reader; its failure is told with its place
-                place, index = progress.place(position)
-                raise RecordError.at(f"{place} or soon behind it", index, error) from error
+            except Exception as error:  # a user's reader; its failure names the record
+                place, index = progress.describe(position)
+                raise RecordError.at(f"{place} or shortly after it", index, error) from error
             yield position, count, records
             position += count
 

@@ -23,7 +23,7 @@ INDEX_SUFFIX = ".pliant-index"  # files that we write beside data; never data th
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What tells one version of a file from another."""
+    """What distinguishes one version of a file from another."""
 
     size: int
     changed: int  # ns since 1970; 0 where the file system does not say
@@ -54,7 +54,7 @@ def expand(paths: Paths) -> list[str]:
     if len(set(found)) < len(found):
         twice = next(name for name in found if found.count(name) > 1)
         raise InvalidRequest(
-            f"{twice} is given more than once", hint="records must be counted once: remove the repetition"
+            f"{twice} is listed more than once", hint="records must be counted once: remove the repetition"
         )
     return found
 

@@ -1,7 +1,7 @@
-"""Indexes of large files, kept on disk so that a file is hopped or scanned once and not by every worker.
+"""Indexes of large files, cached on disk so that a file is scanned once and not by every worker.
 
 An index is a few int64 arrays with the stamp (size and time of change) of the file they describe. It lies beside the data or in a
-given directory. It is a cache and nothing more: unreadable, damaged or out of date means "build it again", and a directory
+given directory. It is only a cache: unreadable, damaged or out of date means "build it again", and a directory
 that cannot be written means "do without". Layout: magic, sizes, arrays, CRC32 of all before.
 """
 
@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from pliant.data.checksum import crc32
 from pliant.data.files import INDEX_SUFFIX, PathLike, Stamp, is_remote
+from pliant.files.atomic import write_bytes
 
 Array = npt.NDArray[np.int64]
 
@@ -28,7 +29,7 @@ _CRC = struct.Struct("<I")
 
 
 def index_path(data: str, directory: PathLike | None) -> Path | None:
-    """Where the index of ``data`` is kept: beside it, or in ``directory``. None: nowhere."""
+    """Where the index of ``data`` is stored: beside it, or in ``directory``. None: nowhere."""
     if directory is not None:
         digest = hashlib.blake2b(os.fsencode(data if is_remote(data) else os.path.abspath(data)), digest_size=8)
         return Path(directory) / f"{os.path.basename(data)}.{digest.hexdigest()}{INDEX_SUFFIX}"
@@ -61,10 +62,5 @@ def save(path: Path, kind: str, stamp: Stamp, arrays: Sequence[Array]) -> None:
     head = _HEAD.pack(_MAGIC, kind.encode(), stamp.size, stamp.changed, len(arrays))
     lengths = struct.pack(f"<{len(arrays)}q", *map(len, arrays))
     raw = b"".join([head, lengths, *(np.ascontiguousarray(a, np.int64).tobytes() for a in arrays)])
-    fresh = path.with_name(f"{path.name}.{os.getpid()}")
     with contextlib.suppress(OSError):  # a cache: a read-only directory or a full disk is no reason to stop
-        try:
-            fresh.write_bytes(raw + _CRC.pack(crc32(raw)))
-            os.replace(fresh, path)
-        finally:
-            fresh.unlink(missing_ok=True)
+        write_bytes(path, raw + _CRC.pack(crc32(raw)), durable=False)

@@ -36,6 +36,6 @@ class MapDataset:
             return record
         try:
             return self._transform(record)
-        except Exception as error:  # the user's function; its failure is told with its record
+        except Exception as error:  # the user's function; its failure names the record
             part, place = self.reader.locate(index % len(self))
             raise RecordError.at(f"{part} record {place}", index, error) from error

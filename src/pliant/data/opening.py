@@ -1,4 +1,4 @@
-"""From a path to a reader: by suffix, else by the first bytes, else an error that says what is known.
+"""From a path to a reader: by suffix, else by the first bytes, else an error that lists the known formats.
 
 Readers are imported when they are chosen, so that ``import pliant.data`` needs none of their libraries.
 """
@@ -42,7 +42,7 @@ def open_reader(
     """The reader for a file, folder, glob, list of files, database URL, or sequence in memory.
 
     ``format`` overrules the guess. ``custom_data_reader``: a user's function that is called with the source and the options
-    and gives a reader of its own. Other options are those of the reader.
+    and returns a reader of its own. Other options are those of the reader.
     """
     from pliant.data.readers.custom import CustomReader
     from pliant.data.readers.memory import MemoryReader
@@ -84,7 +84,7 @@ def format_of(paths: Paths) -> str:
     found = {_format_of_file(file): file for file in files}
     if len(found) > 1:
         what = ", ".join(f"{name} ({file})" for name, file in found.items())
-        raise InvalidRequest(f"files of several formats were given together: {what}", hint="open them one by one")
+        raise InvalidRequest(f"files of several formats cannot be opened together: {what}", hint="open them one by one")
     return next(iter(found))
 
 

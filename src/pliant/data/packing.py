@@ -93,7 +93,7 @@ class ImageFolder(PartReader):
 
 
 def read_tolerantly(reader: DataReader, start: int, stop: int, skipped: Callable[[CorruptData], None]) -> Iterator[Any]:
-    """All records of a range that can be read; each that cannot is told to ``skipped`` and left out."""
+    """All records of a range that can be read; each that cannot is passed to ``skipped`` and left out."""
     for first in range(start, stop, _BLOCK):
         behind = min(first + _BLOCK, stop)
         try:

@@ -5,7 +5,7 @@ progress never counts a record of which something is still on its way. A value i
 after it: until then the loop may still be working on it. So a worker that is killed loses nothing; what it had read ahead, held
 in a shuffle buffer or collected for a batch is read again by another.
 
-How it is kept, by what ``dataset_fn`` is:
+How it is ensured, by what ``dataset_fn`` is:
 
 - none: blocks of neighbouring records go through untouched, and progress is a count within the block;
 - a chain of ``Dataset`` methods: each value carries the marks of its records (see ``stream``), whatever the chain drops,
@@ -66,7 +66,7 @@ def batches_of(
     drop_remainder: bool = False,
     **options: Any,
 ) -> Iterator[Any]:
-    """Batches as NumPy arrays (see ``collate``), for JAX and plain NumPy. ``dataset_fn`` must give a ``Dataset``."""
+    """Batches as NumPy arrays (see ``collate``), for JAX and plain NumPy. ``dataset_fn`` must return a ``Dataset``."""
 
     def batched(dataset: Dataset, mode: str, metadata: Metadata) -> Any:
         made = dataset if dataset_fn is None else dataset_fn(dataset, mode, metadata)
@@ -98,7 +98,7 @@ def _consume(
                     for record in block:
                         yield record
                         used += 1
-                except GeneratorExit:  # the loop was left; the record that it was given last may not be finished
+                except GeneratorExit:  # the loop was left; the last record it received may not be finished
                     entry.progress.advance(used, now=True)
                     raise
                 entry.progress.advance(used)
@@ -184,12 +184,12 @@ class _WholeShard:
     def consumed(self, position: int) -> None:
         self._progress.finish()
 
-    def place(self, position: int) -> tuple[str, int]:
-        return self._progress.place(position)
+    def describe(self, position: int) -> tuple[str, int]:
+        return self._progress.describe(position)
 
 
-def _grouped(items: Iterator[Item], most: int) -> Iterator[list[Item]]:
-    """Several items at once through the channel, of up to ``most`` records, and none kept back while the source waits."""
+def _grouped(items: Iterator[Item], maximum: int) -> Iterator[list[Item]]:
+    """Several items at once through the channel, of up to ``maximum`` records, and none held back while the source waits."""
     group: list[Item] = []
     records = 0
     try:
@@ -197,8 +197,8 @@ def _grouped(items: Iterator[Item], most: int) -> Iterator[list[Item]]:
             value, marks = item
             if value is not Signal.FLUSH and value is not Signal.PAUSE:
                 group.append(item)
-                records += len(marks) or most
-                if records < most:
+                records += len(marks) or maximum
+                if records < maximum:
                     continue
             if group:
                 yield group

@@ -1,7 +1,7 @@
-"""How much of a leased shard is used up: the acknowledgement, kept exact while records are used out of order.
+"""How much of a leased shard is consumed: the acknowledgement, exact although records are consumed out of order.
 
 A shard is done when all its records are consumed. Before that, progress is the length of the consumed *prefix*, because that is
-what the master can cut off if the shard must be given to another worker.
+what the master can cut off if the shard is leased to another worker.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pliant.data.contract import DataReader
 
 
 class LeasedShard(Protocol):
-    """What a source of shards yields. A shard may have been begun by another worker: only what is left of it counts here."""
+    """What a source of shards yields. A shard may have been started by another worker: only its remainder counts here."""
 
     @property
     def name(self) -> str: ...
@@ -23,7 +23,7 @@ class LeasedShard(Protocol):
     def end(self) -> int: ...
 
     def indices(self) -> Iterable[int]:
-        """The record numbers that are left to do, in order."""
+        """The remaining record numbers, in order."""
 
     def progress(self, records: int) -> None:
         """The first ``records`` of ``indices()`` are consumed (a total, not a difference)."""
@@ -41,10 +41,10 @@ class ShardProgress:
         self._every = every  # records between reports
         self.indices: Sequence[int] = reader.positions(shard)
         self._prefix = self._reported = 0
-        self._early: set[int] = set()  # consumed, but behind one that is not
+        self._early: set[int] = set()  # consumed, but after one that is not
         self._done = False
 
-    def place(self, position: int) -> tuple[str, int]:
+    def describe(self, position: int) -> tuple[str, int]:
         index = self.indices[position]
         part, number = self._reader.locate(index)
         return f"{part} record {number}", index

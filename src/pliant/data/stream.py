@@ -5,8 +5,8 @@ when, and only when, all that was made from it has been consumed, although filte
 
 - ``map`` hands the marks on; ``batch`` joins those of its records; ``shuffle`` keeps value and marks together;
 - a value that is dropped (by a filter, or as the remainder of a batch) leaves its marks in the stream, as an item without a value,
-  behind what was sent before it;
-- ``FLUSH`` travels down when the source has nothing to give for now: whoever holds values back sends them. Else a worker
+  after what was sent before it;
+- ``FLUSH`` travels down when the source has nothing for now: stages that hold values back send them. Else a worker
   would wait for shards that the master cannot release before this worker has finished those it is holding back.
 """
 
@@ -23,10 +23,10 @@ from pliant.data.errors import RecordError
 
 
 class Origin(Protocol):
-    """Where records come from: told when one is used up, asked how to name one."""
+    """Where records come from: notified when one is consumed, asked how to name one."""
 
     def consumed(self, position: int) -> None: ...
-    def place(self, position: int) -> tuple[str, int]: ...
+    def describe(self, position: int) -> tuple[str, int]: ...
 
 
 class Signal(Enum):
@@ -43,7 +43,7 @@ PAUSE: Item = (Signal.PAUSE, ())
 
 
 class Dataset:
-    """Immutable; each method gives a new stream. Iterating it runs the whole chain."""
+    """Immutable; each method returns a new stream. Iterating it runs the whole chain."""
 
     def __init__(self, items: Callable[[], Iterator[Item]]) -> None:
         self.items = items
@@ -81,11 +81,11 @@ def _call(function: Callable[[Any], Any], value: Any, marks: tuple[Mark, ...]) -
         return function(value)
     except PliantError:
         raise
-    except Exception as error:  # the user's function; its failure is told with its record
+    except Exception as error:  # the user's function; its failure names the record
         if not marks:
             raise
         origin, position = marks[0]
-        place, index = origin.place(position)
+        place, index = origin.describe(position)
         raise RecordError.at(place, index, error) from error
 
 

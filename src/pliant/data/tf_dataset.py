@@ -55,7 +55,7 @@ def tf_dataset(
     signature: Any = None,
     **options: Any,
 ) -> Any:
-    """The same as a ``tf.data.Dataset`` for ``model.fit``. Add nothing behind it that reads ahead: it would acknowledge early."""
+    """The same as a ``tf.data.Dataset`` for ``model.fit``. Add nothing after it that prefetches: it would acknowledge early."""
     tf = _tensorflow()
     spec = signature if signature is not None else tf.TensorSpec((), tf.string)
     empty = tf.data.Dataset.from_generator(lambda: iter(()), output_signature=spec)

@@ -126,7 +126,7 @@ class _WorkerSide:
         marked = Dataset(lambda: ((record, ((self, i),)) for i, record in zip(indices, records, strict=True)))
         return list(self._dataset_fn(marked, self._mode, self._reader.metadata))
 
-    def place(self, position: int) -> tuple[str, int]:
+    def describe(self, position: int) -> tuple[str, int]:
         part, number = self._reader.locate(position)
         return f"{part} record {number}", position
 
@@ -148,7 +148,7 @@ class _Collate:
 
 @dataclass(slots=True)
 class _Batch:
-    """Record numbers, and of which shards they are the next so many."""
+    """Record numbers, and how many of each shard they advance."""
 
     indices: list[int] = field(default_factory=list)
     portions: list[tuple[ShardProgress, int]] = field(default_factory=list)

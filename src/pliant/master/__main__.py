@@ -13,10 +13,11 @@ import sys
 from pathlib import Path
 
 from pliant.core.errors import PliantError, RetryableError
-from pliant.master.app import Master
+from pliant.files.atomic import write_text
+from pliant.files.locks import FileLock
 from pliant.master.job_dir import JobDir
-from pliant.master.supervisor import ALREADY_THERE, HOPELESS, NOT_NOW, watch_launcher
-from pliant.platforms.durable_files import FileLock, write_text
+from pliant.master.process import Master
+from pliant.master.supervisor import EXIT_ALREADY_RUNNING, EXIT_PERMANENT, EXIT_RETRY_LATER, watch_launcher
 
 
 def main() -> int:
@@ -37,7 +38,7 @@ def main() -> int:
         write_text(job_dir.spec, options.spec.read_text(encoding="utf-8"))
     lock = FileLock(job_dir.path / "master.lock")
     if not lock.try_acquire():
-        return ALREADY_THERE
+        return EXIT_ALREADY_RUNNING
 
     watch_launcher(job_dir)
 
@@ -56,7 +57,7 @@ def main() -> int:
         asyncio.run(serve())
     except PliantError as error:
         logging.getLogger("pliant.master").error("%s", error)
-        return NOT_NOW if isinstance(error, RetryableError) else HOPELESS
+        return EXIT_RETRY_LATER if isinstance(error, RetryableError) else EXIT_PERMANENT
     return 0
 
 

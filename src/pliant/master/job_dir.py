@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pliant.core.errors import NotFound
-from pliant.platforms.durable_files import read_json
+from pliant.files.atomic import read_json
 from pliant.rpc.identity import read_token_file
 
 if TYPE_CHECKING:

@@ -1,73 +1,87 @@
-"""The job's numbers for Prometheus, read from the parts at the moment they are asked for."""
+"""The job's status as metrics for Prometheus, taken at the moment they are asked for."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from pliant.master.components import Components
-from pliant.master.status import job_status
-from pliant.rpc import pliant_pb2 as pb
+from pliant.core.nodes.states import NodeState
+from pliant.core.status import JobStatus, NodeStatus, ParametersStatus
+from pliant.master.controller import JobController
+
+STATUS_TIMEOUT_S = 10.0  # for the event loop to make the status
 
 
 class JobCollector(Collector):
-    def __init__(self, parts: Components) -> None:
-        self._parts = parts
+    def __init__(self, master: JobController) -> None:
+        self._master = master
         self._loop = asyncio.get_running_loop()
 
-    async def _status(self) -> pb.JobStatus:
-        return job_status(self._parts)
+    async def _status(self) -> JobStatus:
+        return self._master.status()
 
     def describe(self) -> Iterable[Metric]:
         return []  # the names are fixed, and collecting at registration would wait for the loop that registers
 
     def collect(self) -> Iterable[Metric]:
         # Called from the web server's threads; the state belongs to the event loop.
-        status = asyncio.run_coroutine_threadsafe(self._status(), self._loop).result(timeout=10)
-        job = status.name
-        running = GaugeMetricFamily("pliant_nodes", "Nodes by role and state.", labels=["job", "role", "state"])
-        counts: dict[tuple[str, str], int] = {}
-        for node in status.nodes:
-            counts[node.role, node.state] = counts.get((node.role, node.state), 0) + 1
-        for (role, state), count in sorted(counts.items()):
-            running.add_metric([job, role, state], count)
-        yield running
-        for name, text, value in (
-            ("pliant_records_per_second", "Records finished per second.", status.records_per_second),
-            ("pliant_global_step", "The newest training step.", status.global_step),
-            ("pliant_stalled_seconds", "Time without any finished record.", status.stalled_seconds),
-            ("pliant_master_starts", "Starts of the master.", status.master_starts),
-        ):
-            family = GaugeMetricFamily(name, text, labels=["job"])
-            family.add_metric([job], value)
-            yield family
-        for field, text in (
-            ("records_done", "Records finished."),
-            ("records_total", "Records of all epochs."),
-            ("shards_in_work", "Shards that workers hold."),
-            ("shards_waiting", "Shards that came back."),
-        ):
-            family = GaugeMetricFamily(f"pliant_dataset_{field}", text, labels=["job", "dataset"])
-            for dataset in status.datasets:
-                family.add_metric([job, dataset.name], getattr(dataset, field))
-            yield family
-        if status.HasField("parameters"):
-            yield from _parameters(job, status.parameters)
-        for field, text in (("cpu", "Cores in use."), ("memory_mb", "Memory in use."), ("restarts", "Restarts.")):
-            family = GaugeMetricFamily(f"pliant_node_{field}", text, labels=["job", "node"])
-            for node in status.nodes:
-                if node.state == "Running":
-                    family.add_metric([job, node.name], getattr(node, field))
-            yield family
+        return status_metrics(
+            asyncio.run_coroutine_threadsafe(self._status(), self._loop).result(timeout=STATUS_TIMEOUT_S)
+        )
 
 
-def _parameters(job: str, parameters: pb.ParametersStatus) -> Iterable[Metric]:
+def status_metrics(status: JobStatus) -> Iterator[Metric]:
+    job = status.name
+    yield _node_counts(status)
+    for name, text, value in (
+        ("pliant_records_per_second", "Records finished per second.", status.records_per_second),
+        ("pliant_global_step", "The newest training step.", status.global_step),
+        ("pliant_stalled_seconds", "Time without any finished record.", status.stalled_seconds),
+        ("pliant_master_starts", "Starts of the master.", status.master_starts),
+    ):
+        family = GaugeMetricFamily(name, text, labels=["job"])
+        family.add_metric([job], value)
+        yield family
+    for field, text in (
+        ("records_done", "Records finished."),
+        ("records_total", "Records of all epochs."),
+        ("shards_in_work", "Shards that workers hold."),
+        ("shards_waiting", "Shards that came back."),
+    ):
+        family = GaugeMetricFamily(f"pliant_dataset_{field}", text, labels=["job", "dataset"])
+        for dataset in status.datasets:
+            family.add_metric([job, dataset.name], getattr(dataset, field))
+        yield family
+    if status.parameters is not None:
+        yield from _parameters(job, status.parameters)
+    yield from _node_use(job, [node for node in status.nodes if node.state is NodeState.RUNNING])
+
+
+def _node_counts(status: JobStatus) -> Metric:
+    family = GaugeMetricFamily("pliant_nodes", "Nodes by role and state.", labels=["job", "role", "state"])
+    counts: dict[tuple[str, str], int] = {}
+    for node in status.nodes:
+        counts[node.role, node.state] = counts.get((node.role, node.state), 0) + 1
+    for (role, state), count in sorted(counts.items()):
+        family.add_metric([status.name, role, state], count)
+    return family
+
+
+def _node_use(job: str, nodes: list[NodeStatus]) -> Iterator[Metric]:
+    for field, text in (("cpu", "Cores in use."), ("memory_mb", "Memory in use."), ("restarts", "Restarts.")):
+        family = GaugeMetricFamily(f"pliant_node_{field}", text, labels=["job", "node"])
+        for node in nodes:
+            family.add_metric([job, node.name], getattr(node, field))
+        yield family
+
+
+def _parameters(job: str, parameters: ParametersStatus) -> Iterator[Metric]:
     for name, text in (
         ("iteration", "The newest iteration of the parameters."),
         ("examples", "Examples whose gradients were applied."),
@@ -108,11 +122,11 @@ class MetricsServer:
         self._thread.join()
 
 
-def serve_metrics(parts: Components, port: int | None, host: str) -> MetricsServer | None:
+def serve_metrics(master: JobController, port: int | None, host: str) -> MetricsServer | None:
     """Serve on ``http://host:port/metrics`` from a thread of its own; None: not at all."""
     if port is None:
         return None
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(JobCollector(parts))
+    registry.register(JobCollector(master))
     server, thread = start_http_server(port, host, registry)
     return MetricsServer(server, thread)

@@ -7,21 +7,17 @@ for ``pliant audit``, which needs the definitions of datasets.
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import asdict
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 from pliant.core.errors import NotAvailable, NotFound
-from pliant.core.shard_queue import ShardQueue
-from pliant.master.app import Master
-from pliant.master.audit import audit_dataset
-from pliant.master.components import Components
+from pliant.core.shards.audit import AuditRow, JobAudit, audit_dataset
+from pliant.core.shards.queue import ShardQueue
+from pliant.core.status import JobStatus
+from pliant.core.status_builder import build_status
+from pliant.master.clock import SystemClock
 from pliant.master.job_dir import JobDir
-from pliant.master.journal_store import AuditRow, SqliteStore, read_audit
-from pliant.master.stats import MemoryStats
-from pliant.master.status import job_status
-from pliant.rpc import pliant_pb2 as pb
+from pliant.master.journal.store import SqliteStore, read_audit
+from pliant.spec import initial_state, load_spec
 
 
 class _ReadOnlyStore(SqliteStore):
@@ -31,59 +27,37 @@ class _ReadOnlyStore(SqliteStore):
         self._db.execute("BEGIN")  # one state, although a master may be writing
 
 
-class JobOnDisk(Master):
-    """The state machines of a job, as its journal has them."""
+class JobOnDisk:
+    """A job as its journal has it."""
 
     def __init__(self, job_dir: JobDir) -> None:
         if not job_dir.journal.exists():
             raise NotFound(f"the job in {job_dir.path} has no journal", hint="its master never started; see master.log")
-        super().__init__(job_dir)
+        self.spec = load_spec(job_dir.spec)
+        self.state = initial_state(self.spec)
         store = _ReadOnlyStore(job_dir.journal)
         try:
             recovered = store.load()
         finally:
             store.close()
-        self._make_machines()
-        self._replay(recovered)
+        self.state.replay(recovered.snapshot, recovered.operations, source=f"the journal {job_dir.journal}")
 
-    def status(self) -> pb.JobStatus:
-        """As the master would tell it, but for what is only in its memory: CPU, memory, records per second."""
-        parts = SimpleNamespace(
-            name=self.spec.name,
-            clock=self._clock,
-            job=self._machines["job"],
-            stats=MemoryStats(self._clock),
-            component_names=lambda: [name for name in self._machines if name != "job"],
-            nodes=self._shell("nodes", "book"),
-            shards=self._shell("shards", "book"),
-            rendezvous=self._shell("rendezvous", "machine"),
-            parameters=None,  # only a living master is in touch with its parameter servers
-            training=self._shell("training", "book"),
-        )
-        return job_status(cast(Components, parts))
+    def status(self) -> JobStatus:
+        """As the master would report it, but for what is only in its memory: use of resources, rates, the step."""
+        return build_status(self.spec.name, self.state, SystemClock().now())
 
     def queues(self) -> list[ShardQueue]:
-        shards = self._machines.get("shards")
-        return list(shards.queues()) if shards is not None else []
-
-    def _shell(self, name: str, attribute: str) -> Any:
-        machine = self._machines.get(name)
-        return SimpleNamespace(**{attribute: machine}) if machine is not None else None
+        return self.state.shards.queues() if self.state.shards is not None else []
 
 
-def audit_of(home: JobDir) -> dict[str, Any]:
-    """The proof of a job that ran with ``audit``, as JSON values: what ``pliant audit --json`` prints."""
+def audit_of(home: JobDir) -> JobAudit:
+    """The proof of a job that ran with ``audit``."""
     job = JobOnDisk(home)
     if not job.spec.audit:
         raise NotAvailable(f"job {home.path.name} was run without --audit", hint="run it with `pliant run --audit`")
     rows: dict[str, list[AuditRow]] = {}
     for row in read_audit(home.journal):
         rows.setdefault(row.dataset, []).append(row)
-    wanted = (queue for queue in job.queues() if not queue.never_wanted)
+    wanted = (queue for queue in job.queues() if not queue.never_requested)
     audits = [audit_dataset(queue, rows.get(queue.spec.name, [])) for queue in wanted]
-    return {
-        "name": job.spec.name,
-        "over": home.summary_file.exists(),
-        "exact": all(found.exact for found in audits),
-        "datasets": [{**asdict(found), "exact": found.exact} for found in audits],
-    }
+    return JobAudit(job.spec.name, home.summary_file.exists(), tuple(audits))

@@ -1,11 +1,11 @@
-"""Keeps a job's master alive on this machine: whoever holds ``launcher.lock`` starts it again when it dies.
+"""Keeps a job's master alive on this machine: whoever holds ``launcher.lock`` restarts it when it dies.
 
-Normally that is ``pliant run``. If that process is killed, the master notices (the kernel lets go of the lock) and starts
+Normally that is ``pliant run``. If that process is killed, the master notices (the kernel releases the lock) and starts
 a supervisor without a terminal in its place; if both are killed at once, an agent does (``platforms.local.revive``). So
-killing any process of a job ends nothing, as long as one is left. A job ends when it is done, fails, or is stopped
+killing any process of a job does not end the job, as long as one is left. A job ends when it succeeds, fails, or is stopped
 (``pliant stop``).
 
-How a master ended is told by its exit code: whether another try makes sense, and when.
+The exit code of a master says whether to restart it, and when.
 """
 
 from __future__ import annotations
@@ -23,17 +23,19 @@ from pathlib import Path
 from typing import NoReturn
 
 from pliant.core.errors import Conflict, JobFailed, PermanentError, PliantError
+from pliant.core.nodes.environment import NodeEnvironment
+from pliant.files.atomic import read_json
+from pliant.files.locks import FileLock
 from pliant.master.job_dir import JobDir
-from pliant.platforms.base import SUPERVISED
-from pliant.platforms.durable_files import FileLock, read_json
 
 log = logging.getLogger(__name__)
 
-ALREADY_THERE, NOT_NOW, HOPELESS = 3, 4, 5  # exit codes of a master: another serves; no room on the disk; no use
-MOST_FAULTS = 5  # in a row, before it served or within a second: then something is wrong that no restart mends
-LONGEST_PAUSE = 2.0  # seconds before a start
-# Someone killed it, or it waits for room: says nothing about the next start. None: not our child.
-NO_FAULT = (-signal.SIGKILL, -signal.SIGTERM, NOT_NOW, None)
+# Exit codes of a master: another one serves; a retryable error, such as a full disk; a permanent error.
+EXIT_ALREADY_RUNNING, EXIT_RETRY_LATER, EXIT_PERMANENT = 3, 4, 5
+MAX_FAULTS = 5  # in a row, before it served or within a second: then no restart helps
+MAX_PAUSE_S = 2.0  # before a start
+# Killed, or waiting for disk space: says nothing about the next start. None: not our child.
+HARMLESS_EXITS = (-signal.SIGKILL, -signal.SIGTERM, EXIT_RETRY_LATER, None)
 
 
 class Supervisor:
@@ -46,12 +48,12 @@ class Supervisor:
         self._master: subprocess.Popen[bytes] | None = None
 
     def acquire(self) -> None:
-        for _ in range(10):  # others look at it, and hold it for an instant
+        for _ in range(10):  # readers hold it for an instant
             if self._lock.try_acquire():
                 return
             time.sleep(0.02)
         raise Conflict(
-            f"a launcher of the job in {self.job_dir.path} is running already",
+            f"a launcher of the job in {self.job_dir.path} is already running",
             hint="watch it with `pliant status` and `pliant logs -f`, or choose another --name",
         )
 
@@ -65,72 +67,72 @@ class Supervisor:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env={**os.environ, SUPERVISED: "1"},
+                env={**os.environ, **NodeEnvironment(is_supervised=True).to_env()},
                 start_new_session=True,
             )
 
     def keep_alive(self) -> None:
-        """Until the job is over. Adopts a master that another launcher started."""
-        early = faults = 0  # deaths in a row right after a start; and those of them that were its own doing
+        """Return when the job is over. Adopts a master that another launcher started."""
+        early = faults = 0  # exits in a row right after a start; those of them that are its own fault
         blocked = False
         while True:
             began = time.monotonic()
             code = self._wait_for_death()
             if self.job_dir.summary_file.exists():
                 return
-            if code == ALREADY_THERE:
+            if code == EXIT_ALREADY_RUNNING:
                 self._master = None
                 continue
             early = 0 if self._served() and time.monotonic() - began > 1.0 else early + 1
-            faults = faults + 1 if early and code not in NO_FAULT else 0
-            if code == HOPELESS or faults >= MOST_FAULTS or not self.job_dir.exists():
+            faults = faults + 1 if early and code not in HARMLESS_EXITS else 0
+            if code == EXIT_PERMANENT or faults >= MAX_FAULTS or not self.job_dir.exists():
                 self._give_up(code, faults)
-            if code != NOT_NOW:
-                self.on_restart("the master died; starting it again")
+            if code != EXIT_RETRY_LATER:
+                self.on_restart("the master died; restarting it")
             elif not blocked:
-                self.on_restart(f"the master cannot write to {self.job_dir.path}; it goes on when there is room")
-            blocked = code == NOT_NOW
+                self.on_restart(f"the master cannot write to {self.job_dir.path}; it resumes when there is space")
+            blocked = code == EXIT_RETRY_LATER
             if early or blocked:
-                time.sleep(LONGEST_PAUSE if blocked else min(LONGEST_PAUSE, 0.05 * 2**early))
+                time.sleep(MAX_PAUSE_S if blocked else min(MAX_PAUSE_S, 0.05 * 2**early))
             self.restarts += 1
             self.start_master()
 
     def _give_up(self, code: int | None, faults: int) -> NoReturn:
-        """No master can serve this job: end what is left of it, and say why."""
-        from pliant.platforms.local import sweep_job  # seldom needed, and a launcher should start fast
+        """No master can serve this job: end what is left of it, and raise the reason."""
+        from pliant.platforms.local import sweep_job  # rarely needed, and a launcher should start fast
 
         sweep_job(self.job_dir.path)
         if not self.job_dir.exists():
             raise JobFailed(f"the job's folder {self.job_dir.path} was removed while the job ran")
-        how = "cannot go on" if code == HOPELESS else f"died {faults} times as it started (exit code {code})"
-        raise PermanentError(f"the master {how}:\n{self._last_words()}", hint=f"see {self.job_dir.logs / 'master.log'}")
+        how = "cannot continue" if code == EXIT_PERMANENT else f"died {faults} times at its start (exit code {code})"
+        raise PermanentError(f"the master {how}:\n{self._last_lines()}", hint=f"see {self.job_dir.logs / 'master.log'}")
 
     def _wait_for_death(self) -> int | None:
         if self._master is not None:
             return self._master.wait()
-        self._master_lock.wait()  # not our child: its lock tells
+        self._master_lock.acquire()  # not our child: it holds this lock while it lives
         self._master_lock.release()
         return None
 
     def _served(self) -> bool:
-        """Whether the master that died got so far as to tell where it listens."""
-        told = read_json(self.job_dir.master_file)
-        return self._master is not None and told is not None and told["pid"] == self._master.pid
+        """Whether the master that died had published its address."""
+        record = read_json(self.job_dir.master_file)
+        return self._master is not None and record is not None and record["pid"] == self._master.pid
 
-    def _last_words(self) -> str:
+    def _last_lines(self) -> str:
         lines = (self.job_dir.logs / "master.log").read_text(errors="replace").splitlines()
         return "\n".join(f"    {line}" for line in lines[-12:])
 
 
 def watch_launcher(job_dir: JobDir) -> None:
-    """In a supervised master: if the launcher is killed, start another, without a terminal."""
-    if os.environ.get(SUPERVISED) != "1":
+    """In a supervised master: if the launcher is killed, start a supervisor without a terminal in its place."""
+    if not NodeEnvironment.from_env(os.environ).is_supervised:
         return
 
     def watch() -> None:
         lock = FileLock(job_dir.path / "launcher.lock")
         while True:
-            lock.wait()
+            lock.acquire()
             lock.release()
             if job_dir.summary_file.exists():
                 return

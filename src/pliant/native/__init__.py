@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pliant.native.callbacks import Callback, EarlyStopping, StopTraining
-    from pliant.native.feed import Mode
     from pliant.native.metrics import AUC, MAE, MSE, Accuracy, Mean, Metric
+    from pliant.native.model_file.feed import Mode
 
 _WHERE = {
     "callbacks": ("Callback", "EarlyStopping", "StopTraining"),
-    "feed": ("Mode",),
+    "model_file.feed": ("Mode",),
     "metrics": ("AUC", "MAE", "MSE", "Accuracy", "Mean", "Metric"),
 }
 

@@ -1,4 +1,4 @@
-"""What a model file's ``callbacks()`` may give: objects with any of these methods.
+"""What a model file's ``callbacks()`` may return: objects with any of these methods.
 
 Callbacks run on every worker. They see evaluations in the order of rounds, each once per worker, also those from before this
 worker was there; so a callback that counts them comes to the same decision everywhere, and after any death. To end training
@@ -23,11 +23,11 @@ CALLBACKS = {  # what each is called with
 
 
 class StopTraining(Exception):
-    """Raised or returned by a callback; the text is the reason that people are told."""
+    """Raised or returned by a callback; the text is the reason shown to the user."""
 
 
 class Callback:
-    """Subclass it, or give any object that has some of these methods."""
+    """Subclass it, or use any object that has some of these methods."""
 
     def on_train_begin(self, model: Any) -> StopTraining | None:
         """Before the first step of this worker."""
@@ -50,7 +50,7 @@ class EarlyStopping(Callback):
 
     def __init__(self, monitor: str = "loss", *, patience: int = 3, mode: str = "", min_delta: float = 0.0) -> None:
         if patience < 1:
-            raise InvalidRequest(f"EarlyStopping: patience is {patience}; allowed: 1 or more")
+            raise InvalidRequest(f"EarlyStopping: patience is {patience}; the minimum is 1")
         if mode not in ("", "max", "min"):
             raise InvalidRequest(f"EarlyStopping: mode is {mode!r}; allowed: 'max', 'min'")
         self.monitor = monitor

@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 
 USERS, ITEMS, TAGS = 50_000_000, 5_000_000, 1_000_000
-MOST_TAGS = 4
+MAX_TAGS = 4
 POPULAR = 400  # ids of each kind that half of the records have
 
 
-def _ids(random: Any, count: int, most: int) -> Any:
+def _ids(random: Any, count: int, maximum: int) -> Any:
     """Half of them popular; spread over the whole range."""
     popular = random.integers(0, POPULAR, count)
-    rare = random.integers(0, most, count)
-    return np.where(random.random(count) < 0.5, popular * (most // POPULAR), rare)
+    rare = random.integers(0, maximum, count)
+    return np.where(random.random(count) < 0.5, popular * (maximum // POPULAR), rare)
 
 
 def _taste(ids: Any, salt: int) -> Any:
@@ -41,7 +41,7 @@ def write_click_log(folder: Path, records: int = 4000, *, test: float = 0.2, see
 
     random = np.random.default_rng(seed)
     user, item = _ids(random, records, USERS), _ids(random, records, ITEMS)
-    lengths = random.integers(0, MOST_TAGS + 1, records)
+    lengths = random.integers(0, MAX_TAGS + 1, records)
     tags = [_ids(random, int(n), TAGS).tolist() for n in lengths]
     hour, age = random.integers(0, 24, records), random.random(records)
     liking = np.array([_taste(np.array(some), 3).sum() if some else 0.0 for some in tags])

@@ -1,7 +1,7 @@
-"""What ends a job at once: mistakes that another try would end in again, so that no time is lost on restarts.
+"""Permanent failures: mistakes that would repeat after a restart, and so fail the job at once.
 
-A loss that is no number any more, or a metric that fails, comes from the model file and the data. The worker that sees it tells the
-master, and the job fails with the reason. Everything else that ends a worker may be an accident, and is tried again.
+A loss that is not finite, or a metric that fails, comes from the model file and the data. The worker that sees it reports it to the
+master, and the job fails with the reason. Everything else that ends a worker may be transient, and is retried.
 """
 
 from __future__ import annotations
@@ -17,40 +17,42 @@ import torch
 from pliant.client.job import Job
 from pliant.core.errors import InvalidRequest, PermanentError
 from pliant.data import DataReader
-from pliant.native.feed import Batch
+from pliant.native.model_file.feed import Batch
 from pliant.rpc import pliant_pb2 as pb
 
 log = logging.getLogger(__name__)
 
-SHOWN = 8  # records of a batch that are named
-MEND = "lower the learning rate, look at these records, or keep the loss finite; checkpoints and versions from before are kept"
+MAX_RECORDS_SHOWN = 8  # of a batch, in a message
+HINT = (
+    "lower the learning rate, check these records, or keep the loss finite; earlier checkpoints and versions are kept"
+)
 
 
-class CannotGoOn(PermanentError):
-    """Another try would end in the same way: the job fails."""
+class PermanentFailure(PermanentError):
+    """A retry would fail in the same way, so the job fails."""
 
 
-def give_up(job: Job, error: CannotGoOn) -> None:
-    """The job fails with this reason."""
+def fail_job(job: Job, error: PermanentFailure) -> None:
+    """Fail the job with this reason."""
     log.error("%s", error)
     reason = f"{job.node}: {error.message}" + (f"; what to do: {error.hint}" if error.hint else "")
     session = job.session()
-    session.insist(session.master.stubs.job.Stop, pb.StopRequest(reason=reason, failed=True))
+    session.call_with_retry(session.master.stubs.job.Stop, pb.StopRequest(reason=reason, failed=True))
 
 
 @contextmanager
-def hopeless(what: Callable[[], str]) -> Iterator[None]:
-    """A request that cannot be right now cannot be right the next time either; ``what`` says of what it was."""
+def failing_permanently(what: Callable[[], str]) -> Iterator[None]:
+    """An invalid request stays invalid when it is retried; ``what`` names what it was about."""
     try:
         yield
-    except (InvalidRequest, CannotGoOn) as error:
-        raise CannotGoOn(f"{what()}: {error.message}", hint=error.hint) from error
+    except (InvalidRequest, PermanentFailure) as error:
+        raise PermanentFailure(f"{what()}: {error.message}", hint=error.hint) from error
 
 
 def check_loss(loss: float, step: int, batch: Batch, reader: DataReader) -> None:
     """A model that learned from a loss of NaN would be NaN."""
     if not math.isfinite(loss):
-        raise CannotGoOn(f"the loss of step {step} is {loss}, of {records_text(batch.ids, reader)}", hint=MEND)
+        raise PermanentFailure(f"the loss of step {step} is {loss}, of {records_text(batch.ids, reader)}", hint=HINT)
 
 
 def check_gradients(step: int, named: Iterable[tuple[str, torch.nn.Parameter]]) -> None:
@@ -61,7 +63,9 @@ def check_gradients(step: int, named: Iterable[tuple[str, torch.nn.Parameter]]) 
     ]  # a number for each before the first is looked at: a GPU is waited for once
     for (name, grad), total in zip(grads, sums, strict=True):
         if not math.isfinite(float(total)) and not _is_finite(grad):
-            raise CannotGoOn(f"the gradient of {name} in step {step} has NaN or infinity, the loss has not", hint=MEND)
+            raise PermanentFailure(
+                f"the gradient of {name} in step {step} has NaN or infinity, while the loss is finite", hint=HINT
+            )
 
 
 def _is_finite(grad: torch.Tensor) -> bool:
@@ -70,11 +74,11 @@ def _is_finite(grad: torch.Tensor) -> bool:
 
 
 def records_text(ids: Sequence[int], reader: DataReader) -> str:
-    """``16 records: train.csv 96, 97, …``, as a person finds them."""
-    places = [reader.locate(number) for number in ids[:SHOWN]]
+    """``16 records: train.csv 96, 97, …``, for a person to find them."""
+    found = [reader.locate(number) for number in ids[:MAX_RECORDS_SHOWN]]
     named = [
-        f"{part} {', '.join(str(place) for _, place in some)}"
-        for part, some in groupby(places, key=lambda found: found[0])
+        f"{part} {', '.join(str(record) for _, record in some)}"
+        for part, some in groupby(found, key=lambda location: location[0])
     ]
-    more = ", …" if len(ids) > SHOWN else ""
+    more = ", …" if len(ids) > MAX_RECORDS_SHOWN else ""
     return f"{len(ids)} record{'s' * (len(ids) != 1)}: {'; '.join(named)}{more}"

@@ -1,6 +1,6 @@
 """Between the training loop of a strategy and everything around it: callbacks, evaluation, progress, the end.
 
-All of it happens in the loop's own thread, between two steps, so nothing disturbs a step and random numbers stay what they are.
+All of it happens in the loop's own thread, between two steps, so nothing interrupts a step, and random numbers stay reproducible.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from typing import Any
 
 from pliant.client.job import Job
 from pliant.native.callbacks import StopTraining
-from pliant.native.contract import ModelFile
-from pliant.native.description import Evaluation
-from pliant.native.rounds import Rounds, TrainingWatch
+from pliant.native.evaluation.eval_rounds import EvaluationRounds
+from pliant.native.model_file.contract import ModelFile
+from pliant.native.model_file.description import Evaluation
+from pliant.native.training_watch import TrainingWatch
 from pliant.rpc import pliant_pb2 as pb
 
 log = logging.getLogger(__name__)
 
-COMMIT_SECONDS = 0.2  # progress is told to the master no more often, but for the end
+COMMIT_INTERVAL_S = 0.2  # progress is reported no more often, except for the end
 
 
 class Hooks:
@@ -31,8 +32,8 @@ class Hooks:
         self._file = file
         self._callbacks = file.make_callbacks()
         self._evaluation = evaluation
-        self.rounds: Rounds | None = None
-        self._seen: set[int] = set()  # versions whose evaluation the callbacks were told of
+        self.rounds: EvaluationRounds | None = None
+        self._seen: set[int] = set()  # versions whose evaluation was reported to the callbacks
         self._evaluated_at = time.monotonic()
         self._due = -1  # the newest version that is known to be evaluated
         self._committed = 0
@@ -43,12 +44,12 @@ class Hooks:
 
     @property
     def stop_reason(self) -> str:
-        """Why training is to end early; empty while it goes on."""
+        """Why training should end early; empty while it continues."""
         return str(self.watch.state.stop_reason)
 
     def begin(self, model: Any) -> None:
         self._call_all("on_train_begin", model)
-        self._tell_results()
+        self.report_results()
 
     def after_step(self, version: int, loss: float, *, epoch: int, ends_epoch: bool) -> None:
         self._call_all("on_step_end", version, loss)
@@ -62,12 +63,12 @@ class Hooks:
         self._between()
 
     def _between(self) -> None:
-        self._tell_results()
+        self.report_results()
         if self.rounds is not None:
-            self.rounds.do_some()
+            self.rounds.work()
 
     def is_due(self, version: int, *, epoch: int, ends_epoch: bool) -> bool:
-        """Whether every worker knows that this version is to be evaluated: by steps and epochs."""
+        """Whether this version is to be evaluated by its step or epoch, which every worker knows."""
         when = self._evaluation
         if when is None:
             return False
@@ -84,10 +85,10 @@ class Hooks:
         return time.monotonic() - self._evaluated_at >= when.every_seconds
 
     def report(self, version: int, *, evaluate: bool) -> bool:
-        """A version is there, and its model can be had; gives whether it will be evaluated."""
+        """Report a version whose model can be loaded; returns whether it will be evaluated."""
         self._evaluated_at = time.monotonic()
         request = pb.ReportVersionRequest(version=version, node=self._job.node, evaluate=evaluate)
-        queued = self._session.insist(self._session.master.stubs.training.ReportVersion, request).queued
+        queued = self._session.call_with_retry(self._session.master.stubs.training.ReportVersion, request).queued
         self.watch.refresh()
         return bool(queued)
 
@@ -96,15 +97,15 @@ class Hooks:
         return self._evaluation is not None
 
     def commit(self, dataset: str, steps: int, *, end: bool = False) -> None:
-        """So many steps of the plan are committed. ``end``: no more come; waits for the master's word."""
+        """Report committed steps of the plan. ``end``: no more follow; waits for the master's answer."""
         now = time.monotonic()
         request = pb.CommitPlanRequest(dataset=dataset, shards=steps, node=self._job.node, end=end)
         method = self._session.master.stubs.shards.CommitPlan
         if end:
-            self._session.insist(method, request)
-        elif steps > self._committed and now - self._committed_at >= COMMIT_SECONDS:
+            self._session.call_with_retry(method, request)
+        elif steps > self._committed and now - self._committed_at >= COMMIT_INTERVAL_S:
             self._committed, self._committed_at = steps, now
-            self._call = self._session.start(method, request, timeout=5.0)  # kept: gRPC cancels a call nobody holds
+            self._call = self._session.start(method, request, timeout=5.0)  # gRPC cancels a call without references
 
     def end(self, directory: str) -> None:
         """The model was exported by this worker."""
@@ -113,16 +114,14 @@ class Hooks:
             if method is not None:
                 method(directory)
 
-    # --- inside
-
-    def tell_results(self) -> None:
-        self._tell_results()
-
-    def _tell_results(self) -> None:
+    def report_results(self) -> None:
+        """Tell the callbacks of evaluations that are new to this worker."""
         for result in self.watch.state.results:
             if result.version not in self._seen:
                 self._seen.add(result.version)
                 self._call_all("on_evaluation", result.version, dict(result.metrics))
+
+    # --- inside
 
     def _call_all(self, name: str, *args: Any) -> None:
         for callback in self._callbacks:
@@ -138,6 +137,6 @@ class Hooks:
 
     def _stop(self, reason: str) -> None:
         if not self.stop_reason:
-            request = pb.StopRequest(reason=reason or "a callback asked for it")
-            self._session.insist(self._session.master.stubs.training.StopTraining, request)
+            request = pb.StopRequest(reason=reason or "requested by a callback")
+            self._session.call_with_retry(self._session.master.stubs.training.StopTraining, request)
             self.watch.refresh()

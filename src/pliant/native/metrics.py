@@ -1,11 +1,11 @@
 """Metrics over all records of an evaluation, not averages of averages.
 
-A metric is fed labels and predictions, shard by shard, on any worker. What each shard gives is a *state*, arrays by name; states
+A metric is fed labels and predictions, shard by shard, on any worker. Each shard yields a *state*, arrays by name; states
 are merged and the value is computed once from the whole. ``Accuracy``, ``AUC``, ``Mean``, ``MSE`` and the like have small
 states. Any other metric is right too: for a plain function, or an object with ``update`` and ``compute``, the state is the labels
 and predictions themselves, and it is called on all of them at the end.
 
-A function may give one number for all records, or one per record, of which the mean is taken.
+A function may return one number for all records, or one per record, of which the mean is taken.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pliant.core.errors import CorruptData, InvalidRequest
 
 State = dict[str, Any]  # arrays and numbers of NumPy
 Array = Any  # np.ndarray, or a dict or tuple of them
-MOST_SCORES = 1 << 20  # distinct scores that AUC keeps exactly
+MAX_SCORES = 1 << 20  # distinct scores that AUC keeps exactly
 
 
 class Metric(ABC):
@@ -52,7 +52,7 @@ class _Fraction(Metric):
 
 
 class Mean(_Fraction):
-    """The mean of ``function(labels, predictions)``, which gives one value per record; by default of the predictions."""
+    """The mean of ``function(labels, predictions)``, which returns one value per record; by default of the predictions."""
 
     def __init__(self, function: Callable[[Array, Array], Any] | None = None) -> None:
         self._function = function
@@ -99,7 +99,7 @@ class MAE(_Fraction):
 class AUC(Metric):
     """The area under the ROC curve, ties counted half. Of two outputs the second is the score.
 
-    Exact while there are at most ``MOST_SCORES`` distinct scores: the state is each score with how many positives and negatives
+    Exact while there are at most ``MAX_SCORES`` distinct scores: the state is each score with how many positives and negatives
     have it. Beyond that, scores are rounded to the nearest of about as many float32 numbers; neighbours differ by less than
     one part in 16,000.
     """
@@ -123,7 +123,7 @@ class AUC(Metric):
 
     def _counted(self, state: State) -> State:
         keys, where = np.unique(state["keys"], return_inverse=True)
-        if len(keys) > MOST_SCORES:
+        if len(keys) > MAX_SCORES:
             coarse = (state["keys"] >> 10) << 10
             keys, where = np.unique(coarse, return_inverse=True)
         counts = {n: np.bincount(where, state[n], len(keys)).astype(np.int64) for n in ("positive", "negative")}
@@ -131,7 +131,7 @@ class AUC(Metric):
 
 
 class Collected(Metric):
-    """Any metric: labels and predictions are kept, and it is computed on all of them."""
+    """Any metric: labels and predictions are collected, and it is computed on all of them."""
 
     def __init__(self, compute: Callable[[Array, Array], float]) -> None:
         self._compute = compute
@@ -150,7 +150,7 @@ def _plain_function(function: Callable[[Array, Array], Any]) -> Metric:
     def compute(labels: Array, predictions: Array) -> float:
         made = np.asarray(_call_with_arrays(function, labels, predictions))
         if made.dtype.kind not in "biuf":
-            raise InvalidRequest(f"it must give a number, or one per record; it gives {made!r:.60}")
+            raise InvalidRequest(f"it must return a number, or one per record; it returns {made!r:.60}")
         values = made.astype(np.float64)
         return float(values.mean()) if values.size else float("nan")
 
@@ -199,10 +199,10 @@ BY_NAME: dict[str, Callable[[], Metric]] = {"accuracy": Accuracy, "auc": AUC, "m
 
 
 def as_metrics(given: Any, where: str) -> dict[str, Metric]:
-    """What ``eval_metrics_fn()`` gave, as metrics by name."""
+    """What ``eval_metrics_fn()`` returned, as metrics by name."""
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
         raise InvalidRequest(
-            f"{where}: eval_metrics_fn() must give a dict of metrics by name; it gives {type(given).__name__}"
+            f"{where}: eval_metrics_fn() must return a dict of metrics by name; it returns {type(given).__name__}"
         )
     return {name: as_metric(value, f"{where}: metric {name!r}") for name, value in given.items()}
 
@@ -221,7 +221,7 @@ def as_metric(value: Any, where: str = "a metric") -> Metric:
         return _plain_function(value)
     raise InvalidRequest(
         f"{where} is {value!r:.60}",
-        hint=f"give a pliant.native.Metric, a function of (labels, predictions), an object with update and compute, or one "
+        hint=f"use a pliant.native.Metric, a function of (labels, predictions), an object with update and compute, or one "
         f"of {', '.join(BY_NAME)}",
     )
 
@@ -257,7 +257,7 @@ def _array(metric: str, value: Any) -> Any:
 def _refused(metric: str, state: Any) -> InvalidRequest:
     return InvalidRequest(
         f"metric {metric!r} has a state that cannot be sent: {state!r:.60}",
-        hint="state() gives a dict of NumPy arrays and numbers, and merge() puts two of them together",
+        hint="state() returns a dict of NumPy arrays and numbers, and merge() combines two of them",
     )
 
 

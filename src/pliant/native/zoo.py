@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 from pliant.core.errors import Conflict, InvalidRequest, NotFound
-from pliant.platforms.durable_files import write_text
+from pliant.files.atomic import write_text
 
 BLANK = "blank"
 
@@ -14,8 +14,8 @@ BLANK = "blank"
 def zoo_folder() -> Path:
     """Inside the package where it is installed, else in the source tree."""
     here = Path(__file__).parent
-    places = (here / "zoo_files", here.parents[2] / "examples" / "zoo")
-    found = next((place for place in places if place.is_dir()), None)
+    folders = (here / "zoo_files", here.parents[2] / "examples" / "zoo")
+    found = next((folder for folder in folders if folder.is_dir()), None)
     if found is None:
         raise NotFound("the model zoo is not installed", hint="see examples/zoo of the source")
     return found

@@ -1,4 +1,4 @@
-"""``python -m pliant.operator``: as ``pliant operator``, without the rest of the command line."""
+"""``python -m pliant.operator``: the same as ``pliant operator``, without the rest of the command line."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ def start_logging(level: str) -> None:
 def parser() -> argparse.ArgumentParser:
     defaults = Settings()
     parser = argparse.ArgumentParser(prog="python -m pliant.operator", description="The Kubernetes operator of Pliant.")
-    parser.add_argument("--namespace", "-N", action="append", default=[], help="Serve this one; repeat it for several.")
+    parser.add_argument("--namespace", "-N", action="append", default=[], help="Serve this namespace; repeatable.")
     parser.add_argument("--lease-name", default=defaults.lease_name)
     parser.add_argument("--lease-namespace", default="", help="Default: the operator's own.")
     parser.add_argument("--image", default=defaults.image, help="For jobs that name none. Default: $PLIANT_IMAGE.")
     parser.add_argument("--port", type=int, default=defaults.port, help="Of /healthz, /readyz and /metrics.")
-    parser.add_argument("--watch-seconds", type=int, default=defaults.watch_seconds, help="Renew watches so often.")
+    parser.add_argument(
+        "--watch-seconds", type=int, default=defaults.watch_seconds, help="Seconds after which a watch is renewed."
+    )
     parser.add_argument("--log-level", choices=LEVELS, default="info")
     return parser
 

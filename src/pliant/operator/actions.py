@@ -1,4 +1,4 @@
-"""What the operator may do for a job, as plain values: decided in one place, carried out in another."""
+"""What the operator can do for a job, as plain values: ``*_decisions`` return them, ``executor`` carries them out."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class PatchJob:
 
 @dataclass(frozen=True, slots=True)
 class PatchStatus:
-    """Tell how the job is doing, unless it changed since it was looked at: another may have told better."""
+    """Update the job's status, unless the job changed since it was observed (optimistic concurrency)."""
 
     patch: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class CreateMaster:
-    """Make what a master needs, where it is not there yet, and its Pod."""
+    """Create the master's Pod and the objects that it needs, as far as they do not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,12 @@ class DeletePod:
     name: str
     uid: str
     grace: float | None = None  # seconds; None: as the Pod says
-    replaces_master: bool = False  # it failed; the next one waits a little
+    replaces_master: bool = False  # it failed; its successor is created after a back-off
 
 
 @dataclass(frozen=True, slots=True)
-class ForceIfLost:
-    """Remove a Pod that cannot end since its machine is gone; leave it if the machine is there."""
+class ForceDeleteIfLost:
+    """Force-delete a Pod whose machine is lost and cannot confirm its end; leave it alone if the machine is there."""
 
     name: str
     uid: str
@@ -54,7 +54,7 @@ class DeletePlan:
 
 @dataclass(frozen=True, slots=True)
 class PatchPlan:
-    """Give a plan its owner, or an answer in its status."""
+    """Set a plan's owner, or its status."""
 
     plan: Object
     patch: Mapping[str, Any]
@@ -62,7 +62,7 @@ class PatchPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class EmitEvent:
     """An Event of Kubernetes, which ``kubectl describe`` shows."""
 
     reason: str
@@ -70,10 +70,10 @@ class Tell:
     warning: bool = False
 
 
-Action = PatchJob | PatchStatus | CreateMaster | DeletePod | ForceIfLost | DeletePlan | PatchPlan | Tell
+Action = PatchJob | PatchStatus | CreateMaster | DeletePod | ForceDeleteIfLost | DeletePlan | PatchPlan | EmitEvent
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     actions: tuple[Action, ...] = ()
-    again: float | None = None  # seconds until it is worth another look, if nothing changes before
+    requeue_after: float | None = None  # seconds; None: reconcile again only when something changes

@@ -1,4 +1,4 @@
-"""The operator as a process: the client, the store, kopf's watches, the lease, a keeper per job, and the port for probes."""
+"""The operator as a process: the client, the store, kopf's watches, the lease, the reconcilers, and the port for probes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pliant.core.errors import NotFound, PermanentError, PliantError, RetryableError
 from pliant.operator import health
 from pliant.operator.executor import Executor
-from pliant.operator.keeper import Desk
-from pliant.operator.lease import DURATION, Lease
+from pliant.operator.lease import LEASE_DURATION_S, Lease
+from pliant.operator.reconciler import ReconcilerPool
 from pliant.operator.store import KINDS, Store
 from pliant.operator.watching import WATCH_SECONDS, Watches
 from pliant.platforms.kubernetes.api import KubeApi
@@ -25,7 +25,7 @@ from pliant.platforms.kubernetes.names import GROUP, JOB_LABEL, VERSION
 
 log = logging.getLogger(__name__)
 
-QUIET = 2.0  # seconds without a further event of a list, after which the list is taken for complete
+LIST_SETTLE_S = 2.0  # without a further event of a list, after which the list counts as complete
 
 
 def _identity() -> str:
@@ -41,7 +41,7 @@ class Settings:
         default_factory=lambda: os.environ.get("PLIANT_IMAGE", "pliant:latest")
     )  # where a job names none
     port: int = 8080  # 0: any free one
-    watch_seconds: int = WATCH_SECONDS  # after which the server ends a watch, and the next one goes on
+    watch_seconds: int = WATCH_SECONDS  # after which the server ends a watch; the next one resumes it
     identity: str = field(default_factory=_identity)
 
 
@@ -57,16 +57,16 @@ class Operator:
             settings.identity,
             on_change=lambda held: self._lease_changed(held),
         )
-        self.desk = Desk(self.lease)
-        self.store = Store(self.desk.changed)
+        self.reconcilers = ReconcilerPool(self.lease)
+        self.store = Store(self.reconcilers.wake)
         self.executor = Executor(self.api, self.lease, self.store, image=settings.image)
         self.watches: Watches | None = None
         self._stop = asyncio.Event()
-        self._listed: dict[Kind, float] = {}  # when an event of a list came last
+        self._listed: dict[Kind, float] = {}  # when the last event of a list arrived
         self._synced = False
 
     async def run(self) -> None:
-        """Until SIGTERM or SIGINT; raises when it cannot go on."""
+        """Until SIGTERM or SIGINT. Raises if the operator cannot continue."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
@@ -77,21 +77,22 @@ class Operator:
         log.info("operator %s for %s; health on port %d", self.settings.identity, where, port)
         tasks: list[asyncio.Task[None]] = []
         try:
-            await self._until_stopped(self._first_look())
+            await self._until_stopped(self._initial_list())
             if self._stop.is_set():
                 return
-            self.desk.open(self.store, self.executor)
-            self.watches = Watches(self.settings.namespaces, self._told, renew=self.settings.watch_seconds)
+            self.reconcilers.start(self.store, self.executor)
+            self.watches = Watches(self.settings.namespaces, self._on_event, renew=self.settings.watch_seconds)
             self.watches.start()
             tasks = [
-                asyncio.create_task(work) for work in (self.lease.run(), self._compare_after_lists(), self._mind())
+                asyncio.create_task(work)
+                for work in (self.lease.run(), self._relist_after_kopf(), self._supervise_watches())
             ]
             await self._stop.wait()
             for task in tasks:
                 if task.done() and not task.cancelled() and (error := task.exception()):
                     raise error
         finally:
-            await self.desk.close()
+            await self.reconcilers.stop()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -103,64 +104,66 @@ class Operator:
 
     # --- watching
 
-    async def _first_look(self) -> None:
-        """Wait for the custom resources, and list everything: nobody acts on half a picture."""
-        told = False
+    async def _initial_list(self) -> None:
+        """Wait for the custom resources, and list everything: nothing is decided on partial state."""
+        has_warned = False
         while True:
             try:
                 await self.api.request("GET", f"/apis/{GROUP}/{VERSION}", what="find the custom resources")
-                await self._compare(KINDS)
+                await self._relist(KINDS)
                 break
             except NotFound:
-                if not told:
-                    log.warning("the custom resources are not installed yet; waiting (deploy/helm/crds)")
-                told = True
+                if not has_warned:
+                    log.warning(
+                        "the custom resource definitions are not installed (deploy/helm/crds); waiting for them"
+                    )
+                has_warned = True
             except RetryableError as error:
                 log.warning("%s", error)
             await asyncio.sleep(1.0)
         self._synced = True
 
-    async def _compare(self, kinds: tuple[Kind, ...]) -> None:
+    async def _relist(self, kinds: tuple[Kind, ...]) -> None:
         for kind in kinds:
             labels = JOB_LABEL if kind is PODS else ""
             for namespace in self.settings.namespaces or ("",):
-                began = time.monotonic()
+                requested_at = time.monotonic()
                 listing = await self.api.list(kind, namespace, labels=labels)
                 only = (namespace,) if namespace else ()
-                vanished = self.store.compare(kind, listing.items, began=began, namespaces=only)
+                vanished = self.store.replace_listed(kind, listing.items, requested_at=requested_at, namespaces=only)
                 if vanished:
-                    log.info("%d %s had vanished unnoticed", vanished, kind.plural)
+                    log.info("%d %s had been deleted unnoticed", vanished, kind.plural)
 
-    def _told(self, kind: Kind, event: str | None, item: Object) -> None:
+    def _on_event(self, kind: Kind, event: str | None, item: Object) -> None:
         if event == "DELETED":
-            self.store.gone(kind, item)
+            self.store.remove(kind, item)
             return
         if event is None:
             self._listed[kind] = time.monotonic()
         self.store.put(kind, item)
 
-    async def _compare_after_lists(self) -> None:
-        """kopf's first list needs no comparison, since we have just listed; each later one does."""
+    async def _relist_after_kopf(self) -> None:
+        """Our own initial list covers kopf's first one; after each later one (410 Gone) we list again."""
         first: set[Kind] = set()
         while True:
-            await asyncio.sleep(QUIET)
-            quiet = [kind for kind, last in self._listed.items() if time.monotonic() - last > QUIET]
-            for kind in quiet:
+            await asyncio.sleep(LIST_SETTLE_S)
+            settled = [kind for kind, last in self._listed.items() if time.monotonic() - last > LIST_SETTLE_S]
+            for kind in settled:
                 del self._listed[kind]
-            again = tuple(kind for kind in quiet if kind in first)
-            first.update(quiet)
+            again = tuple(kind for kind in settled if kind in first)
+            first.update(settled)
             if again:
                 with contextlib.suppress(RetryableError):
-                    await self._compare(again)
+                    await self._relist(again)
 
     # --- staying alive
 
     def _lease_changed(self, held: bool) -> None:
         if held:
-            self.desk.wake_all()
+            self.reconcilers.wake_all()
 
-    async def _mind(self) -> None:
-        """End the process when a part of it is dead: it is started again."""
+    async def _supervise_watches(self) -> None:
+        """End the process when the watches have died; Kubernetes restarts it."""
         while True:
             await asyncio.sleep(1.0)
             if self.watches is not None and not self.watches.alive:
@@ -180,20 +183,20 @@ class Operator:
                 await task
 
     def _health(self) -> tuple[int, str]:
-        silent = time.monotonic() - self.lease.last_look
-        if self._synced and silent > 3 * DURATION:
-            return 500, f"the lease was not looked at for {silent:.0f} s\n"
+        idle = time.monotonic() - self.lease.last_attempt
+        if self._synced and idle > 3 * LEASE_DURATION_S:
+            return 500, f"leader election has been stuck for {idle:.0f} s\n"
         if self.watches is not None and not self.watches.alive:
             return 500, "the watches ended\n"
-        return 200, "acting\n" if self.lease.held else "standing by\n"
+        return 200, "leading\n" if self.lease.held else "standing by\n"
 
     def _ready(self) -> tuple[int, str]:
         return (200, "ready\n") if self._synced else (503, "waiting for the custom resources\n")
 
     def _metrics(self) -> tuple[int, str]:
         lines = [
-            "# TYPE pliant_operator_acting gauge",
-            f"pliant_operator_acting {int(self.lease.held)}",
+            "# TYPE pliant_operator_leading gauge",
+            f"pliant_operator_leading {int(self.lease.held)}",
             "# TYPE pliant_operator_objects gauge",
             *(f'pliant_operator_objects{{kind="{kind.plural}"}} {self.store.count(kind)}' for kind in KINDS),
             "# TYPE pliant_operator_api_calls_total counter",

@@ -1,6 +1,6 @@
-"""The custom resource definitions, made from the models: what a file of a job allows, the API server allows.
+"""The custom resource definitions, generated from the models: the API server accepts what a job's YAML file may contain.
 
-``python -m pliant.operator.crds FOLDER`` (``make crds``) writes them; a test sees that the committed ones are current.
+``python -m pliant.operator.crds FOLDER`` (``make crds``) writes them; a test checks that the committed ones are current.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Any
 
 import yaml
 
+from pliant.platforms.kubernetes.elastic_job_status import ElasticJobStatus
 from pliant.platforms.kubernetes.kinds import ELASTIC_JOBS, SCALE_PLANS, Kind
 from pliant.platforms.kubernetes.names import MADE_BY_LABEL
-from pliant.platforms.kubernetes.plans import ElasticJobStatus, ScalePlanSpec, ScalePlanStatus
+from pliant.platforms.kubernetes.plans import ScalePlanSpec, ScalePlanStatus
 from pliant.spec import structural_schema
 from pliant.spec.schema import structural_schema_of
 
@@ -120,7 +121,7 @@ def _column(name: str, kind: str, path: str, description: str = "", *, wide: boo
 
 
 def _without_defaults(node: Any, *, only_empty: bool = False) -> Any:
-    """A status holds what was told: the API server must not add to it. An empty text says no more than none."""
+    """A status holds what was reported: the API server must not add defaults. An empty string means the same as none."""
     if not isinstance(node, Mapping):
         return node
     kept = {key: value for key, value in node.items() if key != "default" or (only_empty and value != "")}

@@ -1,7 +1,7 @@
-"""What an edit of a running job changes: the fields that Pods made from then on take up, and those that are fixed since it began.
+"""What an edit of a running job changes: the fields that apply to Pods created from then on, and those that are immutable.
 
-Numbers of nodes, their resources and ``suspend`` are the master's to take up. Master and nodes rely on the rest being what it was
-when the job began, so Pods are made by that, whatever the ElasticJob says now. Pure.
+Replicas, resources and ``suspend`` are applied by the master. Master and nodes rely on the rest being what it was when the job
+started, so Pods are created from that spec, whatever the ElasticJob says now. Pure.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from pliant.spec import JobSpec
 
 # Of ``platform.kubernetes``: where and how Pods run, not what runs in them.
-TAKEN_UP = (
+MUTABLE = (
     "image",
     "image_pull_policy",
     "image_pull_secrets",
@@ -21,34 +21,34 @@ TAKEN_UP = (
     "priority_class",
     "service_account",
 )
-MASTERS = ("replicas", "resources")  # of a role
-MOST_NAMED = 5
+APPLIED_BY_MASTER = ("replicas", "resources")  # of a role
+MAX_NAMED = 5
 
 
-def taken_up(first: JobSpec, now: JobSpec) -> JobSpec:
-    """The spec that Pods are made by: of the job as it began, with what can be changed as it is now."""
+def effective_spec(first: JobSpec, now: JobSpec) -> JobSpec:
+    """The spec that Pods are created from: as the job started, with the mutable fields as they are now."""
     roles = {
         name: role.model_copy(update={"template": now.roles[name].template}) if name in now.roles else role
         for name, role in first.roles.items()
     }
-    changed = {field: getattr(now.platform.kubernetes, field) for field in TAKEN_UP}
+    changed = {field: getattr(now.platform.kubernetes, field) for field in MUTABLE}
     options = first.platform.kubernetes.model_copy(update=changed)
     platform = first.platform.model_copy(update={"kubernetes": options})
     return first.model_copy(update={"roles": roles, "platform": platform})
 
 
-def without_effect(first: JobSpec, now: JobSpec) -> str:
-    """The fields of an edit that change nothing any more, for people; empty: there are none."""
-    found = list(_differing(_fixed(taken_up(first, now)), _fixed(now)))
-    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-    return ", ".join(found[:MOST_NAMED]) + more
+def ineffective_fields(first: JobSpec, now: JobSpec) -> str:
+    """The edited fields that have no effect, for people; empty: there are none."""
+    found = list(_differing(_immutable(effective_spec(first, now)), _immutable(now)))
+    more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
+    return ", ".join(found[:MAX_NAMED]) + more
 
 
-def _fixed(spec: JobSpec) -> dict[str, Any]:
+def _immutable(spec: JobSpec) -> dict[str, Any]:
     plain = spec.to_json()
     plain.pop("suspend", None)
     for role in plain.get("roles", {}).values():
-        for field in MASTERS:
+        for field in APPLIED_BY_MASTER:
             role.pop(field, None)
     return plain
 

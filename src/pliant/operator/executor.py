@@ -1,7 +1,7 @@
-"""Carries decisions out, each write fenced by the lease, and puts what the API server answered into the store.
+"""Carries decisions out: each write is fenced by the lease, and the API server's response goes into the store.
 
-Making something that is there already is a success if it belongs to this job. If it belongs to another (a job of the same
-name that is just being cleaned up) we wait: what we would take over is about to vanish.
+Creating an object that exists is a success if it belongs to this job. If it belongs to another (a job of the same name that is
+being garbage-collected) we wait: it is about to be deleted.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from pliant.operator.actions import (
     CreateMaster,
     DeletePlan,
     DeletePod,
-    ForceIfLost,
+    EmitEvent,
+    ForceDeleteIfLost,
     PatchJob,
     PatchPlan,
     PatchStatus,
-    Tell,
 )
+from pliant.operator.fair_limiter import FairLimiter
 from pliant.operator.lease import Lease
 from pliant.operator.master_pod import master_pod
-from pliant.operator.seen import Key, Seen, condition, micro_time, owner_uid, rfc3339, uid_of
+from pliant.operator.observed import Key, ObservedJob, condition, micro_time, owner_uid, uid_of
 from pliant.operator.store import Store, key_of
-from pliant.operator.turns import Turns
 from pliant.platforms.kubernetes.api import KubeApi, path_of
 from pliant.platforms.kubernetes.errors import AlreadyExists, Forbidden, Outdated
 from pliant.platforms.kubernetes.kinds import (
@@ -46,23 +46,24 @@ from pliant.platforms.kubernetes.kinds import (
     Object,
 )
 from pliant.platforms.kubernetes.names import MASTER_PORT, SPEC_KEY, master_name
+from pliant.platforms.kubernetes.timestamps import rfc3339
 from pliant.spec import JobSpec
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-AT_ONCE = 24  # writes in flight, of all jobs together
-CREATE_WITHIN = 8.0  # seconds; then it is a problem that is told and tried again
-MAYBE_MISSED = 30.0  # seconds overdue after which we ask whether a Pod is still there
-LOOK_HOLDS = 3.0  # seconds that a look at a machine holds
-MOST_MACHINES = 1000  # of which that is remembered
-SURELY_LOST = 300.0  # seconds overdue after which a Pod is removed even if we may not look at machines
-LONG_GRACE = 60.0  # seconds, until the watch tells the true time at which a removed Pod must be gone
-TELL_AGAIN = 600.0  # seconds before the same Event of a job is written again
+MAX_CONCURRENT_WRITES = 24  # of all jobs together
+CREATE_TIMEOUT_S = 8.0  # then it is a problem that is reported and retried
+VERIFY_OVERDUE_S = 30.0  # overdue, after which we read whether a Pod still exists
+MACHINE_CHECK_TTL_S = 3.0  # how long the observed state of a machine is reused
+MAX_CACHED_MACHINES = 1000
+FORCE_DELETE_OVERDUE_S = 300.0  # overdue, after which a Pod is force-deleted even if we may not read Node objects
+ASSUMED_GRACE_S = 60.0  # of a deleted Pod, until the watch delivers its true deadline
+EVENT_DEDUPLICATION_S = 600.0  # in which the same Event of a job is not written again
 
 
 class NameTaken(RetryableError):
-    """Something of this name is there that does not belong to the job."""
+    """An object of this name exists and does not belong to the job."""
 
 
 class Executor:
@@ -71,65 +72,65 @@ class Executor:
     ) -> None:
         self.api, self.store = api, store
         self._lease, self._image, self._component = lease, image, component
-        self._turns = Turns(AT_ONCE)
-        self._told: dict[tuple[str, str, str], float] = {}  # uid, reason, message -> when
+        self._limiter = FairLimiter(MAX_CONCURRENT_WRITES)
+        self._recent_events: dict[tuple[str, str, str], float] = {}  # uid, reason, message -> when
         self._addresses: dict[str, str] = {}  # uid of a job -> cluster IP of its Service
-        self._first: dict[str, JobSpec] = {}  # uid of a job -> its spec when it began
-        self._machines: dict[str, tuple[float, bool]] = {}  # when it was last looked at, whether it was lost
-        self._looking = asyncio.Lock()
+        self._first: dict[str, JobSpec] = {}  # uid of a job -> the spec that it started with
+        self._machines: dict[str, tuple[float, bool]] = {}  # name -> when it was last read, whether it was lost
+        self._machine_lock = asyncio.Lock()
 
     @property
     def image(self) -> str:
         return self._image
 
-    async def do(self, action: Action, seen: Seen, spec: JobSpec | None) -> None:
-        namespace, name = seen.key
+    async def execute(self, action: Action, observed: ObservedJob, spec: JobSpec | None) -> None:
+        namespace, name = observed.key
         match action:
             case PatchJob(patch):
-                answer = await self._fenced(seen.key, lambda: self.api.patch(ELASTIC_JOBS, name, patch, namespace))
+                answer = await self._fenced(observed.key, lambda: self.api.patch(ELASTIC_JOBS, name, patch, namespace))
                 self.store.put(ELASTIC_JOBS, answer)
             case PatchStatus(patch):
-                await self._patch_status(seen, patch)
-            case CreateMaster() if seen.job is not None and spec is not None:
-                await self._create_master(seen.job, spec)
+                await self._patch_status(observed, patch)
+            case CreateMaster() if observed.job is not None and spec is not None:
+                await self._create_master(observed.job, spec)
             case DeletePod(pod, uid, grace):
-                await self.delete(PODS, pod, seen.key, uid=uid, grace=grace)
-                self.store.asked_to_go(PODS, seen.key, uid, rfc3339(time.time() + (grace or LONG_GRACE)))
-            case ForceIfLost():
-                await self._force_if_lost(action, seen)
+                await self.delete(PODS, pod, observed.key, uid=uid, grace=grace)
+                self.store.mark_deleting(PODS, observed.key, uid, rfc3339(time.time() + (grace or ASSUMED_GRACE_S)))
+            case ForceDeleteIfLost():
+                await self._force_delete_if_lost(action, observed)
             case DeletePlan(plan, uid):
-                await self.delete(SCALE_PLANS, plan, seen.key, uid=uid)
-                self.store.asked_to_go(SCALE_PLANS, seen.key, uid, rfc3339(time.time()))
+                await self.delete(SCALE_PLANS, plan, observed.key, uid=uid)
+                self.store.mark_deleting(SCALE_PLANS, observed.key, uid, rfc3339(time.time()))
             case PatchPlan(plan, patch, status):
                 await self.patch_plan(plan, patch, status=status)
-            case Tell() if seen.job is not None:
-                await self.tell(seen.job, action)
+            case EmitEvent() if observed.job is not None:
+                await self.emit_event(observed.job, action)
 
     # --- single writes
 
     async def create(self, kind: Kind, body: Object, job: Object) -> Object:
-        """Make it for this job; gives what is there."""
+        """Create it for this job; returns the object that exists now."""
         namespace = job["metadata"]["namespace"]
         whole = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
         what = f"create {kind.full_name} in {namespace}"
         try:
             made = await self._fenced(
                 key_of(ELASTIC_JOBS, job),
-                lambda: self.api.request("POST", path_of(kind, namespace), whole, what=what, deadline=CREATE_WITHIN),
+                lambda: self.api.request("POST", path_of(kind, namespace), whole, what=what, deadline=CREATE_TIMEOUT_S),
             )
         except AlreadyExists:
             made = await self.api.get(kind, body["metadata"]["name"], namespace)
             if owner_uid(made) != uid_of(job):
                 raise NameTaken(
                     f"{kind.kind} {body['metadata']['name']} in {namespace} belongs to something else",
-                    hint="if it is of a job of the same name that was just deleted it goes by itself, else remove it",
+                    hint="if it is left of a deleted job of the same name, Kubernetes removes it soon; otherwise delete it",
                 ) from None
         if kind is PODS:
             self.store.put(PODS, made)
         return made
 
     async def delete(self, kind: Kind, name: str, job: Key, *, uid: str = "", grace: float | None = None) -> bool:
-        """Have something of a job removed, if it is still the same; False: it is not there."""
+        """Delete an object of a job, if it is still the same one; False: it does not exist."""
         try:
             return await self._fenced(job, lambda: self.api.delete(kind, name, job[0], grace=grace, uid=uid))
         except Outdated:  # another of the same name
@@ -143,17 +144,18 @@ class Executor:
                 lambda: self.api.patch(SCALE_PLANS, name, patch, namespace, subresource="status" if status else ""),
             )
         except NotFound:
-            self.store.gone(SCALE_PLANS, plan)
+            self.store.remove(SCALE_PLANS, plan)
         else:
             self.store.put(SCALE_PLANS, answer)
 
-    async def tell(self, job: Object, event: Tell) -> None:
-        """Write an Event, unless the same was written lately."""
+    async def emit_event(self, job: Object, event: EmitEvent) -> None:
+        """Write an Event, unless the same one was written recently."""
         metadata, now = job["metadata"], time.time()
         key = (uid_of(job), event.reason, event.message)
-        if now - self._told.get(key, 0.0) < TELL_AGAIN:
+        if now - self._recent_events.get(key, 0.0) < EVENT_DEDUPLICATION_S:
             return
-        self._told = {old: when for old, when in self._told.items() if now - when < TELL_AGAIN} | {key: now}
+        recent = {old: when for old, when in self._recent_events.items() if now - when < EVENT_DEDUPLICATION_S}
+        self._recent_events = recent | {key: now}
         log.info("%s/%s: %s: %s", metadata["namespace"], metadata["name"], event.reason, event.message)
         mark = hashlib.sha256(f"{key}{now}".encode()).hexdigest()[:12]
         body = {
@@ -176,11 +178,11 @@ class Executor:
         }
         try:
             await self._fenced(key_of(ELASTIC_JOBS, job), lambda: self.api.create(EVENTS, body, metadata["namespace"]))
-        except (Forbidden, NotFound) as error:  # told in the log at least; a namespace may be going
-            log.warning("the event was not written: %s", error)
+        except (Forbidden, NotFound) as error:  # it is in the log at least; the namespace may be terminating
+            log.warning("the Event was not written: %s", error)
 
     async def address(self, job: Object) -> str:
-        """Where the job's nodes find its master."""
+        """Where the job's nodes reach its master."""
         uid, name = uid_of(job), job["metadata"]["name"]
         if uid not in self._addresses:
             found = await self.api.get(SERVICES, master_name(name), job["metadata"]["namespace"])
@@ -188,8 +190,8 @@ class Executor:
         return f"{self._addresses[uid]}:{MASTER_PORT}"
 
     async def first_spec(self, job: Object) -> JobSpec | None:
-        """The job as it began, which is what its master goes by; None: it has not begun, or under another version of Pliant that
-        wrote what this one does not read."""
+        """The spec that the job started with, by which its master works; None: it has not started, or another version of Pliant
+        wrote what this one cannot read."""
         uid, name = uid_of(job), master_name(job["metadata"]["name"])
         if uid not in self._first:
             found = await self.api.find(CONFIG_MAPS, name, job["metadata"]["namespace"])
@@ -198,7 +200,12 @@ class Executor:
             try:
                 self._first[uid] = JobSpec.from_yaml(found["data"][SPEC_KEY])
             except SpecError as error:
-                log.warning("%s/%s: the spec that it began with: %s", job["metadata"]["namespace"], name, error)
+                log.warning(
+                    "%s/%s: cannot read the spec that the job started with: %s",
+                    job["metadata"]["namespace"],
+                    name,
+                    error,
+                )
                 return None
         return self._first[uid]
 
@@ -206,66 +213,68 @@ class Executor:
         self._addresses.pop(uid, None)
         self._first.pop(uid, None)
 
-    # --- the larger ones
+    # --- composite actions
 
     async def _create_master(self, job: Object, spec: JobSpec) -> None:
         found = await self.create(SERVICES, job_objects.service(job), job)
         address = self._addresses[uid_of(job)] = found["spec"]["clusterIP"]
         secret = await asyncio.to_thread(job_objects.master_secret, job, spec, address)
-        of_master = await self.create(SECRETS, secret, job)  # where one was there, that one counts
+        of_master = await self.create(SECRETS, secret, job)  # an existing one wins
         await self.create(SECRETS, job_objects.node_secret(job, of_master), job)
-        await asyncio.gather(*(self.create(kind, body, job) for kind, body in job_objects.others(job, spec)))
+        await asyncio.gather(
+            *(self.create(kind, body, job) for kind, body in job_objects.supporting_objects(job, spec))
+        )
         pod = await self.create(PODS, master_pod(job, spec, address, self._image), job)
-        await self.tell(job, Tell("MasterCreated", f"created Pod {pod['metadata']['name']}"))
+        await self.emit_event(job, EmitEvent("MasterCreated", f"created Pod {pod['metadata']['name']}"))
 
-    async def _patch_status(self, seen: Seen, patch: Mapping[str, Any]) -> None:
-        assert seen.job is not None
-        body = {"metadata": {"resourceVersion": seen.job["metadata"]["resourceVersion"]}, "status": patch}
-        namespace, name = seen.key
+    async def _patch_status(self, observed: ObservedJob, patch: Mapping[str, Any]) -> None:
+        assert observed.job is not None
+        body = {"metadata": {"resourceVersion": observed.job["metadata"]["resourceVersion"]}, "status": patch}
+        namespace, name = observed.key
         try:
             answer = await self._fenced(
-                seen.key, lambda: self.api.patch(ELASTIC_JOBS, name, body, namespace, subresource="status")
+                observed.key, lambda: self.api.patch(ELASTIC_JOBS, name, body, namespace, subresource="status")
             )
-        except Outdated:  # another wrote; our copy may be late, so read it
+        except Outdated:  # somebody else wrote it; our copy may be stale, so read it
             answer = await self.api.get(ELASTIC_JOBS, name, namespace)
         except NotFound:
-            self.store.gone(ELASTIC_JOBS, seen.job)
+            self.store.remove(ELASTIC_JOBS, observed.job)
             return
         self.store.put(ELASTIC_JOBS, answer)
 
-    async def _force_if_lost(self, action: ForceIfLost, seen: Seen) -> None:
-        namespace = seen.key[0]
+    async def _force_delete_if_lost(self, action: ForceDeleteIfLost, observed: ObservedJob) -> None:
+        namespace = observed.key[0]
         try:
             lost = await self._is_lost(action.machine)
         except Forbidden:
-            lost = action.overdue > SURELY_LOST
+            lost = action.overdue > FORCE_DELETE_OVERDUE_S
         if not lost:
-            if action.overdue < MAYBE_MISSED:
-                return  # its kubelet takes its time
+            if action.overdue < VERIFY_OVERDUE_S:
+                return  # its kubelet is slow
             found = await self.api.find(PODS, action.name, namespace)
-            if found is None or uid_of(found) != action.uid:  # it ended, and we missed it
-                for pod in seen.pods:
+            if found is None or uid_of(found) != action.uid:  # it was deleted, and we missed that
+                for pod in observed.pods:
                     if uid_of(pod) == action.uid:
-                        self.store.gone(PODS, pod)
+                        self.store.remove(PODS, pod)
             return
-        log.warning("machine %s is lost; removing Pod %s/%s", action.machine, namespace, action.name)
-        if seen.job is not None:
-            message = f"machine {action.machine} does not answer; Pod {action.name} is removed"
-            await self.tell(seen.job, Tell("MachineLost", message, warning=True))
-        await self.delete(PODS, action.name, seen.key, uid=action.uid, grace=0.0)
+        log.warning("machine %s is lost; force-deleting Pod %s/%s", action.machine, namespace, action.name)
+        if observed.job is not None:
+            message = f"machine {action.machine} is not ready; Pod {action.name} is force-deleted"
+            await self.emit_event(observed.job, EmitEvent("MachineLost", message, warning=True))
+        await self.delete(PODS, action.name, observed.key, uid=action.uid, grace=0.0)
 
     async def _is_lost(self, name: str) -> bool:
-        """Of a machine. Many Pods may ask at once, and one look serves them all."""
-        async with self._looking:
-            looked, lost = self._machines.get(name, (float("-inf"), False))
-            if time.monotonic() - looked > LOOK_HOLDS:
+        """Whether a machine is gone or not ready. Many Pods may ask at once; one call serves them all."""
+        async with self._machine_lock:
+            checked_at, lost = self._machines.get(name, (float("-inf"), False))
+            if time.monotonic() - checked_at > MACHINE_CHECK_TTL_S:
                 machine = await self.api.find(NODES, name)
                 lost = machine is None or condition(machine, "Ready").get("status") != "True"
-                if len(self._machines) > MOST_MACHINES:
+                if len(self._machines) > MAX_CACHED_MACHINES:
                     self._machines.clear()
                 self._machines[name] = (time.monotonic(), lost)
             return lost
 
     async def _fenced(self, job: Key, call: Callable[[], Awaitable[T]]) -> T:
-        async with self._turns.of(job), self._lease.fenced():
+        async with self._limiter.slot(job), self._lease.fenced():
             return await call()

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
 
-LONGEST_REQUEST = 8192  # bytes
-WITHIN = 5.0  # seconds for a request
+MAX_REQUEST_BYTES = 8192
+REQUEST_TIMEOUT_S = 5.0
 
 Page = Callable[[], tuple[int, str]]  # the status and the text
 
@@ -15,7 +15,7 @@ Page = Callable[[], tuple[int, str]]  # the status and the text
 async def serve(port: int, pages: Mapping[str, Page]) -> asyncio.Server:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
-            async with asyncio.timeout(WITHIN):
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 request = await reader.readuntil(b"\r\n\r\n")
                 path = request.split(b" ", 2)[1].split(b"?", 1)[0].decode("ascii", "replace")
                 page = pages.get(path)
@@ -26,4 +26,4 @@ async def serve(port: int, pages: Mapping[str, Page]) -> asyncio.Server:
                 await writer.drain()
         writer.close()
 
-    return await asyncio.start_server(answer, "0.0.0.0", port, limit=LONGEST_REQUEST)
+    return await asyncio.start_server(answer, "0.0.0.0", port, limit=MAX_REQUEST_BYTES)

@@ -1,6 +1,6 @@
-"""What a job's master needs around its Pod, as plain objects: Service, Secrets, ConfigMap, rights, claim, network policy.
+"""What a job's master needs around its Pod, as plain objects: Service, Secrets, ConfigMap, RBAC, claim, network policy.
 
-Each is made once and never changed. All have the job as their owner, and go with it.
+Each is created once and never changed. All are owned by the job and deleted with it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from pliant.platforms.kubernetes.kinds import (
     Kind,
     Object,
 )
+from pliant.platforms.kubernetes.traits import uses_tls
 from pliant.rpc.certificates import write_certificates
 from pliant.spec import JobSpec
 from pliant.spec.quantities import write_memory
 
-NODE_FILES = ("ca.crt", "node.crt", "node.key")  # what nodes may have of the TLS files
+NODE_FILES = ("ca.crt", "node.crt", "node.key")  # the TLS files that nodes get
 RBAC = "rbac.authorization.k8s.io"
 
 
@@ -43,7 +44,7 @@ def service(job: Object) -> Object:
         "spec": {
             "selector": names.labels_of(name, role=names.MASTER_ROLE),
             "ports": [{"name": "grpc", "port": names.MASTER_PORT, "targetPort": names.MASTER_PORT}],
-            "publishNotReadyAddresses": True,  # nodes try again by themselves, sooner than a probe tells
+            "publishNotReadyAddresses": True,  # nodes retry by themselves, sooner than a probe notices
         },
     }
 
@@ -51,7 +52,7 @@ def service(job: Object) -> Object:
 def master_secret(job: Object, spec: JobSpec, cluster_ip: str) -> Object:
     """A fresh token, and fresh certificates where the job uses TLS."""
     content = {names.TOKEN_KEY: secrets.token_hex(32).encode()}
-    if spec.tls:
+    if uses_tls(spec):
         name, namespace = names.master_name(job["metadata"]["name"]), job["metadata"]["namespace"]
         hosts = (
             cluster_ip,
@@ -78,10 +79,12 @@ def _secret(job: Object, name: str, data: dict[str, str]) -> Object:
     return {"metadata": metadata(job, name), "type": "Opaque", "immutable": True, "data": data}
 
 
-def others(job: Object, spec: JobSpec) -> Iterator[tuple[Kind, Object]]:
+def supporting_objects(job: Object, spec: JobSpec) -> Iterator[tuple[Kind, Object]]:
     """All that does not depend on the Service's address."""
     name = names.master_name(job["metadata"]["name"])
-    started = spec.replaced(suspend=False)  # a master is only made for a job that runs; it watches the rest itself
+    started = spec.replaced(
+        suspend=False
+    )  # a master is created only for a job that runs; later edits it watches itself
     yield (
         CONFIG_MAPS,
         {
@@ -113,7 +116,7 @@ def others(job: Object, spec: JobSpec) -> Iterator[tuple[Kind, Object]]:
 
 
 def master_rules(job: str) -> list[Object]:
-    """What a master may do: tell of its own job, plan for it, and look at Pods. It changes no Pod."""
+    """What a master may do: write the status of its own job, write ScalePlans for it, and read Pods. It changes no Pod."""
     return [
         _rule(names.GROUP, ["elasticjobs"], ["get", "list", "watch"], [job]),
         _rule(names.GROUP, ["elasticjobs/status"], ["get", "patch"], [job]),

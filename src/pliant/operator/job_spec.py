@@ -1,14 +1,14 @@
 """From an ElasticJob to the ``JobSpec`` that its master gets.
 
 Name and namespace are those of the object. ``replicas.wanted`` is changed by ``kubectl scale``, which knows nothing of
-``min`` and ``max``: it is brought between them here, and what the job makes of it is its master's to say.
+``min`` and ``max``: it is clamped to them here, and the master reports what became of it.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from pliant.platforms.kubernetes.desk import within_limits
+from pliant.platforms.kubernetes.elastic_job import within_limits
 from pliant.platforms.kubernetes.kinds import Object
 from pliant.spec import JobSpec
 

@@ -1,7 +1,8 @@
-"""What the operator tells of a job in its status.
+"""What the operator writes into the status of an ElasticJob.
 
-The master tells phase ``Running``, progress and how the job ended. The operator tells the phase while no master speaks, and
-the conditions always: ``SpecValid``, ``MasterReady``, ``Suspended``, and at the end ``Complete`` or ``Failed``.
+The master reports phase ``Running``, progress and how the job ended (``platforms/kubernetes/elastic_job_status.py``). The
+operator reports the phase while there is no master, and always the conditions: ``SpecValid``, ``MasterReady``, ``Suspended``,
+and at the end ``Complete`` or ``Failed``.
 """
 
 from __future__ import annotations
@@ -10,99 +11,109 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pliant.operator.seen import (
+from pliant.core.job import FINAL_PHASES, Phase
+from pliant.operator.observed import (
     NOT_READY,
     READY,
-    Seen,
+    ObservedJob,
     condition,
     container,
     is_deleting,
     is_over,
     is_ready,
-    last_end,
-    rfc3339,
+    last_termination,
 )
+from pliant.platforms.kubernetes.elastic_job_status import ratio
 from pliant.platforms.kubernetes.kinds import Object
 from pliant.platforms.kubernetes.names import master_name, worker_selector
-from pliant.platforms.kubernetes.plans import ENDED, ratio, status_of
+from pliant.platforms.kubernetes.plans import status_of
+from pliant.platforms.kubernetes.timestamps import rfc3339
 
-LONGEST_MESSAGE = 1000  # characters
-OWN_PHASES = frozenset({"", "Pending", "Invalid", "Creating", "Suspending", "Suspended"})
+MAX_MESSAGE_CHARS = 1000
+OWN_PHASES = frozenset(  # of a job that has not run yet, or does not now
+    {"", Phase.PENDING, Phase.INVALID, Phase.CREATING, Phase.SUSPENDING, Phase.SUSPENDED}
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Why:
-    """One word and a sentence."""
+class StatusReason:
+    """One word for programs and a sentence for people, as conditions and Pods have them."""
 
     reason: str
     message: str = ""
 
 
-def master_state(pod: Object | None) -> Why:
-    """Why the master does not serve, or ``Ready``."""
+def master_state(pod: Object | None) -> StatusReason:
+    """StatusReason the master does not serve, or ``Ready``."""
     if pod is None:
-        return Why("NoPod", "the master's Pod is not there")
+        return StatusReason("NoPod", "the master's Pod is not there")
     if is_ready(pod):
-        return Why("Ready")
+        return StatusReason("Ready")
     if is_deleting(pod):
-        return Why("Ending", "the master's Pod is being removed")
+        return StatusReason("Ending", "the master's Pod is being removed")
     status, state = pod.get("status") or {}, container(pod)
     if is_over(pod):
-        end = last_end(pod)
+        end = last_termination(pod)
         how = status.get("reason") or end.get("reason") or "unknown reason"
-        told = status.get("message") or end.get("message") or ""
-        return Why("Ended", _text(f"the master's Pod ended ({how}, exit code {end.get('exitCode')})", told))
+        detail = status.get("message") or end.get("message") or ""
+        return StatusReason("Ended", _text(f"the master's Pod ended ({how}, exit code {end.get('exitCode')})", detail))
     scheduled = condition(pod, "PodScheduled")
     if scheduled.get("status") == NOT_READY:
-        return Why(
-            scheduled.get("reason") or "Unschedulable", _text("no room for the master", scheduled.get("message"))
+        return StatusReason(
+            scheduled.get("reason") or "Unschedulable", _text("the master is unschedulable", scheduled.get("message"))
         )
     waiting = (state.get("state") or {}).get("waiting") or {}
     if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
-        end = last_end(pod)
-        told = end.get("message") or waiting.get("message")
+        end = last_termination(pod)
+        detail = end.get("message") or waiting.get("message")
         code = f", exit code {end['exitCode']}" if "exitCode" in end else ""
-        return Why(waiting["reason"], _text(f"the master does not start ({waiting['reason']}{code})", told))
-    return Why("Starting", "the master starts")
+        return StatusReason(waiting["reason"], _text(f"the master does not start ({waiting['reason']}{code})", detail))
+    return StatusReason("Starting", "the master starts")
 
 
 def _text(first: str, more: str | None) -> str:
-    return (f"{first}: {more.strip()}" if more else first)[:LONGEST_MESSAGE]
+    return (f"{first}: {more.strip()}" if more else first)[:MAX_MESSAGE_CHARS]
 
 
-def phase_of(seen: Seen, spec_problem: str, *, nodes_left: bool) -> Why:
-    """The phase that the operator sees, with why; an empty one: it is the master's to say."""
-    if seen.ended:
-        return Why("")
-    if seen.suspended:
+def phase_of(observed: ObservedJob, spec_problem: str, *, nodes_left: bool) -> StatusReason:
+    """The phase by what the operator observes, with its message; an empty one: the master reports it."""
+    if observed.ended:
+        return StatusReason("")
+    if observed.suspended:
         if nodes_left:
-            return Why("Suspending", "waiting for the nodes to end")
-        return Why("Suspended", "spec.suspend is true")
-    state = master_state(seen.master)
+            return StatusReason(Phase.SUSPENDING, "waiting for the nodes to end")
+        return StatusReason(Phase.SUSPENDED, "spec.suspend is true")
+    state = master_state(observed.master)
     if state.reason == "Ready":
-        return Why("Running") if seen.phase in OWN_PHASES else Why("")
-    if seen.phase not in OWN_PHASES:
-        return Why("")  # it was running: its nodes go on while the master is away, see condition MasterReady
-    if spec_problem and seen.master is None:
-        return Why("Invalid", spec_problem[:LONGEST_MESSAGE])
-    return Why("Creating", state.message)
+        return StatusReason(Phase.RUNNING) if observed.phase in OWN_PHASES else StatusReason("")
+    if observed.phase not in OWN_PHASES:
+        return StatusReason("")  # it was running: its nodes go on while the master is away, see condition MasterReady
+    if spec_problem and observed.master is None:
+        return StatusReason(Phase.INVALID, spec_problem[:MAX_MESSAGE_CHARS])
+    return StatusReason(Phase.CREATING, state.message)
 
 
-def conditions_of(seen: Seen, spec_problem: str, phase: str, message: str, now: float) -> list[Object]:
-    """All of them, with the times of those that did not change."""
-    state = Why("JobEnded", "the job has ended") if phase in ENDED else master_state(seen.master)
-    if seen.suspended and state.reason == "NoPod":
-        state = Why("Suspended", "the job is suspended")
+def conditions_of(observed: ObservedJob, spec_problem: str, phase: str, message: str, now: float) -> list[Object]:
+    """All conditions; those that did not change keep their times."""
+    state = StatusReason("JobEnded", "the job has ended") if phase in FINAL_PHASES else master_state(observed.master)
+    if observed.suspended and state.reason == "NoPod":
+        state = StatusReason("Suspended", "the job is suspended")
     found = [
-        _condition("SpecValid", not spec_problem, Why("Invalid", spec_problem) if spec_problem else Why("Valid")),
+        _condition(
+            "SpecValid",
+            not spec_problem,
+            StatusReason("Invalid", spec_problem) if spec_problem else StatusReason("Valid"),
+        ),
         _condition("MasterReady", state.reason == "Ready", state),
-        _condition("Suspended", phase == "Suspended", Why("Suspended" if seen.suspended else "NotSuspended")),
+        _condition(
+            "Suspended", phase == Phase.SUSPENDED, StatusReason("Suspended" if observed.suspended else "NotSuspended")
+        ),
     ]
-    if phase == "Succeeded":
-        found.append(_condition("Complete", True, Why("Succeeded", message)))
-    elif phase in ENDED:
-        found.append(_condition("Failed", True, Why(_failure(seen) or phase, message)))
-    before = {entry["type"]: entry for entry in status_of(seen.job or {}).get("conditions") or ()}
+    if phase == Phase.SUCCEEDED:
+        found.append(_condition("Complete", True, StatusReason("Succeeded", message)))
+    elif phase in FINAL_PHASES:
+        found.append(_condition("Failed", True, StatusReason(_failure(observed) or phase, message)))
+    before = {entry["type"]: entry for entry in status_of(observed.job or {}).get("conditions") or ()}
     for entry in found:
         old = before.get(entry["type"], {})
         same = old.get("status") == entry["status"] and old.get("lastTransitionTime")
@@ -110,56 +121,61 @@ def conditions_of(seen: Seen, spec_problem: str, phase: str, message: str, now: 
     return found
 
 
-def _failure(seen: Seen) -> str:
-    """The reason that was given for the failure before, so that it stays."""
-    return str(condition(seen.job or {}, "Failed").get("reason") or "")
+def _failure(observed: ObservedJob) -> str:
+    """The reason that the failure was reported with, so that it stays."""
+    return str(condition(observed.job or {}, "Failed").get("reason") or "")
 
 
-def _condition(kind: str, holds: bool, why: Why) -> Object:
+def _condition(kind: str, holds: bool, why: StatusReason) -> Object:
     found = {"type": kind, "status": READY if holds else NOT_READY, "reason": why.reason}
-    return {**found, "message": why.message[:LONGEST_MESSAGE]} if why.message else found
+    return {**found, "message": why.message[:MAX_MESSAGE_CHARS]} if why.message else found
 
 
 def status_patch(
-    seen: Seen, spec_problem: str, *, nodes_left: bool, now: float, failure: Why | None = None
+    observed: ObservedJob, spec_problem: str, *, nodes_left: bool, now: float, failure: StatusReason | None = None
 ) -> dict[str, Any]:
-    """What differs from the status that is there; empty: nothing does. ``failure``: the job ends so."""
-    assert seen.job is not None
-    before = status_of(seen.job)
-    phase = Why("Failed", failure.message) if failure else phase_of(seen, spec_problem, nodes_left=nodes_left)
-    told_phase = phase.reason or str(before.get("phase") or "")
-    message = phase.message if phase.reason else str(before.get("message") or "")
-    conditions = conditions_of(seen, spec_problem, told_phase, message, now)
+    """What differs from the present status; empty: nothing does. ``failure``: the job fails for this reason."""
+    assert observed.job is not None
+    before = status_of(observed.job)
+    decided = phase_of(observed, spec_problem, nodes_left=nodes_left)
+    if failure:
+        decided = StatusReason(Phase.FAILED, failure.message)
+    phase = decided.reason or str(before.get("phase") or "")
+    message = decided.message if decided.reason else str(before.get("message") or "")
+    conditions = conditions_of(observed, spec_problem, phase, message, now)
     if failure:
         conditions[-1]["reason"] = failure.reason
-    wished: dict[str, Any] = {"conditions": conditions, "selector": worker_selector(seen.name)}
-    if phase.reason:
-        wished |= {"phase": phase.reason, "message": phase.message or None}
-    if told_phase not in ENDED:
-        wished["observed_generation"] = seen.job["metadata"].get("generation")
-        wished["master"] = {"pod": master_name(seen.name), "ready": is_ready(seen.master) if seen.master else False}
-    if told_phase in ("Suspended", "Creating") and seen.master is None:
-        wished |= {"replicas": 0, **_counts(seen.job)}
-    if told_phase == "Suspended" and not before.get("suspended"):
-        wished["suspended"] = rfc3339(now)
-    if told_phase != "Suspended" and before.get("suspended"):
-        wished["suspended"] = None
-    if told_phase in ENDED and not before.get("finished"):
-        wished["finished"] = rfc3339(now)
-    return _difference(wished, before)
+    desired: dict[str, Any] = {"conditions": conditions, "selector": worker_selector(observed.name)}
+    if decided.reason:
+        desired |= {"phase": decided.reason, "message": decided.message or None}
+    if phase not in FINAL_PHASES:
+        desired["observed_generation"] = observed.job["metadata"].get("generation")
+        desired["master"] = {
+            "pod": master_name(observed.name),
+            "ready": is_ready(observed.master) if observed.master else False,
+        }
+    if phase in (Phase.SUSPENDED, Phase.CREATING) and observed.master is None:
+        desired |= {"replicas": 0, **_counts(observed.job)}
+    if phase == Phase.SUSPENDED and not before.get("suspended"):
+        desired["suspended"] = rfc3339(now)
+    if phase != Phase.SUSPENDED and before.get("suspended"):
+        desired["suspended"] = None
+    if phase in FINAL_PHASES and not before.get("finished"):
+        desired["finished"] = rfc3339(now)
+    return _difference(desired, before)
 
 
 def _counts(job: Object) -> dict[str, str]:
     wanted = {
         name: (role.get("replicas") or {}).get("wanted") for name, role in (job["spec"].get("roles") or {}).items()
     }
-    told = {"worker": "workers", "ps": "ps"}
-    return {told[name]: ratio(0, count) for name, count in wanted.items() if name in told and count is not None}
+    columns = {"worker": "workers", "ps": "ps"}
+    return {columns[name]: ratio(0, count) for name, count in wanted.items() if name in columns and count is not None}
 
 
-def _difference(wished: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+def _difference(desired: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
     differing = {}
-    for key, value in wished.items():
+    for key, value in desired.items():
         if isinstance(value, Mapping):
             inner = _difference(value, before.get(key) or {})
             if inner:

@@ -1,7 +1,7 @@
-"""The Pod of a job's master. Pure: the same job gives the same Pod.
+"""The Pod of a job's master. Pure: the same job results in the same Pod.
 
-The kubelet starts the master again when it dies, in the same Pod, so that a journal in an ``emptyDir`` outlives it. The
-operator makes another Pod when this one is lost.
+The kubelet restarts the master in the same Pod when it dies, so a journal in an ``emptyDir`` outlives the process. The
+operator creates another Pod when this one is lost.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from pliant.platforms.kubernetes.pods import (
     shared_mounts,
     shared_volumes,
 )
+from pliant.platforms.kubernetes.traits import uses_tls
 from pliant.spec import JobSpec
 
-GRACE = 10  # seconds that a master has to write down what it knows
+GRACE_S = 10  # for the master to write its state
 OWN_UID = "$(PLIANT_POD_UID)"  # Kubernetes fills it in, in a command
-PATIENCE = {"claim": 10, "emptyDir": 60}  # seconds that its machine may be unreachable; an emptyDir is lost with it
+UNREACHABLE_TOLERATION_S = {"claim": 10, "emptyDir": 60}  # of its machine; an emptyDir is lost with it
 
 
 def master_pod(job: Object, spec: JobSpec, cluster_ip: str, image: str) -> Object:
@@ -35,12 +36,15 @@ def master_pod(job: Object, spec: JobSpec, cluster_ip: str, image: str) -> Objec
             **pod_defaults(options, node_selector=options.master.node_selector or options.node_selector),
             "serviceAccountName": names.master_name(name),
             "automountServiceAccountToken": True,
-            "terminationGracePeriodSeconds": GRACE,
+            "terminationGracePeriodSeconds": GRACE_S,
             "containers": [_container(job, spec, cluster_ip, options.image or image)],
             "volumes": [*_volumes(name, spec), *shared_volumes(options)],
         },
     }
-    lost = [_leaves_after(state, PATIENCE[options.journal.volume]) for state in ("not-ready", "unreachable")]
+    lost = [
+        _evicted_after(state, UNREACHABLE_TOLERATION_S[options.journal.volume])
+        for state in ("not-ready", "unreachable")
+    ]
     pod["spec"]["tolerations"] = [*pod["spec"].get("tolerations", ()), *lost]
     if priority := options.high_priority_class or options.priority_class:
         pod["spec"]["priorityClassName"] = priority
@@ -51,12 +55,12 @@ def master_pod(job: Object, spec: JobSpec, cluster_ip: str, image: str) -> Objec
     return whole
 
 
-def _leaves_after(state: str, patience: int) -> Object:
+def _evicted_after(state: str, seconds: int) -> Object:
     return {
         "key": f"node.kubernetes.io/{state}",
         "operator": "Exists",
         "effect": "NoExecute",
-        "tolerationSeconds": patience,
+        "tolerationSeconds": seconds,
     }
 
 
@@ -74,7 +78,7 @@ def _container(job: Object, spec: JobSpec, cluster_ip: str, image: str) -> Objec
     ]
     if spec.components().parameters and options.shared_claim:
         command += ["--parameters-dir", f"{kept_folder(job, options, OWN_UID)}/parameters"]
-    if spec.tls:
+    if uses_tls(spec):
         command += ["--tls-dir", names.SECRET_FOLDER]
     ports = [{"name": "grpc", "containerPort": port}]
     if spec.metrics_port:
@@ -109,7 +113,7 @@ def _container(job: Object, spec: JobSpec, cluster_ip: str, image: str) -> Objec
 
 
 def _resources(asked: Resources) -> Object:
-    """Limited in memory alone: a master that is held back keeps all of its nodes waiting."""
+    """A limit of memory only: a throttled master would keep all of its nodes waiting."""
     resources = resources_of(asked)
     resources.get("limits", {}).pop("cpu", None)
     return resources

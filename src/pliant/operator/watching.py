@@ -1,8 +1,8 @@
 """kopf's part: the watches. Its raw events go into the store; it changes nothing in the cluster.
 
 kopf runs in a thread with an event loop of its own, since it takes every task of its loop for its own when it ends. It keeps
-its watches over lost connections, and lists again when it must (410 Gone), without telling what vanished meanwhile; so
-when such a list is seen (events without a type) the store is compared with a list of our own.
+its watches over lost connections, and lists again when it must (410 Gone), without reporting what was deleted meanwhile; so
+after such a list (events without a type) we list once more ourselves and update the store.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from pliant.platforms.kubernetes.names import JOB_LABEL
 log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 300
-Told = Callable[[Kind, str | None, Object], None]  # kind, type of the event (None: in a list), object
+OnEvent = Callable[[Kind, str | None, Object], None]  # kind, type of the event (None: in a list), object
 
 
 class Watches:
-    def __init__(self, namespaces: Sequence[str], told: Told, *, renew: int = WATCH_SECONDS) -> None:
-        """``renew``: seconds that the server keeps one watch open; the next one goes on where it ended."""
-        self._namespaces, self._told, self._renew = tuple(namespaces), told, renew
+    def __init__(self, namespaces: Sequence[str], on_event: OnEvent, *, renew: int = WATCH_SECONDS) -> None:
+        """``renew``: seconds that the server keeps one watch open; the next one resumes where it ended."""
+        self._namespaces, self._on_event, self._renew = tuple(namespaces), on_event, renew
         self._loop = asyncio.get_running_loop()
         self._stop, self._ready = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="watches", daemon=True)
@@ -61,7 +61,7 @@ class Watches:
                     ready_flag=self._ready,
                 )
             )
-        except BaseException as error:  # a border: the main thread ends the process
+        except BaseException as error:  # a supervision boundary: the main thread ends the process
             self.error = error
             log.exception("the watches ended")
 
@@ -73,17 +73,17 @@ class Watches:
         return registry
 
     def _add(self, registry: kopf.OperatorRegistry, kind: Kind) -> None:
-        async def told(event: Any, **_: Any) -> None:
+        async def forward(event: Any, **_: Any) -> None:
             item = {**event["object"], "metadata": dict(event["object"]["metadata"])}
             with contextlib.suppress(RuntimeError):  # our loop has ended
-                self._loop.call_soon_threadsafe(self._told, kind, event["type"], item)
+                self._loop.call_soon_threadsafe(self._on_event, kind, event["type"], item)
 
         labels = {JOB_LABEL: kopf.PRESENT} if kind is PODS else None
-        kopf.on.event(kind.group, kind.version, kind.plural, registry=registry, labels=labels, id=kind.plural)(told)
+        kopf.on.event(kind.group, kind.version, kind.plural, registry=registry, labels=labels, id=kind.plural)(forward)
 
 
-class NoComparison(kopf.DiffBaseStorage):
-    """kopf copies every object in depth, to find what changed since it was last handled. Nobody here asks for that."""
+class NoDiffBase(kopf.DiffBaseStorage):
+    """kopf deep-copies every object to diff it against the last handled version, which nothing here needs."""
 
     def build(self, *, body: Any, extra_fields: Any = None) -> Any:
         return None
@@ -92,7 +92,7 @@ class NoComparison(kopf.DiffBaseStorage):
         return None
 
     def store(self, *, body: Any, patch: Any, essence: Any) -> None:
-        raise NotImplementedError("nothing is handled, so nothing is kept")
+        raise NotImplementedError("nothing is handled by kopf, so nothing is stored")
 
 
 def _login(**kwargs: Any) -> kopf.ConnectionInfo | None:
@@ -107,7 +107,7 @@ def _login(**kwargs: Any) -> kopf.ConnectionInfo | None:
 def _settings(renew: int) -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
-    settings.persistence.diffbase_storage = NoComparison()
+    settings.persistence.diffbase_storage = NoDiffBase()
     settings.scanning.disabled = True  # of CRDs and namespaces: both are known, and it would need more rights
     settings.watching.server_timeout = renew
     settings.watching.reconnect_backoff = 0.2

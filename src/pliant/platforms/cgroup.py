@@ -44,7 +44,7 @@ class CgroupReading:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _CgroupPaths:
     """Where a process is: its directory per controller, and the mounts above which nothing can be seen."""
 
     version: str
@@ -75,12 +75,12 @@ def read_current(root: Path = SYSTEM, pid: int | str = "self") -> CgroupReading 
     Meant for an agent that has the group for itself, as in a container.
     """
     try:
-        place = _locate(root, pid)
+        paths = _locate(root, pid)
     except NotAvailable:
         return None
-    if _is_top(place.version, place.groups["memory"]):
+    if _is_top(paths.version, paths.groups["memory"]):
         return None
-    return _read(place.version, place.groups, place.mounts["memory"])
+    return _read(paths.version, paths.groups, paths.mounts["memory"])
 
 
 class CgroupLimit:
@@ -134,7 +134,7 @@ class CgroupLimit:
         return tuple(directory / "cgroup.procs" for directory in self.directories)
 
     def limit(self, *, memory_mb: int = 0, cpu: float = 0.0) -> None:
-        """Set the limits anew; 0 lifts them. Swap is closed off: a node must not outgrow its memory into it."""
+        """Change the limits; 0 removes them. Swap is disabled: a node must not exceed its memory by swapping."""
         memory, processor = self._groups["memory"], self._groups.get("cpu")
         quota = max(1000, int(cpu * CPU_PERIOD_US))
         if self.version == "v2":
@@ -177,7 +177,7 @@ class CgroupLimit:
     def remove(self, timeout: float = 5.0) -> None:
         """Kill what is left inside and remove the group. Again is no error. Never call it from inside the group."""
         deadline = time.monotonic() + timeout
-        pause = 0.001  # a killed process leaves its group a moment later; no event tells when
+        pause = 0.001  # a killed process leaves its group a moment later; there is no event for it
         while True:
             left = self.pids()
             for pid in left - {os.getpid()}:
@@ -191,7 +191,7 @@ class CgroupLimit:
             pause = min(0.05, pause * 2)
 
 
-def _named(parents: _Place, job: str, node: str) -> dict[str, Path]:
+def _named(parents: _CgroupPaths, job: str, node: str) -> dict[str, Path]:
     name = re.sub(r"[^\w.-]", "_", f"pliant-{job}-{node}", flags=re.ASCII)[:255]
     return {controller: parent / name for controller, parent in parents.groups.items()}
 
@@ -215,28 +215,28 @@ def _removed(top: Path) -> bool:
     return True
 
 
-def _parents(root: Path) -> _Place:
+def _parents(root: Path) -> _CgroupPaths:
     """The groups in which a node's own may be made; refuses with the reason."""
-    place = _locate(root, "self")
-    if place.version == "v1":
-        groups = {name: path for name, path in place.groups.items() if _writable(path)}
+    paths = _locate(root, "self")
+    if paths.version == "v1":
+        groups = {name: path for name, path in paths.groups.items() if _writable(path)}
         if "memory" not in groups:
-            raise NotAvailable(f"the memory cgroup {place.groups['memory']} cannot be written by this user")
-        return _Place("v1", groups, place.mounts)
-    own, mount = place.groups["memory"], place.mounts["memory"]
+            raise NotAvailable(f"the memory cgroup {paths.groups['memory']} cannot be written by this user")
+        return _CgroupPaths("v1", groups, paths.mounts)
+    own, mount = paths.groups["memory"], paths.mounts["memory"]
     above = [group for group in own.parents if group.is_relative_to(mount)]
     for group in (own, *above):
         given = _words(group / "cgroup.subtree_control")
         if _is_top("v2", group):
             given |= _words(group / "cgroup.controllers")  # the top alone may hold processes and hand out
         if "memory" in given and _writable(group) and os.access(group / "cgroup.procs", os.W_OK):
-            return _Place("v2", {name: group for name in ("memory", "cpu") if name in given}, place.mounts)
+            return _CgroupPaths("v2", {name: group for name in ("memory", "cpu") if name in given}, paths.mounts)
         if _limited(group):
             raise NotAvailable(f"the cgroup {group} is limited and allows no groups inside it")
     raise NotAvailable(f"no cgroup from {own} upwards hands out memory and can be written by this user")
 
 
-def _locate(root: Path, pid: int | str) -> _Place:
+def _locate(root: Path, pid: int | str) -> _CgroupPaths:
     process = root / "proc" / str(pid)
     try:
         lines = (process / "cgroup").read_text().splitlines()
@@ -257,13 +257,13 @@ def _locate(root: Path, pid: int | str) -> _Place:
         if kind == "cgroup2" and "" in paths:
             own = _own(mount, inside, paths[""])
             if "memory" in _words(own / "cgroup.controllers"):
-                return _Place("v2", {"memory": own, "cpu": own}, {"memory": mount, "cpu": mount})
+                return _CgroupPaths("v2", {"memory": own, "cpu": own}, {"memory": mount, "cpu": mount})
         elif kind == "cgroup":
             for name in set(options.split(",")).intersection(CONTROLLERS, paths):
                 groups[name], found[name] = _own(mount, inside, paths[name]), mount
     if "memory" not in groups:
         raise NotAvailable("no memory controller is mounted, neither of cgroup version 1 nor 2")
-    return _Place("v1", groups, found)
+    return _CgroupPaths("v1", groups, found)
 
 
 def _own(mount: Path, inside: str, path: str) -> Path:

@@ -20,17 +20,19 @@ import sys
 import time
 import zlib
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from pliant.core.errors import RetryableError
-from pliant.core.relaunch import ExitReason
+from pliant.core.errors import PliantError, RetryableError
+from pliant.core.nodes.environment import LimitMode, NodeEnvironment, without_node_variables
+from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.resources import Resources
+from pliant.files.atomic import read_json, write_json
+from pliant.files.locks import FileLock
 from pliant.platforms.base import (
-    SUPERVISED,
     JobContext,
     NodeEvent,
     NodeLaunch,
@@ -41,12 +43,12 @@ from pliant.platforms.base import (
     Scaler,
 )
 from pliant.platforms.cgroup import CgroupLimit
-from pliant.platforms.durable_files import FileLock, read_json, write_json
 from pliant.platforms.processes import find_marked, kill_all, when_gone
+from pliant.platforms.traits import PlatformTraits
 
 log = logging.getLogger(__name__)
 
-FORCE_AFTER = 2.0  # seconds beyond the grace, for an agent that is frozen itself
+FORCE_AFTER_S = 2.0  # beyond the grace, for an agent that is frozen itself
 
 
 @dataclass(slots=True)
@@ -60,6 +62,7 @@ class _Agent:
 
 class LocalPlatform(Platform):
     name = "local"
+    traits = PlatformTraits(is_single_machine=True)
 
     def __init__(self) -> None:
         self._host: _Host | None = None
@@ -96,7 +99,7 @@ class LocalWatcher(NodeWatcher):
 
 
 class _Host:
-    """This machine, as the place of one job's nodes."""
+    """The nodes of one job on this machine."""
 
     def __init__(self, context: JobContext) -> None:
         self._context = context
@@ -139,7 +142,7 @@ class _Host:
             self._gone_without_trace(node)
             return
         now = time.monotonic()
-        if grace <= 0 or (agent.asked_at is not None and now > agent.asked_at + grace + FORCE_AFTER):
+        if grace <= 0 or (agent.asked_at is not None and now > agent.asked_at + grace + FORCE_AFTER_S):
             self._signal(agent, signal.SIGKILL)
         elif agent.asked_at is None:
             agent.asked_at = now
@@ -171,31 +174,30 @@ class _Host:
 
     def _spawn(self, launch: NodeLaunch, folder: Path, lock_fd: int) -> subprocess.Popen[bytes]:
         context = self._context
-        env = {
-            **os.environ,
-            **launch.env,
-            "PLIANT_JOB": context.job,
-            "PLIANT_JOB_DIR": str(context.job_dir),
-            "PLIANT_NODE": launch.node,
-            "PLIANT_ROLE": launch.role,
-            "PLIANT_MASTER_ADDR": context.master_addr,
-            "PLIANT_TOKEN_FILE": str(context.token_file),
-            "PLIANT_NODE_DIR": str(folder),
-            "PLIANT_LOG_FILE": str(context.job_dir / "logs" / f"{launch.node}.log"),
-            "PLIANT_MEMORY_MB": str(launch.resources.memory_mb),
-            "PLIANT_CPU": str(launch.resources.cpu),
-            "PLIANT_LIMITS": str(self._options.get("limits", "auto")),
-            "PYTHONUNBUFFERED": "1",
-        }
-        if context.tls_dir is not None:
-            env["PLIANT_TLS_DIR"] = str(context.tls_dir)
+        environment = replace(
+            launch.environment,
+            job=context.job,
+            job_dir=context.job_dir,
+            node=launch.node,
+            role=launch.role,
+            master_addr=context.master_addr,
+            token_file=context.token_file,
+            tls_dir=context.tls_dir,
+            is_supervised=NodeEnvironment.from_env(os.environ).is_supervised,
+            node_dir=folder,
+            log_file=context.job_dir / "logs" / f"{launch.node}.log",
+            memory_mb=launch.resources.memory_mb,
+            cpu=launch.resources.cpu,
+            limits=LimitMode(self._options.get("limits", LimitMode.AUTO)),
+        )
+        variables = {**without_node_variables({**os.environ, **launch.env}), **environment.to_env()}
         with (context.job_dir / "logs" / "agents.log").open("ab") as output:
             return subprocess.Popen(
                 [sys.executable, "-m", "pliant.agent", "--", *launch.command],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env=env,
+                env={**variables, "PYTHONUNBUFFERED": "1"},
                 cwd=launch.working_dir or None,
                 start_new_session=True,
                 pass_fds=(lock_fd,),
@@ -216,9 +218,9 @@ class _Host:
 
     def _end_of(self, node: str, code: int | None) -> NodeEvent:
         """What its agent wrote as its last act, else how the process ended."""
-        told = read_json(self._nodes_dir / node / "exit.json")
-        if told is not None:
-            return NodeEvent(node, False, ExitReason(told["exit_reason"]), told["message"])
+        record = read_json(self._nodes_dir / node / "exit.json")
+        if record is not None:
+            return NodeEvent(node, False, ExitReason(record["exit_reason"]), record["message"])
         if code == -signal.SIGTERM:
             return NodeEvent(node, False, ExitReason.PREEMPTED, "preempted before its agent was ready")
         if code is not None and code < 0:
@@ -229,11 +231,11 @@ class _Host:
 
     def _sweep(self, node: str) -> None:
         """What a killed agent leaves behind: processes of its program that escaped the kernel's notice, the cgroup."""
-        kill_all(find_marked({"PLIANT_NODE": node, "PLIANT_JOB_DIR": str(self._context.job_dir)}))
+        kill_all(find_marked(NodeEnvironment.marks(job_dir=self._context.job_dir, node=node)))
         if (group := CgroupLimit.find(cgroup_job(self._context.job, self._context.job_dir), node)) is not None:
             try:
                 group.remove()
-            except (RetryableError, OSError) as error:  # the node's end is told all the same
+            except (RetryableError, OSError) as error:  # the node's end is reported all the same
                 log.warning("the cgroup of %s stays behind: %s", node, error)
 
     def _gone_without_trace(self, node: str) -> None:
@@ -276,11 +278,13 @@ class _Host:
 
 
 def revive(job_dir: Path) -> subprocess.Popen[bytes] | None:
-    """If nobody keeps the job's master alive any more, start a supervisor. It gives way if another agent was faster.
+    """Start a supervisor if nobody keeps the job's master alive any more. It exits if another agent was faster.
 
     For an agent that cannot reach its master. The supervisor is no part of the agent's node, so it gets no marks of it.
     """
-    if os.environ.get(SUPERVISED) != "1" or (job_dir / "summary.json").exists() or not (job_dir / "job.yaml").exists():
+    if not NodeEnvironment.from_env(os.environ).is_supervised:
+        return None
+    if (job_dir / "summary.json").exists() or not (job_dir / "job.yaml").exists():
         return None
     if FileLock(job_dir / "launcher.lock").is_held():
         return None
@@ -299,12 +303,13 @@ def revive(job_dir: Path) -> subprocess.Popen[bytes] | None:
 
 def sweep_job(job_dir: Path) -> None:
     """End whatever runs for a job that has no master and will have none."""
-    left = find_marked({"PLIANT_JOB_DIR": str(job_dir)})
+    left = find_marked(NodeEnvironment.marks(job_dir=job_dir))
     nodes = set()
     for process in left:
-        with contextlib.suppress(psutil.Error, KeyError):
-            env = process.environ()
-            nodes.add((env["PLIANT_JOB"], env["PLIANT_NODE"]))
+        with contextlib.suppress(psutil.Error, PliantError):
+            environment = NodeEnvironment.from_env(process.environ())
+            if environment.node:
+                nodes.add((environment.job, environment.node))
     kill_all(left)
     for job, node in nodes:
         if (group := CgroupLimit.find(cgroup_job(job, job_dir), node)) is not None:

@@ -17,7 +17,7 @@ import psutil
 
 
 def when_gone(pid: int) -> asyncio.Future[None]:
-    """Done once the process ended, reaped or not. The kernel tells by a pidfd; where it has none, a thread waits."""
+    """Done once the process ended, reaped or not. By a pidfd; where the kernel has none, a thread waits."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[None] = loop.create_future()
 

@@ -6,6 +6,7 @@ from importlib.metadata import entry_points
 
 from pliant.core.errors import NotAvailable, NotFound
 from pliant.platforms.base import Platform
+from pliant.platforms.traits import PlatformTraits
 
 GROUP = "pliant.platforms"
 
@@ -14,20 +15,29 @@ def platform_names() -> list[str]:
     return sorted({entry.name for entry in entry_points(group=GROUP)} | {"local"})
 
 
-def make_platform(name: str) -> Platform:
-    if name == "local":
+def platform_class(name: str) -> type[Platform]:
+    """Raises ``NotFound`` for an unknown name, ``NotAvailable`` if what the platform needs is not installed."""
+    if name == "local":  # the default: found without reading the metadata of all installed packages
         from pliant.platforms.local import LocalPlatform
 
-        return LocalPlatform()
+        return LocalPlatform
     for entry in entry_points(group=GROUP):
         if entry.name == name:
             try:
-                kind = entry.load()
+                found = entry.load()
             except ImportError as error:
                 raise NotAvailable(
                     f"the platform {name!r} needs more than is installed: {error}", hint=f"pip install 'pliant[{name}]'"
                 ) from error
-            made = kind()
-            assert isinstance(made, Platform), f"entry point {entry.value} is no Platform"
-            return made
+            assert isinstance(found, type), f"entry point {entry.value} is not a class"
+            assert issubclass(found, Platform), f"entry point {entry.value} is not a Platform"
+            return found
     raise NotFound(f"there is no platform {name!r}", hint=f"known: {', '.join(platform_names())}")
+
+
+def platform_traits(name: str) -> PlatformTraits:
+    return platform_class(name).traits
+
+
+def make_platform(name: str) -> Platform:
+    return platform_class(name)()

@@ -1,5 +1,5 @@
 """``python -m pliant.ps``: one parameter server of the job that this process belongs to."""
 
-from pliant.ps.node import main
+from pliant.ps.server.process import main
 
 main()

@@ -1,7 +1,7 @@
 """Where the files of parameter servers are, for the servers and for the master. Nothing here needs numpy.
 
     ps/dumps/<order>/seat-<n>.json            what one seat had after that order, and which file
-    ps/dumps/<order>/seat-<n>.*.safetensors   has the arrays (``ps/dumps.py`` writes and reads both)
+    ps/dumps/<order>/seat-<n>.*.safetensors   has the arrays (``ps/recovery/dumps.py`` writes and reads both)
     ps/dumps/<order>/manifest.json            written last: all seats are there
     ps/moves/<order>/                         what one seat gave to another at that order
     ps/seat-<n>/                              the log of what workers staged there
@@ -11,16 +11,14 @@ A dump is *complete* with its manifest. An incremental one needs those of its ``
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from pliant.core.errors import CorruptData, NotFound
-from pliant.core.ps_states import Dump
+from pliant.core.parameters.dumps import Dump
+from pliant.files.atomic import write_json
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -32,20 +30,6 @@ def dump_folder(folder: Path, order: int) -> Path:
 
 def move_folder(folder: Path, order: int) -> Path:
     return folder / "moves" / f"{order:012d}"
-
-
-@contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file that is there whole once the block is left, or not at all: after a kill, a full disk or a power cut."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")  # processes of two Pods may have the same number
-    try:
-        with temporary.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def write_manifest(folder: Path, dump: Dump, before: list[Dump]) -> None:
@@ -65,8 +49,7 @@ def write_manifest(folder: Path, dump: Dump, before: list[Dump]) -> None:
     }
     path = dump_folder(folder, dump.order)
     path.mkdir(parents=True, exist_ok=True)
-    with whole_file(path / MANIFEST) as file:
-        file.write(json.dumps(value).encode())
+    write_json(path / MANIFEST, value)
 
 
 def arrays_of(stem: Path, facts: Mapping[str, Any]) -> Path:

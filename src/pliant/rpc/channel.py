@@ -10,21 +10,21 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import grpc
 import grpc.aio
 
-from pliant.core.errors import MasterUnavailable, PermanentError
+from pliant.core.errors import PermanentError
+from pliant.core.nodes.environment import NodeEnvironment
 from pliant.rpc import pliant_pb2_grpc as services
 from pliant.rpc.failures import from_status
 from pliant.rpc.identity import TOKEN_HEADER, read_token_file
-from pliant.rpc.server import LARGEST_MESSAGE
+from pliant.rpc.retry import DEFAULT_MAX_PAUSE_S, call_with_retry
+from pliant.rpc.server import MAX_MESSAGE
 from pliant.rpc.tls import SERVER_NAME, TlsFiles, TlsMaterial
 
-DEADLINE = 10.0  # seconds, for a call that does not wait for anything
-RETRY_EVERY = 0.02  # seconds between tries while the master is started again
+DEADLINE_S = 10.0  # for a call that does not wait for anything
 
 
 @dataclass(frozen=True)
@@ -35,21 +35,23 @@ class Address:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> Address:
-        target = env.get("PLIANT_MASTER_ADDR")
-        if not target:
+        return cls.of_node(NodeEnvironment.from_env(env))
+
+    @classmethod
+    def of_node(cls, environment: NodeEnvironment) -> Address:
+        if not environment.master_addr:
             raise PermanentError(
                 "PLIANT_MASTER_ADDR is not set", hint="start the program with `pliant run`, or set it to host:port"
             )
-        token_file = env.get("PLIANT_TOKEN_FILE")
-        if not token_file:
+        if environment.token_file is None:
             raise PermanentError("PLIANT_TOKEN_FILE is not set", hint="set it to the file with the job's token")
-        tls_dir = env.get("PLIANT_TLS_DIR")
-        return cls(target, read_token_file(Path(token_file)), TlsFiles(Path(tls_dir)) if tls_dir else None)
+        tls = TlsFiles(environment.tls_dir) if environment.tls_dir is not None else None
+        return cls(environment.master_addr, read_token_file(environment.token_file), tls)
 
 
 _OPTIONS: list[tuple[str, Any]] = [
-    ("grpc.max_receive_message_length", LARGEST_MESSAGE),
-    ("grpc.max_send_message_length", LARGEST_MESSAGE),
+    ("grpc.max_receive_message_length", MAX_MESSAGE),
+    ("grpc.max_send_message_length", MAX_MESSAGE),
     ("grpc.initial_reconnect_backoff_ms", 50),  # a master is back in under a second; do not wait longer than it
     ("grpc.min_reconnect_backoff_ms", 5_000),  # in truth: how long one attempt may take; TLS on a busy machine is slow
     ("grpc.max_reconnect_backoff_ms", 500),
@@ -90,33 +92,32 @@ class MasterClient:
         self._metadata = ((TOKEN_HEADER, address.token),)
         self.stubs = Stubs(self._channel)
 
-    def call(self, method: Callable[..., Any], request: Any, *, timeout: float = DEADLINE) -> Any:
+    def call(self, method: Callable[..., Any], request: Any, *, timeout: float = DEADLINE_S) -> Any:
         try:
             return method(request, timeout=timeout, metadata=self._metadata)
         except grpc.RpcError as error:
             raise from_status(error, type(request).__name__) from None
 
-    def insist(
+    def call_with_retry(
         self,
         method: Callable[..., Any],
         request: Any,
         *,
-        patience: float,
-        timeout: float = DEADLINE,
-        pause: Callable[[], object] = lambda: time.sleep(RETRY_EVERY),
+        retry_timeout: float,
+        timeout: float = DEADLINE_S,
+        pause: Callable[[float], object] = time.sleep,
+        max_pause: float = DEFAULT_MAX_PAUSE_S,
     ) -> Any:
-        """A call that survives restarts of the master: tried again for ``patience`` seconds. ``pause`` may end it by raising."""
-        deadline = time.monotonic() + patience
-        while True:
-            try:
-                return self.call(method, request, timeout=timeout)
-            except MasterUnavailable:
-                if time.monotonic() > deadline:
-                    raise
-            pause()
+        """A call that survives restarts of the master. ``timeout`` is of one attempt; ``pause`` may end it by raising."""
+        return call_with_retry(
+            lambda: self.call(method, request, timeout=timeout),
+            retry_timeout=retry_timeout,
+            pause=pause,
+            max_pause=max_pause,
+        )
 
     def start(self, method: Any, request: Any, *, timeout: float) -> Any:
-        """Begin a call; gives gRPC's future."""
+        """Begin a call; returns gRPC's future."""
         return method.future(request, timeout=timeout, metadata=self._metadata)
 
     def close(self) -> None:
@@ -136,7 +137,7 @@ class AsyncMasterClient:
         self._metadata = ((TOKEN_HEADER, address.token),)
         self.stubs = Stubs(self._channel)
 
-    async def call(self, method: Callable[..., Any], request: Any, *, timeout: float = DEADLINE) -> Any:
+    async def call(self, method: Callable[..., Any], request: Any, *, timeout: float = DEADLINE_S) -> Any:
         try:
             return await method(request, timeout=timeout, metadata=self._metadata)
         except grpc.RpcError as error:

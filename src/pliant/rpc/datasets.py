@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pliant.core.datasets import DatasetSpec, FilePart, ShardType
-from pliant.core.errors import InvalidRequest
+from pliant.core.shards.datasets import DatasetSpec, FilePart
 from pliant.rpc import pliant_pb2 as pb
+from pliant.rpc.enums import SHARD_TYPE
 
 _PLAIN = ("stream", "shuffle", "shuffle_records", "seed", "epoch_barrier", "skip_parked")
 _OPTIONAL = ("size", "max_failures", "max_timeouts", "lease_floor")
@@ -17,7 +17,7 @@ def to_message(spec: DatasetSpec) -> pb.Dataset:
     optional = {name: value for name in _OPTIONAL if (value := getattr(spec, name)) is not None}
     return pb.Dataset(
         name=spec.name,
-        type=spec.type.value,
+        type=SHARD_TYPE.to_wire[spec.type],
         shard_size=spec.shard_size,
         epochs=spec.epochs,
         files=[pb.FilePart(name=f.name, start=f.start, end=f.end) for f in spec.files],
@@ -28,11 +28,6 @@ def to_message(spec: DatasetSpec) -> pb.Dataset:
 
 
 def from_message(message: pb.Dataset) -> DatasetSpec:
-    try:
-        kind = ShardType(message.type or "train")
-    except ValueError:
-        allowed = ", ".join(t.value for t in ShardType)
-        raise InvalidRequest(f"dataset type {message.type!r} is not one of {allowed}") from None
     plain: dict[str, Any] = {name: getattr(message, name) for name in _PLAIN}
     optional = {name: getattr(message, name) for name in _OPTIONAL if message.HasField(name)}
     return DatasetSpec(
@@ -40,7 +35,7 @@ def from_message(message: pb.Dataset) -> DatasetSpec:
         message.shard_size,
         files=tuple(FilePart(f.name, f.start, f.end) for f in message.files),
         indices=tuple(message.indices),
-        type=kind,
+        type=SHARD_TYPE.from_wire(message.type),
         epochs=message.epochs or 1,
         **plain,
         **optional,

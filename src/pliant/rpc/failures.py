@@ -1,6 +1,6 @@
 """How errors cross the wire: as a gRPC status whose details name the type, so each comes out as what it was.
 
-What gRPC itself says (no connection, a message too large) has no type of ours in it, and is told by its status.
+What gRPC itself says (no connection, a message too large) carries no type of ours, and is recognised by its status.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pliant.core.errors import (
 )
 
 _SEPARATOR = "\x1f"  # between the type, the message and the hint
-_LONGEST = 1000  # characters of a message: details travel as metadata, which is limited to some KB
+_MAX_LENGTH = 1000  # characters of a message: details travel as metadata, which is limited to some KB
 _KINDS = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, PliantError)}
 _CODES: dict[type[PliantError], grpc.StatusCode] = {
     InvalidRequest: grpc.StatusCode.INVALID_ARGUMENT,
@@ -62,4 +62,4 @@ def from_status(error: grpc.RpcError, called: str) -> PliantError:
 
 
 def _clipped(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"

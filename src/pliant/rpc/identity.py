@@ -6,33 +6,22 @@ from the environment, never the secret itself, so it shows up in no process list
 
 from __future__ import annotations
 
-import contextlib
 import hmac
-import os
 import secrets
 from pathlib import Path
 
 from pliant.core.errors import Unauthenticated
+from pliant.files.atomic import write_bytes
 
 TOKEN_HEADER = "pliant-token"
-_SHORTEST = 32  # characters
+_MIN_LENGTH = 32  # characters
 
 
 def create_token_file(path: Path) -> str:
-    """Make a job's secret, or read the one that is there. The file is whole or not there: who writes may be killed."""
+    """Create a job's secret, or read the existing one. Of several processes that create it at once, the first one wins."""
     if path.exists():
         return read_token_file(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        with os.fdopen(fd, "w") as file:
-            file.write(secrets.token_hex(32))
-            file.flush()
-            os.fsync(file.fileno())
-        with contextlib.suppress(FileExistsError):
-            os.link(temporary, path)  # the first one counts
-    finally:
-        temporary.unlink()
+    write_bytes(path, secrets.token_hex(32).encode(), mode=0o600, overwrite=False)
     return read_token_file(path)
 
 
@@ -44,7 +33,7 @@ def read_token_file(path: Path) -> str:
             f"cannot read the job's token from {path}: {error.strerror}",
             hint="run as the user who started the job, or set PLIANT_TOKEN_FILE to a copy of the token",
         ) from None
-    if len(token) < _SHORTEST:
+    if len(token) < _MIN_LENGTH:
         raise Unauthenticated(f"{path} does not hold a job's token")
     return token
 

@@ -1,4 +1,6 @@
+from google.protobuf import struct_pb2 as _struct_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -6,65 +8,255 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Phase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PHASE_UNSPECIFIED: _ClassVar[Phase]
+    PHASE_PENDING: _ClassVar[Phase]
+    PHASE_INVALID: _ClassVar[Phase]
+    PHASE_CREATING: _ClassVar[Phase]
+    PHASE_RUNNING: _ClassVar[Phase]
+    PHASE_SUSPENDING: _ClassVar[Phase]
+    PHASE_SUSPENDED: _ClassVar[Phase]
+    PHASE_SUCCEEDED: _ClassVar[Phase]
+    PHASE_FAILED: _ClassVar[Phase]
+    PHASE_STOPPED: _ClassVar[Phase]
+    PHASE_INTERRUPTED: _ClassVar[Phase]
+
+class NodeState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    NODE_STATE_UNSPECIFIED: _ClassVar[NodeState]
+    NODE_STATE_PENDING: _ClassVar[NodeState]
+    NODE_STATE_CREATING: _ClassVar[NodeState]
+    NODE_STATE_RUNNING: _ClassVar[NodeState]
+    NODE_STATE_SUCCEEDED: _ClassVar[NodeState]
+    NODE_STATE_FAILED: _ClassVar[NodeState]
+    NODE_STATE_DELETED: _ClassVar[NodeState]
+
+class ExitReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    EXIT_REASON_UNSPECIFIED: _ClassVar[ExitReason]
+    EXIT_REASON_COMPLETED: _ClassVar[ExitReason]
+    EXIT_REASON_OOM: _ClassVar[ExitReason]
+    EXIT_REASON_PREEMPTED: _ClassVar[ExitReason]
+    EXIT_REASON_KILLED: _ClassVar[ExitReason]
+    EXIT_REASON_ERROR: _ClassVar[ExitReason]
+    EXIT_REASON_HANG: _ClassVar[ExitReason]
+    EXIT_REASON_UNKNOWN: _ClassVar[ExitReason]
+
+class ShardType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SHARD_TYPE_UNSPECIFIED: _ClassVar[ShardType]
+    SHARD_TYPE_TRAIN: _ClassVar[ShardType]
+    SHARD_TYPE_EVAL: _ClassVar[ShardType]
+    SHARD_TYPE_PREDICT: _ClassVar[ShardType]
+    SHARD_TYPE_TRAIN_END: _ClassVar[ShardType]
+
+class Availability(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    AVAILABILITY_UNSPECIFIED: _ClassVar[Availability]
+    AVAILABILITY_MORE: _ClassVar[Availability]
+    AVAILABILITY_WAIT: _ClassVar[Availability]
+    AVAILABILITY_END: _ClassVar[Availability]
+
+class WorldState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    WORLD_STATE_UNSPECIFIED: _ClassVar[WorldState]
+    WORLD_STATE_WAITING: _ClassVar[WorldState]
+    WORLD_STATE_FORMED: _ClassVar[WorldState]
+    WORLD_STATE_REJOIN: _ClassVar[WorldState]
+    WORLD_STATE_EXPELLED: _ClassVar[WorldState]
+    WORLD_STATE_CLOSED: _ClassVar[WorldState]
+
+class OrderKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ORDER_NOTHING: _ClassVar[OrderKind]
+    ORDER_DEFINE: _ClassVar[OrderKind]
+    ORDER_ASSIGN: _ClassVar[OrderKind]
+    ORDER_APPLY: _ClassVar[OrderKind]
+    ORDER_DISCARD: _ClassVar[OrderKind]
+    ORDER_DUMP: _ClassVar[OrderKind]
+    ORDER_MOVE: _ClassVar[OrderKind]
+
+class PushOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PUSH_UNSPECIFIED: _ClassVar[PushOutcome]
+    PUSH_ACCEPTED: _ClassVar[PushOutcome]
+    PUSH_REPEATED: _ClassVar[PushOutcome]
+    PUSH_OVER: _ClassVar[PushOutcome]
+    PUSH_STALE: _ClassVar[PushOutcome]
+    PUSH_UNSCHEDULED: _ClassVar[PushOutcome]
+    PUSH_MOVED: _ClassVar[PushOutcome]
+    PUSH_LOST: _ClassVar[PushOutcome]
+PHASE_UNSPECIFIED: Phase
+PHASE_PENDING: Phase
+PHASE_INVALID: Phase
+PHASE_CREATING: Phase
+PHASE_RUNNING: Phase
+PHASE_SUSPENDING: Phase
+PHASE_SUSPENDED: Phase
+PHASE_SUCCEEDED: Phase
+PHASE_FAILED: Phase
+PHASE_STOPPED: Phase
+PHASE_INTERRUPTED: Phase
+NODE_STATE_UNSPECIFIED: NodeState
+NODE_STATE_PENDING: NodeState
+NODE_STATE_CREATING: NodeState
+NODE_STATE_RUNNING: NodeState
+NODE_STATE_SUCCEEDED: NodeState
+NODE_STATE_FAILED: NodeState
+NODE_STATE_DELETED: NodeState
+EXIT_REASON_UNSPECIFIED: ExitReason
+EXIT_REASON_COMPLETED: ExitReason
+EXIT_REASON_OOM: ExitReason
+EXIT_REASON_PREEMPTED: ExitReason
+EXIT_REASON_KILLED: ExitReason
+EXIT_REASON_ERROR: ExitReason
+EXIT_REASON_HANG: ExitReason
+EXIT_REASON_UNKNOWN: ExitReason
+SHARD_TYPE_UNSPECIFIED: ShardType
+SHARD_TYPE_TRAIN: ShardType
+SHARD_TYPE_EVAL: ShardType
+SHARD_TYPE_PREDICT: ShardType
+SHARD_TYPE_TRAIN_END: ShardType
+AVAILABILITY_UNSPECIFIED: Availability
+AVAILABILITY_MORE: Availability
+AVAILABILITY_WAIT: Availability
+AVAILABILITY_END: Availability
+WORLD_STATE_UNSPECIFIED: WorldState
+WORLD_STATE_WAITING: WorldState
+WORLD_STATE_FORMED: WorldState
+WORLD_STATE_REJOIN: WorldState
+WORLD_STATE_EXPELLED: WorldState
+WORLD_STATE_CLOSED: WorldState
+ORDER_NOTHING: OrderKind
+ORDER_DEFINE: OrderKind
+ORDER_ASSIGN: OrderKind
+ORDER_APPLY: OrderKind
+ORDER_DISCARD: OrderKind
+ORDER_DUMP: OrderKind
+ORDER_MOVE: OrderKind
+PUSH_UNSPECIFIED: PushOutcome
+PUSH_ACCEPTED: PushOutcome
+PUSH_REPEATED: PushOutcome
+PUSH_OVER: PushOutcome
+PUSH_STALE: PushOutcome
+PUSH_UNSCHEDULED: PushOutcome
+PUSH_MOVED: PushOutcome
+PUSH_LOST: PushOutcome
+
 class Empty(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class JobStatus(_message.Message):
-    __slots__ = ("name", "phase", "reason", "started_at", "ended_at", "global_step", "records_per_second", "stalled_seconds", "master_starts", "nodes", "datasets", "first_failure", "world", "components", "roles", "time", "parameters", "evaluations", "best")
+    __slots__ = ("name", "phase", "reason", "message", "started_at", "suspended_at", "ended_at", "time", "master_starts", "components", "conditions", "roles", "nodes", "datasets", "progress", "records_per_second", "stalled_seconds", "eta", "goodput", "last_plan", "evaluations", "best", "first_failure", "world", "parameters")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
     STARTED_AT_FIELD_NUMBER: _ClassVar[int]
+    SUSPENDED_AT_FIELD_NUMBER: _ClassVar[int]
     ENDED_AT_FIELD_NUMBER: _ClassVar[int]
-    GLOBAL_STEP_FIELD_NUMBER: _ClassVar[int]
-    RECORDS_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
-    STALLED_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
     MASTER_STARTS_FIELD_NUMBER: _ClassVar[int]
+    COMPONENTS_FIELD_NUMBER: _ClassVar[int]
+    CONDITIONS_FIELD_NUMBER: _ClassVar[int]
+    ROLES_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     DATASETS_FIELD_NUMBER: _ClassVar[int]
-    FIRST_FAILURE_FIELD_NUMBER: _ClassVar[int]
-    WORLD_FIELD_NUMBER: _ClassVar[int]
-    COMPONENTS_FIELD_NUMBER: _ClassVar[int]
-    ROLES_FIELD_NUMBER: _ClassVar[int]
-    TIME_FIELD_NUMBER: _ClassVar[int]
-    PARAMETERS_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    STALLED_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    ETA_FIELD_NUMBER: _ClassVar[int]
+    GOODPUT_FIELD_NUMBER: _ClassVar[int]
+    LAST_PLAN_FIELD_NUMBER: _ClassVar[int]
     EVALUATIONS_FIELD_NUMBER: _ClassVar[int]
     BEST_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FAILURE_FIELD_NUMBER: _ClassVar[int]
+    WORLD_FIELD_NUMBER: _ClassVar[int]
+    PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     name: str
-    phase: str
+    phase: Phase
     reason: str
+    message: str
     started_at: float
+    suspended_at: float
     ended_at: float
-    global_step: int
-    records_per_second: float
-    stalled_seconds: float
+    time: float
     master_starts: int
+    components: _containers.RepeatedScalarFieldContainer[str]
+    conditions: _containers.RepeatedCompositeFieldContainer[Condition]
+    roles: _containers.RepeatedCompositeFieldContainer[RoleStatus]
     nodes: _containers.RepeatedCompositeFieldContainer[NodeStatus]
     datasets: _containers.RepeatedCompositeFieldContainer[DatasetStatus]
-    first_failure: Failure
-    world: World
-    components: _containers.RepeatedScalarFieldContainer[str]
-    roles: _containers.RepeatedCompositeFieldContainer[RoleStatus]
-    time: float
-    parameters: ParametersStatus
+    progress: Progress
+    records_per_second: float
+    stalled_seconds: float
+    eta: float
+    goodput: float
+    last_plan: PlanStatus
     evaluations: _containers.RepeatedCompositeFieldContainer[EvaluationResult]
     best: EvaluationResult
-    def __init__(self, name: _Optional[str] = ..., phase: _Optional[str] = ..., reason: _Optional[str] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., global_step: _Optional[int] = ..., records_per_second: _Optional[float] = ..., stalled_seconds: _Optional[float] = ..., master_starts: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., datasets: _Optional[_Iterable[_Union[DatasetStatus, _Mapping]]] = ..., first_failure: _Optional[_Union[Failure, _Mapping]] = ..., world: _Optional[_Union[World, _Mapping]] = ..., components: _Optional[_Iterable[str]] = ..., roles: _Optional[_Iterable[_Union[RoleStatus, _Mapping]]] = ..., time: _Optional[float] = ..., parameters: _Optional[_Union[ParametersStatus, _Mapping]] = ..., evaluations: _Optional[_Iterable[_Union[EvaluationResult, _Mapping]]] = ..., best: _Optional[_Union[EvaluationResult, _Mapping]] = ...) -> None: ...
+    first_failure: Failure
+    world: World
+    parameters: ParametersStatus
+    def __init__(self, name: _Optional[str] = ..., phase: _Optional[_Union[Phase, str]] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., started_at: _Optional[float] = ..., suspended_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., time: _Optional[float] = ..., master_starts: _Optional[int] = ..., components: _Optional[_Iterable[str]] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., roles: _Optional[_Iterable[_Union[RoleStatus, _Mapping]]] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., datasets: _Optional[_Iterable[_Union[DatasetStatus, _Mapping]]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., records_per_second: _Optional[float] = ..., stalled_seconds: _Optional[float] = ..., eta: _Optional[float] = ..., goodput: _Optional[float] = ..., last_plan: _Optional[_Union[PlanStatus, _Mapping]] = ..., evaluations: _Optional[_Iterable[_Union[EvaluationResult, _Mapping]]] = ..., best: _Optional[_Union[EvaluationResult, _Mapping]] = ..., first_failure: _Optional[_Union[Failure, _Mapping]] = ..., world: _Optional[_Union[World, _Mapping]] = ..., parameters: _Optional[_Union[ParametersStatus, _Mapping]] = ...) -> None: ...
+
+class Condition(_message.Message):
+    __slots__ = ("type", "status", "reason", "message", "since")
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    type: str
+    status: str
+    reason: str
+    message: str
+    since: str
+    def __init__(self, type: _Optional[str] = ..., status: _Optional[str] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., since: _Optional[str] = ...) -> None: ...
 
 class RoleStatus(_message.Message):
-    __slots__ = ("name", "min", "max", "target", "running")
+    __slots__ = ("name", "min", "max", "wanted", "ready", "pending", "succeeded", "failed")
     NAME_FIELD_NUMBER: _ClassVar[int]
     MIN_FIELD_NUMBER: _ClassVar[int]
     MAX_FIELD_NUMBER: _ClassVar[int]
-    TARGET_FIELD_NUMBER: _ClassVar[int]
-    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    WANTED_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
+    SUCCEEDED_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
     name: str
     min: int
     max: int
-    target: int
-    running: int
-    def __init__(self, name: _Optional[str] = ..., min: _Optional[int] = ..., max: _Optional[int] = ..., target: _Optional[int] = ..., running: _Optional[int] = ...) -> None: ...
+    wanted: int
+    ready: int
+    pending: int
+    succeeded: int
+    failed: int
+    def __init__(self, name: _Optional[str] = ..., min: _Optional[int] = ..., max: _Optional[int] = ..., wanted: _Optional[int] = ..., ready: _Optional[int] = ..., pending: _Optional[int] = ..., succeeded: _Optional[int] = ..., failed: _Optional[int] = ...) -> None: ...
+
+class Progress(_message.Message):
+    __slots__ = ("records_done", "records_total", "step", "epoch")
+    RECORDS_DONE_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    records_done: int
+    records_total: int
+    step: int
+    epoch: int
+    def __init__(self, records_done: _Optional[int] = ..., records_total: _Optional[int] = ..., step: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class PlanStatus(_message.Message):
+    __slots__ = ("name", "reason", "time")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    reason: str
+    time: str
+    def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ..., time: _Optional[str] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
     __slots__ = ("name", "role", "state", "exit_reason", "message", "pid", "agent_pid", "host", "restarts", "replaces", "cpu", "memory_mb", "memory_limit_mb", "records_per_second", "created_at", "ended_at", "records")
@@ -87,8 +279,8 @@ class NodeStatus(_message.Message):
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     name: str
     role: str
-    state: str
-    exit_reason: str
+    state: NodeState
+    exit_reason: ExitReason
     message: str
     pid: int
     agent_pid: int
@@ -102,7 +294,7 @@ class NodeStatus(_message.Message):
     created_at: float
     ended_at: float
     records: int
-    def __init__(self, name: _Optional[str] = ..., role: _Optional[str] = ..., state: _Optional[str] = ..., exit_reason: _Optional[str] = ..., message: _Optional[str] = ..., pid: _Optional[int] = ..., agent_pid: _Optional[int] = ..., host: _Optional[str] = ..., restarts: _Optional[int] = ..., replaces: _Optional[str] = ..., cpu: _Optional[float] = ..., memory_mb: _Optional[float] = ..., memory_limit_mb: _Optional[float] = ..., records_per_second: _Optional[float] = ..., created_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., records: _Optional[int] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., role: _Optional[str] = ..., state: _Optional[_Union[NodeState, str]] = ..., exit_reason: _Optional[_Union[ExitReason, str]] = ..., message: _Optional[str] = ..., pid: _Optional[int] = ..., agent_pid: _Optional[int] = ..., host: _Optional[str] = ..., restarts: _Optional[int] = ..., replaces: _Optional[str] = ..., cpu: _Optional[float] = ..., memory_mb: _Optional[float] = ..., memory_limit_mb: _Optional[float] = ..., records_per_second: _Optional[float] = ..., created_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., records: _Optional[int] = ...) -> None: ...
 
 class DatasetStatus(_message.Message):
     __slots__ = ("name", "type", "records_per_epoch", "records_done", "records_total", "epochs", "epochs_done", "shards_done", "shards_total", "shards_in_work", "shards_waiting", "parked", "complete", "lease_timeout")
@@ -121,7 +313,7 @@ class DatasetStatus(_message.Message):
     COMPLETE_FIELD_NUMBER: _ClassVar[int]
     LEASE_TIMEOUT_FIELD_NUMBER: _ClassVar[int]
     name: str
-    type: str
+    type: ShardType
     records_per_epoch: int
     records_done: int
     records_total: int
@@ -134,7 +326,7 @@ class DatasetStatus(_message.Message):
     parked: _containers.RepeatedCompositeFieldContainer[ParkedShard]
     complete: bool
     lease_timeout: float
-    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., records_per_epoch: _Optional[int] = ..., records_done: _Optional[int] = ..., records_total: _Optional[int] = ..., epochs: _Optional[int] = ..., epochs_done: _Optional[int] = ..., shards_done: _Optional[int] = ..., shards_total: _Optional[int] = ..., shards_in_work: _Optional[int] = ..., shards_waiting: _Optional[int] = ..., parked: _Optional[_Iterable[_Union[ParkedShard, _Mapping]]] = ..., complete: _Optional[bool] = ..., lease_timeout: _Optional[float] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[_Union[ShardType, str]] = ..., records_per_epoch: _Optional[int] = ..., records_done: _Optional[int] = ..., records_total: _Optional[int] = ..., epochs: _Optional[int] = ..., epochs_done: _Optional[int] = ..., shards_done: _Optional[int] = ..., shards_total: _Optional[int] = ..., shards_in_work: _Optional[int] = ..., shards_waiting: _Optional[int] = ..., parked: _Optional[_Iterable[_Union[ParkedShard, _Mapping]]] = ..., complete: _Optional[bool] = ..., lease_timeout: _Optional[float] = ...) -> None: ...
 
 class ParkedShard(_message.Message):
     __slots__ = ("name", "start", "end", "epoch", "failures", "message")
@@ -183,52 +375,108 @@ class EventsReply(_message.Message):
     def __init__(self, events: _Optional[_Iterable[_Union[Event, _Mapping]]] = ...) -> None: ...
 
 class Event(_message.Message):
-    __slots__ = ("number", "time", "kind", "node", "message")
+    __slots__ = ("number", "time", "kind", "node", "facts", "message")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     TIME_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
+    FACTS_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     number: int
     time: float
     kind: str
     node: str
+    facts: _struct_pb2.Struct
     message: str
-    def __init__(self, number: _Optional[int] = ..., time: _Optional[float] = ..., kind: _Optional[str] = ..., node: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
+    def __init__(self, number: _Optional[int] = ..., time: _Optional[float] = ..., kind: _Optional[str] = ..., node: _Optional[str] = ..., facts: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., message: _Optional[str] = ...) -> None: ...
+
+class AuditFinding(_message.Message):
+    __slots__ = ("epoch", "name", "start", "shard_end", "begin", "end", "why")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    SHARD_END_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    name: str
+    start: int
+    shard_end: int
+    begin: int
+    end: int
+    why: str
+    def __init__(self, epoch: _Optional[int] = ..., name: _Optional[str] = ..., start: _Optional[int] = ..., shard_end: _Optional[int] = ..., begin: _Optional[int] = ..., end: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
+
+class DatasetAudit(_message.Message):
+    __slots__ = ("dataset", "epochs", "records_expected", "records_accepted", "missing", "doubled", "strange", "gaps", "doubles", "strangers")
+    DATASET_FIELD_NUMBER: _ClassVar[int]
+    EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    DOUBLED_FIELD_NUMBER: _ClassVar[int]
+    STRANGE_FIELD_NUMBER: _ClassVar[int]
+    GAPS_FIELD_NUMBER: _ClassVar[int]
+    DOUBLES_FIELD_NUMBER: _ClassVar[int]
+    STRANGERS_FIELD_NUMBER: _ClassVar[int]
+    dataset: str
+    epochs: int
+    records_expected: int
+    records_accepted: int
+    missing: int
+    doubled: int
+    strange: int
+    gaps: _containers.RepeatedCompositeFieldContainer[AuditFinding]
+    doubles: _containers.RepeatedCompositeFieldContainer[AuditFinding]
+    strangers: _containers.RepeatedCompositeFieldContainer[AuditFinding]
+    def __init__(self, dataset: _Optional[str] = ..., epochs: _Optional[int] = ..., records_expected: _Optional[int] = ..., records_accepted: _Optional[int] = ..., missing: _Optional[int] = ..., doubled: _Optional[int] = ..., strange: _Optional[int] = ..., gaps: _Optional[_Iterable[_Union[AuditFinding, _Mapping]]] = ..., doubles: _Optional[_Iterable[_Union[AuditFinding, _Mapping]]] = ..., strangers: _Optional[_Iterable[_Union[AuditFinding, _Mapping]]] = ...) -> None: ...
 
 class AuditReply(_message.Message):
-    __slots__ = ("json",)
-    JSON_FIELD_NUMBER: _ClassVar[int]
-    json: str
-    def __init__(self, json: _Optional[str] = ...) -> None: ...
+    __slots__ = ("name", "over", "datasets")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    OVER_FIELD_NUMBER: _ClassVar[int]
+    DATASETS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    over: bool
+    datasets: _containers.RepeatedCompositeFieldContainer[DatasetAudit]
+    def __init__(self, name: _Optional[str] = ..., over: _Optional[bool] = ..., datasets: _Optional[_Iterable[_Union[DatasetAudit, _Mapping]]] = ...) -> None: ...
 
 class ScaleRequest(_message.Message):
-    __slots__ = ("role", "replicas", "reason")
+    __slots__ = ("role", "replicas", "reason", "id", "base_version")
     ROLE_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    BASE_VERSION_FIELD_NUMBER: _ClassVar[int]
     role: str
     replicas: int
     reason: str
-    def __init__(self, role: _Optional[str] = ..., replicas: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    id: str
+    base_version: int
+    def __init__(self, role: _Optional[str] = ..., replicas: _Optional[int] = ..., reason: _Optional[str] = ..., id: _Optional[str] = ..., base_version: _Optional[int] = ...) -> None: ...
 
 class ScaleReply(_message.Message):
-    __slots__ = ("before", "now")
+    __slots__ = ("before", "now", "version")
     BEFORE_FIELD_NUMBER: _ClassVar[int]
     NOW_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
     before: int
     now: int
-    def __init__(self, before: _Optional[int] = ..., now: _Optional[int] = ...) -> None: ...
+    version: int
+    def __init__(self, before: _Optional[int] = ..., now: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
 
 class StopRequest(_message.Message):
-    __slots__ = ("reason", "at_once", "failed")
+    __slots__ = ("reason", "at_once", "failed", "id")
     REASON_FIELD_NUMBER: _ClassVar[int]
     AT_ONCE_FIELD_NUMBER: _ClassVar[int]
     FAILED_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
     reason: str
     at_once: bool
     failed: bool
-    def __init__(self, reason: _Optional[str] = ..., at_once: _Optional[bool] = ..., failed: _Optional[bool] = ...) -> None: ...
+    id: str
+    def __init__(self, reason: _Optional[str] = ..., at_once: _Optional[bool] = ..., failed: _Optional[bool] = ..., id: _Optional[str] = ...) -> None: ...
 
 class RegisterRequest(_message.Message):
     __slots__ = ("node", "agent_pid", "host", "incarnation", "pid", "address")
@@ -353,14 +601,14 @@ class ProgramExitedRequest(_message.Message):
     RECALLED_FIELD_NUMBER: _ClassVar[int]
     node: str
     incarnation: int
-    exit_reason: str
+    exit_reason: ExitReason
     message: str
     traceback: str
     log: str
     generation: int
     grouped: bool
     recalled: bool
-    def __init__(self, node: _Optional[str] = ..., incarnation: _Optional[int] = ..., exit_reason: _Optional[str] = ..., message: _Optional[str] = ..., traceback: _Optional[str] = ..., log: _Optional[str] = ..., generation: _Optional[int] = ..., grouped: _Optional[bool] = ..., recalled: _Optional[bool] = ...) -> None: ...
+    def __init__(self, node: _Optional[str] = ..., incarnation: _Optional[int] = ..., exit_reason: _Optional[_Union[ExitReason, str]] = ..., message: _Optional[str] = ..., traceback: _Optional[str] = ..., log: _Optional[str] = ..., generation: _Optional[int] = ..., grouped: _Optional[bool] = ..., recalled: _Optional[bool] = ...) -> None: ...
 
 class ProgramExitedReply(_message.Message):
     __slots__ = ("restart", "delay", "incarnation", "reason", "group")
@@ -451,7 +699,7 @@ class Dataset(_message.Message):
     SKIP_PARKED_FIELD_NUMBER: _ClassVar[int]
     LEASE_FLOOR_FIELD_NUMBER: _ClassVar[int]
     name: str
-    type: str
+    type: ShardType
     shard_size: int
     size: int
     files: _containers.RepeatedCompositeFieldContainer[FilePart]
@@ -466,7 +714,7 @@ class Dataset(_message.Message):
     max_timeouts: int
     skip_parked: bool
     lease_floor: float
-    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., shard_size: _Optional[int] = ..., size: _Optional[int] = ..., files: _Optional[_Iterable[_Union[FilePart, _Mapping]]] = ..., indices: _Optional[_Iterable[int]] = ..., stream: _Optional[bool] = ..., epochs: _Optional[int] = ..., shuffle: _Optional[bool] = ..., shuffle_records: _Optional[bool] = ..., seed: _Optional[int] = ..., epoch_barrier: _Optional[bool] = ..., max_failures: _Optional[int] = ..., max_timeouts: _Optional[int] = ..., skip_parked: _Optional[bool] = ..., lease_floor: _Optional[float] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[_Union[ShardType, str]] = ..., shard_size: _Optional[int] = ..., size: _Optional[int] = ..., files: _Optional[_Iterable[_Union[FilePart, _Mapping]]] = ..., indices: _Optional[_Iterable[int]] = ..., stream: _Optional[bool] = ..., epochs: _Optional[int] = ..., shuffle: _Optional[bool] = ..., shuffle_records: _Optional[bool] = ..., seed: _Optional[int] = ..., epoch_barrier: _Optional[bool] = ..., max_failures: _Optional[int] = ..., max_timeouts: _Optional[int] = ..., skip_parked: _Optional[bool] = ..., lease_floor: _Optional[float] = ...) -> None: ...
 
 class DatasetName(_message.Message):
     __slots__ = ("name",)
@@ -597,14 +845,14 @@ class Shard(_message.Message):
     def __init__(self, lease: _Optional[int] = ..., name: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., offset: _Optional[int] = ..., epoch: _Optional[int] = ..., ordinal: _Optional[int] = ..., indices: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ExchangeReply(_message.Message):
-    __slots__ = ("shards", "refused", "supply")
+    __slots__ = ("shards", "refused", "availability")
     SHARDS_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
-    SUPPLY_FIELD_NUMBER: _ClassVar[int]
+    AVAILABILITY_FIELD_NUMBER: _ClassVar[int]
     shards: _containers.RepeatedCompositeFieldContainer[Shard]
     refused: _containers.RepeatedScalarFieldContainer[int]
-    supply: str
-    def __init__(self, shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., refused: _Optional[_Iterable[int]] = ..., supply: _Optional[str] = ...) -> None: ...
+    availability: Availability
+    def __init__(self, shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., refused: _Optional[_Iterable[int]] = ..., availability: _Optional[_Union[Availability, str]] = ...) -> None: ...
 
 class WaitForShardsRequest(_message.Message):
     __slots__ = ("dataset", "session")
@@ -615,16 +863,106 @@ class WaitForShardsRequest(_message.Message):
     def __init__(self, dataset: _Optional[str] = ..., session: _Optional[str] = ...) -> None: ...
 
 class WaitForShardsReply(_message.Message):
-    __slots__ = ("supply",)
-    SUPPLY_FIELD_NUMBER: _ClassVar[int]
-    supply: str
-    def __init__(self, supply: _Optional[str] = ...) -> None: ...
+    __slots__ = ("availability",)
+    AVAILABILITY_FIELD_NUMBER: _ClassVar[int]
+    availability: Availability
+    def __init__(self, availability: _Optional[_Union[Availability, str]] = ...) -> None: ...
 
 class ShardCheckpoint(_message.Message):
-    __slots__ = ("json",)
-    JSON_FIELD_NUMBER: _ClassVar[int]
-    json: str
-    def __init__(self, json: _Optional[str] = ...) -> None: ...
+    __slots__ = ("version", "datasets")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    DATASETS_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    datasets: _containers.RepeatedCompositeFieldContainer[DatasetCheckpoint]
+    def __init__(self, version: _Optional[int] = ..., datasets: _Optional[_Iterable[_Union[DatasetCheckpoint, _Mapping]]] = ...) -> None: ...
+
+class DatasetCheckpoint(_message.Message):
+    __slots__ = ("name", "definition", "epoch", "cursor", "length", "closed", "growths", "returned", "parked", "finished_shards", "finished_records", "open_epochs", "epochs_done", "slowest_s", "ended", "notes")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DEFINITION_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_FIELD_NUMBER: _ClassVar[int]
+    GROWTHS_FIELD_NUMBER: _ClassVar[int]
+    RETURNED_FIELD_NUMBER: _ClassVar[int]
+    PARKED_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_SHARDS_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    OPEN_EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    EPOCHS_DONE_FIELD_NUMBER: _ClassVar[int]
+    SLOWEST_S_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    definition: str
+    epoch: int
+    cursor: int
+    length: int
+    closed: bool
+    growths: _containers.RepeatedCompositeFieldContainer[StreamGrowth]
+    returned: _containers.RepeatedCompositeFieldContainer[EpochShard]
+    parked: _containers.RepeatedCompositeFieldContainer[ParkedEpochShard]
+    finished_shards: int
+    finished_records: int
+    open_epochs: _containers.RepeatedCompositeFieldContainer[OpenEpoch]
+    epochs_done: int
+    slowest_s: float
+    ended: bool
+    notes: _containers.RepeatedCompositeFieldContainer[NoteName]
+    def __init__(self, name: _Optional[str] = ..., definition: _Optional[str] = ..., epoch: _Optional[int] = ..., cursor: _Optional[int] = ..., length: _Optional[int] = ..., closed: _Optional[bool] = ..., growths: _Optional[_Iterable[_Union[StreamGrowth, _Mapping]]] = ..., returned: _Optional[_Iterable[_Union[EpochShard, _Mapping]]] = ..., parked: _Optional[_Iterable[_Union[ParkedEpochShard, _Mapping]]] = ..., finished_shards: _Optional[int] = ..., finished_records: _Optional[int] = ..., open_epochs: _Optional[_Iterable[_Union[OpenEpoch, _Mapping]]] = ..., epochs_done: _Optional[int] = ..., slowest_s: _Optional[float] = ..., ended: _Optional[bool] = ..., notes: _Optional[_Iterable[_Union[NoteName, _Mapping]]] = ...) -> None: ...
+
+class StreamGrowth(_message.Message):
+    __slots__ = ("producer", "number", "length")
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    producer: str
+    number: int
+    length: int
+    def __init__(self, producer: _Optional[str] = ..., number: _Optional[int] = ..., length: _Optional[int] = ...) -> None: ...
+
+class EpochShard(_message.Message):
+    __slots__ = ("epoch", "ordinal", "offset", "failures", "timeouts", "count")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ORDINAL_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUTS_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    ordinal: int
+    offset: int
+    failures: int
+    timeouts: int
+    count: int
+    def __init__(self, epoch: _Optional[int] = ..., ordinal: _Optional[int] = ..., offset: _Optional[int] = ..., failures: _Optional[int] = ..., timeouts: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
+class ParkedEpochShard(_message.Message):
+    __slots__ = ("shard", "message")
+    SHARD_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    shard: EpochShard
+    message: str
+    def __init__(self, shard: _Optional[_Union[EpochShard, _Mapping]] = ..., message: _Optional[str] = ...) -> None: ...
+
+class OpenEpoch(_message.Message):
+    __slots__ = ("epoch", "records")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    records: int
+    def __init__(self, epoch: _Optional[int] = ..., records: _Optional[int] = ...) -> None: ...
+
+class NoteName(_message.Message):
+    __slots__ = ("epoch", "ordinal", "name")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ORDINAL_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    ordinal: int
+    name: str
+    def __init__(self, epoch: _Optional[int] = ..., ordinal: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
 
 class JoinRequest(_message.Message):
     __slots__ = ("member", "incarnation", "attrs", "step", "after")
@@ -664,7 +1002,7 @@ class GetWorldRequest(_message.Message):
     def __init__(self, member: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class Member(_message.Message):
-    __slots__ = ("name", "incarnation", "attrs", "step")
+    __slots__ = ("name", "incarnation", "attrs", "step", "seniority")
     class AttrsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -676,19 +1014,23 @@ class Member(_message.Message):
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     ATTRS_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
+    SENIORITY_FIELD_NUMBER: _ClassVar[int]
     name: str
     incarnation: str
     attrs: _containers.ScalarMap[str, str]
     step: int
-    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ..., attrs: _Optional[_Mapping[str, str]] = ..., step: _Optional[int] = ...) -> None: ...
+    seniority: int
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ..., attrs: _Optional[_Mapping[str, str]] = ..., step: _Optional[int] = ..., seniority: _Optional[int] = ...) -> None: ...
 
 class World(_message.Message):
-    __slots__ = ("round", "members")
+    __slots__ = ("round", "members", "formed_at")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    FORMED_AT_FIELD_NUMBER: _ClassVar[int]
     round: int
     members: _containers.RepeatedCompositeFieldContainer[Member]
-    def __init__(self, round: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ...) -> None: ...
+    formed_at: float
+    def __init__(self, round: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., formed_at: _Optional[float] = ...) -> None: ...
 
 class GetWorldReply(_message.Message):
     __slots__ = ("state", "reason", "world", "round")
@@ -696,11 +1038,11 @@ class GetWorldReply(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     WORLD_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
-    state: str
+    state: WorldState
     reason: str
     world: World
     round: int
-    def __init__(self, state: _Optional[str] = ..., reason: _Optional[str] = ..., world: _Optional[_Union[World, _Mapping]] = ..., round: _Optional[int] = ...) -> None: ...
+    def __init__(self, state: _Optional[_Union[WorldState, str]] = ..., reason: _Optional[str] = ..., world: _Optional[_Union[World, _Mapping]] = ..., round: _Optional[int] = ...) -> None: ...
 
 class WatchRoundRequest(_message.Message):
     __slots__ = ("round", "known_waiting", "member", "incarnation")
@@ -887,55 +1229,99 @@ class ReportStepRequest(_message.Message):
     metrics: _containers.ScalarMap[str, float]
     def __init__(self, node: _Optional[str] = ..., step: _Optional[int] = ..., records: _Optional[int] = ..., metrics: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
-class JoinSeatRequest(_message.Message):
-    __slots__ = ("node", "incarnation")
-    NODE_FIELD_NUMBER: _ClassVar[int]
-    INCARNATION_FIELD_NUMBER: _ClassVar[int]
-    node: str
-    incarnation: int
-    def __init__(self, node: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
+class OptimizerSpec(_message.Message):
+    __slots__ = ("kind", "learning_rate", "weight_decay", "decoupled", "momentum", "beta1", "beta2", "epsilon", "learning_rate_decay", "initial_accumulator", "l1", "l2", "beta", "learning_rate_power")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    LEARNING_RATE_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_DECAY_FIELD_NUMBER: _ClassVar[int]
+    DECOUPLED_FIELD_NUMBER: _ClassVar[int]
+    MOMENTUM_FIELD_NUMBER: _ClassVar[int]
+    BETA1_FIELD_NUMBER: _ClassVar[int]
+    BETA2_FIELD_NUMBER: _ClassVar[int]
+    EPSILON_FIELD_NUMBER: _ClassVar[int]
+    LEARNING_RATE_DECAY_FIELD_NUMBER: _ClassVar[int]
+    INITIAL_ACCUMULATOR_FIELD_NUMBER: _ClassVar[int]
+    L1_FIELD_NUMBER: _ClassVar[int]
+    L2_FIELD_NUMBER: _ClassVar[int]
+    BETA_FIELD_NUMBER: _ClassVar[int]
+    LEARNING_RATE_POWER_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    learning_rate: float
+    weight_decay: float
+    decoupled: bool
+    momentum: float
+    beta1: float
+    beta2: float
+    epsilon: float
+    learning_rate_decay: float
+    initial_accumulator: float
+    l1: float
+    l2: float
+    beta: float
+    learning_rate_power: float
+    def __init__(self, kind: _Optional[str] = ..., learning_rate: _Optional[float] = ..., weight_decay: _Optional[float] = ..., decoupled: _Optional[bool] = ..., momentum: _Optional[float] = ..., beta1: _Optional[float] = ..., beta2: _Optional[float] = ..., epsilon: _Optional[float] = ..., learning_rate_decay: _Optional[float] = ..., initial_accumulator: _Optional[float] = ..., l1: _Optional[float] = ..., l2: _Optional[float] = ..., beta: _Optional[float] = ..., learning_rate_power: _Optional[float] = ...) -> None: ...
 
-class JoinSeatReply(_message.Message):
-    __slots__ = ("seat", "tenure", "base", "chain", "restore_from", "state", "last", "partitions")
-    SEAT_FIELD_NUMBER: _ClassVar[int]
-    TENURE_FIELD_NUMBER: _ClassVar[int]
-    BASE_FIELD_NUMBER: _ClassVar[int]
-    CHAIN_FIELD_NUMBER: _ClassVar[int]
-    RESTORE_FROM_FIELD_NUMBER: _ClassVar[int]
-    STATE_FIELD_NUMBER: _ClassVar[int]
-    LAST_FIELD_NUMBER: _ClassVar[int]
-    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
-    seat: int
-    tenure: int
-    base: int
-    chain: _containers.RepeatedScalarFieldContainer[int]
-    restore_from: str
-    state: str
-    last: int
-    partitions: int
-    def __init__(self, seat: _Optional[int] = ..., tenure: _Optional[int] = ..., base: _Optional[int] = ..., chain: _Optional[_Iterable[int]] = ..., restore_from: _Optional[str] = ..., state: _Optional[str] = ..., last: _Optional[int] = ..., partitions: _Optional[int] = ...) -> None: ...
+class InitializerSpec(_message.Message):
+    __slots__ = ("kind", "low", "high", "mean", "std", "value", "scale")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    MEAN_FIELD_NUMBER: _ClassVar[int]
+    STD_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    SCALE_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    low: float
+    high: float
+    mean: float
+    std: float
+    value: float
+    scale: float
+    def __init__(self, kind: _Optional[str] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., mean: _Optional[float] = ..., std: _Optional[float] = ..., value: _Optional[float] = ..., scale: _Optional[float] = ...) -> None: ...
 
-class SeatReadyRequest(_message.Message):
-    __slots__ = ("seat", "tenure", "address")
-    SEAT_FIELD_NUMBER: _ClassVar[int]
-    TENURE_FIELD_NUMBER: _ClassVar[int]
-    ADDRESS_FIELD_NUMBER: _ClassVar[int]
-    seat: int
-    tenure: int
-    address: str
-    def __init__(self, seat: _Optional[int] = ..., tenure: _Optional[int] = ..., address: _Optional[str] = ...) -> None: ...
+class EvictionSpec(_message.Message):
+    __slots__ = ("every", "unused_for", "less_than")
+    EVERY_FIELD_NUMBER: _ClassVar[int]
+    UNUSED_FOR_FIELD_NUMBER: _ClassVar[int]
+    LESS_THAN_FIELD_NUMBER: _ClassVar[int]
+    every: int
+    unused_for: int
+    less_than: int
+    def __init__(self, every: _Optional[int] = ..., unused_for: _Optional[int] = ..., less_than: _Optional[int] = ...) -> None: ...
 
-class OrderPart(_message.Message):
-    __slots__ = ("session", "sequence", "weight", "seats")
-    SESSION_FIELD_NUMBER: _ClassVar[int]
-    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
-    WEIGHT_FIELD_NUMBER: _ClassVar[int]
-    SEATS_FIELD_NUMBER: _ClassVar[int]
-    session: str
-    sequence: int
-    weight: float
-    seats: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, session: _Optional[str] = ..., sequence: _Optional[int] = ..., weight: _Optional[float] = ..., seats: _Optional[_Iterable[int]] = ...) -> None: ...
+class TableSpec(_message.Message):
+    __slots__ = ("name", "dim", "optimizer", "initializer", "eviction", "seed", "rate_group")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DIM_FIELD_NUMBER: _ClassVar[int]
+    OPTIMIZER_FIELD_NUMBER: _ClassVar[int]
+    INITIALIZER_FIELD_NUMBER: _ClassVar[int]
+    EVICTION_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    RATE_GROUP_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    dim: int
+    optimizer: OptimizerSpec
+    initializer: InitializerSpec
+    eviction: EvictionSpec
+    seed: int
+    rate_group: int
+    def __init__(self, name: _Optional[str] = ..., dim: _Optional[int] = ..., optimizer: _Optional[_Union[OptimizerSpec, _Mapping]] = ..., initializer: _Optional[_Union[InitializerSpec, _Mapping]] = ..., eviction: _Optional[_Union[EvictionSpec, _Mapping]] = ..., seed: _Optional[int] = ..., rate_group: _Optional[int] = ...) -> None: ...
+
+class VariableSpec(_message.Message):
+    __slots__ = ("name", "shape", "optimizer", "initializer", "seed", "rate_group")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    OPTIMIZER_FIELD_NUMBER: _ClassVar[int]
+    INITIALIZER_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    RATE_GROUP_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    shape: _containers.RepeatedScalarFieldContainer[int]
+    optimizer: OptimizerSpec
+    initializer: InitializerSpec
+    seed: int
+    rate_group: int
+    def __init__(self, name: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ..., optimizer: _Optional[_Union[OptimizerSpec, _Mapping]] = ..., initializer: _Optional[_Union[InitializerSpec, _Mapping]] = ..., seed: _Optional[int] = ..., rate_group: _Optional[int] = ...) -> None: ...
 
 class BlockName(_message.Message):
     __slots__ = ("variable", "block")
@@ -951,9 +1337,82 @@ class BlockSeats(_message.Message):
     seats: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, seats: _Optional[_Iterable[int]] = ...) -> None: ...
 
+class PartitionMap(_message.Message):
+    __slots__ = ("version", "partitions", "blocks")
+    class BlocksEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: BlockSeats
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[BlockSeats, _Mapping]] = ...) -> None: ...
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    partitions: _containers.RepeatedScalarFieldContainer[int]
+    blocks: _containers.MessageMap[str, BlockSeats]
+    def __init__(self, version: _Optional[int] = ..., partitions: _Optional[_Iterable[int]] = ..., blocks: _Optional[_Mapping[str, BlockSeats]] = ...) -> None: ...
+
+class SeatHolder(_message.Message):
+    __slots__ = ("seat", "fencing_token")
+    SEAT_FIELD_NUMBER: _ClassVar[int]
+    FENCING_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    seat: int
+    fencing_token: int
+    def __init__(self, seat: _Optional[int] = ..., fencing_token: _Optional[int] = ...) -> None: ...
+
+class JoinSeatRequest(_message.Message):
+    __slots__ = ("node", "incarnation")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    incarnation: int
+    def __init__(self, node: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
+
+class JoinSeatReply(_message.Message):
+    __slots__ = ("holder", "base", "restore_from", "map", "tables", "variables", "iteration", "last")
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    RESTORE_FROM_FIELD_NUMBER: _ClassVar[int]
+    MAP_FIELD_NUMBER: _ClassVar[int]
+    TABLES_FIELD_NUMBER: _ClassVar[int]
+    VARIABLES_FIELD_NUMBER: _ClassVar[int]
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    holder: SeatHolder
+    base: int
+    restore_from: str
+    map: PartitionMap
+    tables: _containers.RepeatedCompositeFieldContainer[TableSpec]
+    variables: _containers.RepeatedCompositeFieldContainer[VariableSpec]
+    iteration: int
+    last: int
+    def __init__(self, holder: _Optional[_Union[SeatHolder, _Mapping]] = ..., base: _Optional[int] = ..., restore_from: _Optional[str] = ..., map: _Optional[_Union[PartitionMap, _Mapping]] = ..., tables: _Optional[_Iterable[_Union[TableSpec, _Mapping]]] = ..., variables: _Optional[_Iterable[_Union[VariableSpec, _Mapping]]] = ..., iteration: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
+
+class SeatReadyRequest(_message.Message):
+    __slots__ = ("holder", "address")
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    holder: SeatHolder
+    address: str
+    def __init__(self, holder: _Optional[_Union[SeatHolder, _Mapping]] = ..., address: _Optional[str] = ...) -> None: ...
+
+class Contribution(_message.Message):
+    __slots__ = ("session", "sequence", "weight", "seats")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    SEATS_FIELD_NUMBER: _ClassVar[int]
+    session: str
+    sequence: int
+    weight: float
+    seats: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, session: _Optional[str] = ..., sequence: _Optional[int] = ..., weight: _Optional[float] = ..., seats: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class Order(_message.Message):
-    __slots__ = ("number", "kind", "map_version", "iteration", "parts", "scale", "tables", "variables", "placed", "names", "session", "full", "seats", "giver", "taker", "partitions", "blocks", "since", "factors")
-    class PlacedEntry(_message.Message):
+    __slots__ = ("number", "kind", "map_version", "iteration", "contributions", "scale", "factors", "tables", "variables", "placement", "names", "session", "full", "since", "seats", "source", "target", "partitions", "blocks")
+    class PlacementEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -964,41 +1423,41 @@ class Order(_message.Message):
     KIND_FIELD_NUMBER: _ClassVar[int]
     MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
     ITERATION_FIELD_NUMBER: _ClassVar[int]
-    PARTS_FIELD_NUMBER: _ClassVar[int]
+    CONTRIBUTIONS_FIELD_NUMBER: _ClassVar[int]
     SCALE_FIELD_NUMBER: _ClassVar[int]
+    FACTORS_FIELD_NUMBER: _ClassVar[int]
     TABLES_FIELD_NUMBER: _ClassVar[int]
     VARIABLES_FIELD_NUMBER: _ClassVar[int]
-    PLACED_FIELD_NUMBER: _ClassVar[int]
+    PLACEMENT_FIELD_NUMBER: _ClassVar[int]
     NAMES_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     FULL_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
     SEATS_FIELD_NUMBER: _ClassVar[int]
-    GIVER_FIELD_NUMBER: _ClassVar[int]
-    TAKER_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     BLOCKS_FIELD_NUMBER: _ClassVar[int]
-    SINCE_FIELD_NUMBER: _ClassVar[int]
-    FACTORS_FIELD_NUMBER: _ClassVar[int]
     number: int
-    kind: str
+    kind: OrderKind
     map_version: int
     iteration: int
-    parts: _containers.RepeatedCompositeFieldContainer[OrderPart]
+    contributions: _containers.RepeatedCompositeFieldContainer[Contribution]
     scale: float
-    tables: _containers.RepeatedScalarFieldContainer[str]
-    variables: _containers.RepeatedScalarFieldContainer[str]
-    placed: _containers.MessageMap[str, BlockSeats]
+    factors: _containers.RepeatedScalarFieldContainer[float]
+    tables: _containers.RepeatedCompositeFieldContainer[TableSpec]
+    variables: _containers.RepeatedCompositeFieldContainer[VariableSpec]
+    placement: _containers.MessageMap[str, BlockSeats]
     names: _containers.RepeatedScalarFieldContainer[str]
     session: str
     full: bool
+    since: int
     seats: _containers.RepeatedScalarFieldContainer[int]
-    giver: int
-    taker: int
+    source: int
+    target: int
     partitions: _containers.RepeatedScalarFieldContainer[int]
     blocks: _containers.RepeatedCompositeFieldContainer[BlockName]
-    since: int
-    factors: _containers.RepeatedScalarFieldContainer[float]
-    def __init__(self, number: _Optional[int] = ..., kind: _Optional[str] = ..., map_version: _Optional[int] = ..., iteration: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[OrderPart, _Mapping]]] = ..., scale: _Optional[float] = ..., tables: _Optional[_Iterable[str]] = ..., variables: _Optional[_Iterable[str]] = ..., placed: _Optional[_Mapping[str, BlockSeats]] = ..., names: _Optional[_Iterable[str]] = ..., session: _Optional[str] = ..., full: _Optional[bool] = ..., seats: _Optional[_Iterable[int]] = ..., giver: _Optional[int] = ..., taker: _Optional[int] = ..., partitions: _Optional[_Iterable[int]] = ..., blocks: _Optional[_Iterable[_Union[BlockName, _Mapping]]] = ..., since: _Optional[int] = ..., factors: _Optional[_Iterable[float]] = ...) -> None: ...
+    def __init__(self, number: _Optional[int] = ..., kind: _Optional[_Union[OrderKind, str]] = ..., map_version: _Optional[int] = ..., iteration: _Optional[int] = ..., contributions: _Optional[_Iterable[_Union[Contribution, _Mapping]]] = ..., scale: _Optional[float] = ..., factors: _Optional[_Iterable[float]] = ..., tables: _Optional[_Iterable[_Union[TableSpec, _Mapping]]] = ..., variables: _Optional[_Iterable[_Union[VariableSpec, _Mapping]]] = ..., placement: _Optional[_Mapping[str, BlockSeats]] = ..., names: _Optional[_Iterable[str]] = ..., session: _Optional[str] = ..., full: _Optional[bool] = ..., since: _Optional[int] = ..., seats: _Optional[_Iterable[int]] = ..., source: _Optional[int] = ..., target: _Optional[int] = ..., partitions: _Optional[_Iterable[int]] = ..., blocks: _Optional[_Iterable[_Union[BlockName, _Mapping]]] = ...) -> None: ...
 
 class SeatStats(_message.Message):
     __slots__ = ("rows", "bytes", "bytes_in", "bytes_out", "requests", "queue", "apply_seconds", "cpu_seconds", "log_bytes", "iteration")
@@ -1025,55 +1484,49 @@ class SeatStats(_message.Message):
     def __init__(self, rows: _Optional[int] = ..., bytes: _Optional[int] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., requests: _Optional[int] = ..., queue: _Optional[int] = ..., apply_seconds: _Optional[float] = ..., cpu_seconds: _Optional[float] = ..., log_bytes: _Optional[int] = ..., iteration: _Optional[int] = ...) -> None: ...
 
 class NextOrdersRequest(_message.Message):
-    __slots__ = ("seat", "tenure", "after", "stats", "said")
-    SEAT_FIELD_NUMBER: _ClassVar[int]
-    TENURE_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("holder", "after", "stats", "messages")
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     STATS_FIELD_NUMBER: _ClassVar[int]
-    SAID_FIELD_NUMBER: _ClassVar[int]
-    seat: int
-    tenure: int
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    holder: SeatHolder
     after: int
     stats: SeatStats
-    said: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, seat: _Optional[int] = ..., tenure: _Optional[int] = ..., after: _Optional[int] = ..., stats: _Optional[_Union[SeatStats, _Mapping]] = ..., said: _Optional[_Iterable[str]] = ...) -> None: ...
+    messages: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, holder: _Optional[_Union[SeatHolder, _Mapping]] = ..., after: _Optional[int] = ..., stats: _Optional[_Union[SeatStats, _Mapping]] = ..., messages: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class NextOrdersReply(_message.Message):
-    __slots__ = ("orders", "base", "kept")
+    __slots__ = ("orders", "base")
     ORDERS_FIELD_NUMBER: _ClassVar[int]
     BASE_FIELD_NUMBER: _ClassVar[int]
-    KEPT_FIELD_NUMBER: _ClassVar[int]
     orders: _containers.RepeatedCompositeFieldContainer[Order]
     base: int
-    kept: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, orders: _Optional[_Iterable[_Union[Order, _Mapping]]] = ..., base: _Optional[int] = ..., kept: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, orders: _Optional[_Iterable[_Union[Order, _Mapping]]] = ..., base: _Optional[int] = ...) -> None: ...
 
 class ReportDumpRequest(_message.Message):
-    __slots__ = ("seat", "tenure", "order", "failure")
-    SEAT_FIELD_NUMBER: _ClassVar[int]
-    TENURE_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("holder", "order", "failure")
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
     ORDER_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
-    seat: int
-    tenure: int
+    holder: SeatHolder
     order: int
     failure: str
-    def __init__(self, seat: _Optional[int] = ..., tenure: _Optional[int] = ..., order: _Optional[int] = ..., failure: _Optional[str] = ...) -> None: ...
+    def __init__(self, holder: _Optional[_Union[SeatHolder, _Mapping]] = ..., order: _Optional[int] = ..., failure: _Optional[str] = ...) -> None: ...
 
 class GetMapRequest(_message.Message):
-    __slots__ = ("version", "roster")
+    __slots__ = ("version", "seats_version")
     VERSION_FIELD_NUMBER: _ClassVar[int]
-    ROSTER_FIELD_NUMBER: _ClassVar[int]
+    SEATS_VERSION_FIELD_NUMBER: _ClassVar[int]
     version: int
-    roster: int
-    def __init__(self, version: _Optional[int] = ..., roster: _Optional[int] = ...) -> None: ...
+    seats_version: int
+    def __init__(self, version: _Optional[int] = ..., seats_version: _Optional[int] = ...) -> None: ...
 
 class SeatStatus(_message.Message):
-    __slots__ = ("seat", "node", "address", "tenure", "partitions", "floats", "weight", "leaving", "stats", "order")
+    __slots__ = ("seat", "node", "address", "fencing_token", "partitions", "floats", "weight", "leaving", "stats", "order")
     SEAT_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
-    TENURE_FIELD_NUMBER: _ClassVar[int]
+    FENCING_TOKEN_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     FLOATS_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
@@ -1083,28 +1536,19 @@ class SeatStatus(_message.Message):
     seat: int
     node: str
     address: str
-    tenure: int
+    fencing_token: int
     partitions: int
     floats: int
     weight: float
     leaving: bool
     stats: SeatStats
     order: int
-    def __init__(self, seat: _Optional[int] = ..., node: _Optional[str] = ..., address: _Optional[str] = ..., tenure: _Optional[int] = ..., partitions: _Optional[int] = ..., floats: _Optional[int] = ..., weight: _Optional[float] = ..., leaving: _Optional[bool] = ..., stats: _Optional[_Union[SeatStats, _Mapping]] = ..., order: _Optional[int] = ...) -> None: ...
+    def __init__(self, seat: _Optional[int] = ..., node: _Optional[str] = ..., address: _Optional[str] = ..., fencing_token: _Optional[int] = ..., partitions: _Optional[int] = ..., floats: _Optional[int] = ..., weight: _Optional[float] = ..., leaving: _Optional[bool] = ..., stats: _Optional[_Union[SeatStats, _Mapping]] = ..., order: _Optional[int] = ...) -> None: ...
 
 class ParameterMap(_message.Message):
-    __slots__ = ("version", "roster", "partitions", "blocks", "seats", "tables", "variables", "initialized", "iteration", "sync", "batch", "assigned")
-    class BlocksEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: str
-        value: BlockSeats
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[BlockSeats, _Mapping]] = ...) -> None: ...
-    VERSION_FIELD_NUMBER: _ClassVar[int]
-    ROSTER_FIELD_NUMBER: _ClassVar[int]
-    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
-    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("map", "seats_version", "seats", "tables", "variables", "initialized", "iteration", "sync", "batch", "assign_order")
+    MAP_FIELD_NUMBER: _ClassVar[int]
+    SEATS_VERSION_FIELD_NUMBER: _ClassVar[int]
     SEATS_FIELD_NUMBER: _ClassVar[int]
     TABLES_FIELD_NUMBER: _ClassVar[int]
     VARIABLES_FIELD_NUMBER: _ClassVar[int]
@@ -1112,72 +1556,74 @@ class ParameterMap(_message.Message):
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     SYNC_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
-    ASSIGNED_FIELD_NUMBER: _ClassVar[int]
-    version: int
-    roster: int
-    partitions: _containers.RepeatedScalarFieldContainer[int]
-    blocks: _containers.MessageMap[str, BlockSeats]
+    ASSIGN_ORDER_FIELD_NUMBER: _ClassVar[int]
+    map: PartitionMap
+    seats_version: int
     seats: _containers.RepeatedCompositeFieldContainer[SeatStatus]
-    tables: _containers.RepeatedScalarFieldContainer[str]
-    variables: _containers.RepeatedScalarFieldContainer[str]
+    tables: _containers.RepeatedCompositeFieldContainer[TableSpec]
+    variables: _containers.RepeatedCompositeFieldContainer[VariableSpec]
     initialized: _containers.RepeatedScalarFieldContainer[str]
     iteration: int
     sync: bool
     batch: int
-    assigned: int
-    def __init__(self, version: _Optional[int] = ..., roster: _Optional[int] = ..., partitions: _Optional[_Iterable[int]] = ..., blocks: _Optional[_Mapping[str, BlockSeats]] = ..., seats: _Optional[_Iterable[_Union[SeatStatus, _Mapping]]] = ..., tables: _Optional[_Iterable[str]] = ..., variables: _Optional[_Iterable[str]] = ..., initialized: _Optional[_Iterable[str]] = ..., iteration: _Optional[int] = ..., sync: _Optional[bool] = ..., batch: _Optional[int] = ..., assigned: _Optional[int] = ...) -> None: ...
+    assign_order: int
+    def __init__(self, map: _Optional[_Union[PartitionMap, _Mapping]] = ..., seats_version: _Optional[int] = ..., seats: _Optional[_Iterable[_Union[SeatStatus, _Mapping]]] = ..., tables: _Optional[_Iterable[_Union[TableSpec, _Mapping]]] = ..., variables: _Optional[_Iterable[_Union[VariableSpec, _Mapping]]] = ..., initialized: _Optional[_Iterable[str]] = ..., iteration: _Optional[int] = ..., sync: _Optional[bool] = ..., batch: _Optional[int] = ..., assign_order: _Optional[int] = ...) -> None: ...
 
 class DefineRequest(_message.Message):
     __slots__ = ("tables", "variables")
     TABLES_FIELD_NUMBER: _ClassVar[int]
     VARIABLES_FIELD_NUMBER: _ClassVar[int]
-    tables: _containers.RepeatedScalarFieldContainer[str]
-    variables: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, tables: _Optional[_Iterable[str]] = ..., variables: _Optional[_Iterable[str]] = ...) -> None: ...
-
-class SeatTenure(_message.Message):
-    __slots__ = ("seat", "tenure")
-    SEAT_FIELD_NUMBER: _ClassVar[int]
-    TENURE_FIELD_NUMBER: _ClassVar[int]
-    seat: int
-    tenure: int
-    def __init__(self, seat: _Optional[int] = ..., tenure: _Optional[int] = ...) -> None: ...
+    tables: _containers.RepeatedCompositeFieldContainer[TableSpec]
+    variables: _containers.RepeatedCompositeFieldContainer[VariableSpec]
+    def __init__(self, tables: _Optional[_Iterable[_Union[TableSpec, _Mapping]]] = ..., variables: _Optional[_Iterable[_Union[VariableSpec, _Mapping]]] = ...) -> None: ...
 
 class ContributeRequest(_message.Message):
-    __slots__ = ("session", "sequence", "based_on", "examples", "seats", "map_version", "progress", "names")
+    __slots__ = ("session", "sequence", "based_on", "examples", "holders", "map_version", "progress")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     BASED_ON_FIELD_NUMBER: _ClassVar[int]
     EXAMPLES_FIELD_NUMBER: _ClassVar[int]
-    SEATS_FIELD_NUMBER: _ClassVar[int]
+    HOLDERS_FIELD_NUMBER: _ClassVar[int]
     MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
-    NAMES_FIELD_NUMBER: _ClassVar[int]
     session: str
     sequence: int
     based_on: int
     examples: int
-    seats: _containers.RepeatedCompositeFieldContainer[SeatTenure]
+    holders: _containers.RepeatedCompositeFieldContainer[SeatHolder]
     map_version: int
     progress: _containers.RepeatedCompositeFieldContainer[LeaseProgress]
+    def __init__(self, session: _Optional[str] = ..., sequence: _Optional[int] = ..., based_on: _Optional[int] = ..., examples: _Optional[int] = ..., holders: _Optional[_Iterable[_Union[SeatHolder, _Mapping]]] = ..., map_version: _Optional[int] = ..., progress: _Optional[_Iterable[_Union[LeaseProgress, _Mapping]]] = ...) -> None: ...
+
+class AssignRequest(_message.Message):
+    __slots__ = ("session", "sequence", "names", "holders", "map_version")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    HOLDERS_FIELD_NUMBER: _ClassVar[int]
+    MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
+    session: str
+    sequence: int
     names: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, session: _Optional[str] = ..., sequence: _Optional[int] = ..., based_on: _Optional[int] = ..., examples: _Optional[int] = ..., seats: _Optional[_Iterable[_Union[SeatTenure, _Mapping]]] = ..., map_version: _Optional[int] = ..., progress: _Optional[_Iterable[_Union[LeaseProgress, _Mapping]]] = ..., names: _Optional[_Iterable[str]] = ...) -> None: ...
+    holders: _containers.RepeatedCompositeFieldContainer[SeatHolder]
+    map_version: int
+    def __init__(self, session: _Optional[str] = ..., sequence: _Optional[int] = ..., names: _Optional[_Iterable[str]] = ..., holders: _Optional[_Iterable[_Union[SeatHolder, _Mapping]]] = ..., map_version: _Optional[int] = ...) -> None: ...
 
 class ContributeReply(_message.Message):
-    __slots__ = ("fate", "iteration", "staleness", "reason", "lost", "scheduled")
-    FATE_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("outcome", "iteration", "staleness", "reason", "lost_leases", "scheduled")
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     STALENESS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
-    LOST_FIELD_NUMBER: _ClassVar[int]
+    LOST_LEASES_FIELD_NUMBER: _ClassVar[int]
     SCHEDULED_FIELD_NUMBER: _ClassVar[int]
-    fate: str
+    outcome: PushOutcome
     iteration: int
     staleness: int
     reason: str
-    lost: _containers.RepeatedScalarFieldContainer[int]
+    lost_leases: _containers.RepeatedScalarFieldContainer[int]
     scheduled: int
-    def __init__(self, fate: _Optional[str] = ..., iteration: _Optional[int] = ..., staleness: _Optional[int] = ..., reason: _Optional[str] = ..., lost: _Optional[_Iterable[int]] = ..., scheduled: _Optional[int] = ...) -> None: ...
+    def __init__(self, outcome: _Optional[_Union[PushOutcome, str]] = ..., iteration: _Optional[int] = ..., staleness: _Optional[int] = ..., reason: _Optional[str] = ..., lost_leases: _Optional[_Iterable[int]] = ..., scheduled: _Optional[int] = ...) -> None: ...
 
 class ScheduleRequest(_message.Message):
     __slots__ = ("first", "groups", "factors")
@@ -1197,26 +1643,6 @@ class ScheduleReply(_message.Message):
     scheduled: int
     def __init__(self, iteration: _Optional[int] = ..., scheduled: _Optional[int] = ...) -> None: ...
 
-class MoveOffRequest(_message.Message):
-    __slots__ = ("node", "share", "reason")
-    NODE_FIELD_NUMBER: _ClassVar[int]
-    SHARE_FIELD_NUMBER: _ClassVar[int]
-    REASON_FIELD_NUMBER: _ClassVar[int]
-    node: str
-    share: float
-    reason: str
-    def __init__(self, node: _Optional[str] = ..., share: _Optional[float] = ..., reason: _Optional[str] = ...) -> None: ...
-
-class MoveOffReply(_message.Message):
-    __slots__ = ("seat", "partitions", "weight")
-    SEAT_FIELD_NUMBER: _ClassVar[int]
-    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
-    WEIGHT_FIELD_NUMBER: _ClassVar[int]
-    seat: int
-    partitions: int
-    weight: float
-    def __init__(self, seat: _Optional[int] = ..., partitions: _Optional[int] = ..., weight: _Optional[float] = ...) -> None: ...
-
 class DumpRequest(_message.Message):
     __slots__ = ("full",)
     FULL_FIELD_NUMBER: _ClassVar[int]
@@ -1234,6 +1660,28 @@ class DumpReply(_message.Message):
     path: str
     complete: bool
     def __init__(self, order: _Optional[int] = ..., iteration: _Optional[int] = ..., path: _Optional[str] = ..., complete: _Optional[bool] = ...) -> None: ...
+
+class MoveOffRequest(_message.Message):
+    __slots__ = ("node", "share", "reason", "id")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    share: float
+    reason: str
+    id: str
+    def __init__(self, node: _Optional[str] = ..., share: _Optional[float] = ..., reason: _Optional[str] = ..., id: _Optional[str] = ...) -> None: ...
+
+class MoveOffReply(_message.Message):
+    __slots__ = ("seat", "partitions", "weight")
+    SEAT_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    seat: int
+    partitions: int
+    weight: float
+    def __init__(self, seat: _Optional[int] = ..., partitions: _Optional[int] = ..., weight: _Optional[float] = ...) -> None: ...
 
 class ParametersStatus(_message.Message):
     __slots__ = ("sync", "iteration", "batch", "contributions", "examples", "stale", "moved", "last_order", "dump_order", "dump_iteration", "map_version", "seats", "staleness", "moves")

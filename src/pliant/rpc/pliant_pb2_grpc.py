@@ -1230,7 +1230,7 @@ class RendezvousServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetWorld(self, request, context):
-        """Waits until a world with this member is formed, or the deadline passes (state: waiting), or it was expelled.
+        """Waits until a world with this member is formed, or the deadline passes (WORLD_STATE_WAITING), or it was expelled.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1960,7 +1960,7 @@ class ParametersStub:
                 _registered_method=True)
         self.SeatAlive = channel.unary_unary(
                 '/pliant.v1.Parameters/SeatAlive',
-                request_serializer=pliant_dot_rpc_dot_pliant__pb2.SeatTenure.SerializeToString,
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.SeatHolder.SerializeToString,
                 response_deserializer=pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
                 _registered_method=True)
         self.GetMap = channel.unary_unary(
@@ -1975,7 +1975,7 @@ class ParametersStub:
                 _registered_method=True)
         self.Assign = channel.unary_unary(
                 '/pliant.v1.Parameters/Assign',
-                request_serializer=pliant_dot_rpc_dot_pliant__pb2.ContributeRequest.SerializeToString,
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.AssignRequest.SerializeToString,
                 response_deserializer=pliant_dot_rpc_dot_pliant__pb2.ContributeReply.FromString,
                 _registered_method=True)
         self.Contribute = channel.unary_unary(
@@ -2001,7 +2001,7 @@ class ParametersServicer:
     """
 
     def JoinSeat(self, request, context):
-        """Waits until there is a seat for this server, or the deadline passes (seat -1).
+        """Waits until there is a seat for this server, or the deadline passes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -2014,7 +2014,7 @@ class ParametersServicer:
         raise NotImplementedError('Method not implemented!')
 
     def NextOrders(self, request, context):
-        """Waits until there are orders after the caller's last one, or for a moment; carries what the server did and uses.
+        """Waits until there are orders after the caller's last one, or a second; reports the progress and usage of the server.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -2027,7 +2027,7 @@ class ParametersServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SeatAlive(self, request, context):
-        """The server gets on, though it may not ask for orders for a while: it restores, or executes something long.
+        """The server makes progress, though it may not ask for orders for a while: it restores, or executes a long order.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -2059,7 +2059,7 @@ class ParametersServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Schedule(self, request, context):
-        """Tells the learning rates of updates to come; the first to tell one counts.
+        """Reports the learning rates of future updates; the first report of one counts.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -2097,7 +2097,7 @@ def add_ParametersServicer_to_server(servicer, server):
             ),
             'SeatAlive': grpc.unary_unary_rpc_method_handler(
                     servicer.SeatAlive,
-                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.SeatTenure.FromString,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.SeatHolder.FromString,
                     response_serializer=pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
             ),
             'GetMap': grpc.unary_unary_rpc_method_handler(
@@ -2112,7 +2112,7 @@ def add_ParametersServicer_to_server(servicer, server):
             ),
             'Assign': grpc.unary_unary_rpc_method_handler(
                     servicer.Assign,
-                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.ContributeRequest.FromString,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.AssignRequest.FromString,
                     response_serializer=pliant_dot_rpc_dot_pliant__pb2.ContributeReply.SerializeToString,
             ),
             'Contribute': grpc.unary_unary_rpc_method_handler(
@@ -2266,7 +2266,7 @@ class Parameters:
             request,
             target,
             '/pliant.v1.Parameters/SeatAlive',
-            pliant_dot_rpc_dot_pliant__pb2.SeatTenure.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.SeatHolder.SerializeToString,
             pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
             options,
             channel_credentials,
@@ -2347,7 +2347,7 @@ class Parameters:
             request,
             target,
             '/pliant.v1.Parameters/Assign',
-            pliant_dot_rpc_dot_pliant__pb2.ContributeRequest.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.AssignRequest.SerializeToString,
             pliant_dot_rpc_dot_pliant__pb2.ContributeReply.FromString,
             options,
             channel_credentials,

@@ -21,8 +21,8 @@ from pliant.rpc.tls import TlsFiles
 
 log = logging.getLogger(__name__)
 
-LARGEST_MESSAGE = 16 << 20  # bytes
-MOST_CALLS_AT_ONCE = 4096
+MAX_MESSAGE = 16 << 20  # bytes
+MAX_CALLS_AT_ONCE = 4096
 _HEALTH = "/grpc.health.v1.Health/"
 _Handler = Callable[[Any, Any], Awaitable[Any]]
 
@@ -77,10 +77,10 @@ def _guarded(inner: _Handler, method: str) -> _Handler:
 def make_server(token: str) -> grpc.aio.Server:
     return grpc.aio.server(
         interceptors=[Border(token)],
-        maximum_concurrent_rpcs=MOST_CALLS_AT_ONCE,
+        maximum_concurrent_rpcs=MAX_CALLS_AT_ONCE,
         options=[
-            ("grpc.max_receive_message_length", LARGEST_MESSAGE),
-            ("grpc.max_send_message_length", LARGEST_MESSAGE),
+            ("grpc.max_receive_message_length", MAX_MESSAGE),
+            ("grpc.max_send_message_length", MAX_MESSAGE),
             ("grpc.max_metadata_size", 16 << 10),
             ("grpc.so_reuseport", 0),  # a second master on the same port must fail, not share it
             ("grpc.keepalive_permit_without_calls", 1),

@@ -1,13 +1,14 @@
 """The job as its user describes it: one validated model, for YAML files and the ElasticJob resource alike.
 
 ``job`` is the whole and its cross-field checks; ``roles``, ``faults``, ``datasets``, ``platform`` and ``sections`` are
-its parts, each with a conversion to what ``core`` decides with; ``components`` tells which parts of the master run.
-``base`` holds what all parts share, ``text`` reads and writes YAML, ``problems`` turns what pydantic found into a
+its parts, each with a conversion to what ``core`` decides with; ``components`` says which components of the master run.
+``state`` makes the state machines that a job begins with. ``base`` holds what all parts share, ``text`` reads and writes
+YAML, ``problems`` turns what pydantic found into a
 ``SpecError`` for people, and ``schema`` exports the model. Only these modules know pydantic: the rest of Pliant gets a
 spec that is right.
 """
 
-from pliant.spec.components import ComponentFlags, Components, Strategy
+from pliant.spec.components import ComponentFlags, ComponentSet, Strategy
 from pliant.spec.datasets import DatasetSpec, FileSpec
 from pliant.spec.faults import BackoffSpec, BudgetSpec, FaultSpec, MemorySpec, UnschedulableSpec
 from pliant.spec.job import JobSpec, json_schema, load_spec, structural_schema
@@ -21,6 +22,7 @@ from pliant.spec.platform import (
 )
 from pliant.spec.roles import Capacity, Replicas, ResourcesSpec, RestartLimits, RoleSpec
 from pliant.spec.sections import CheckpointSpec, JournalSpec, OptimizeSpec, RendezvousSpec, SecuritySpec
+from pliant.spec.state import initial_state
 
 __all__ = [
     "BackoffSpec",
@@ -28,7 +30,7 @@ __all__ = [
     "Capacity",
     "CheckpointSpec",
     "ComponentFlags",
-    "Components",
+    "ComponentSet",
     "DatasetSpec",
     "FaultSpec",
     "FileSpec",
@@ -50,6 +52,7 @@ __all__ = [
     "SecuritySpec",
     "Strategy",
     "UnschedulableSpec",
+    "initial_state",
     "json_schema",
     "load_spec",
     "structural_schema",

@@ -1,4 +1,4 @@
-"""What all parts of a spec share: how a section is filled, how a problem is told, and the scalars.
+"""What all parts of a spec share: how a section is filled, how a problem is reported, and the scalars.
 
 Two rules hold for every section. A null is the same as nothing given. And a section given in part is the default with
 these changes: ``error: {limit: 5}`` keeps the back-off that errors have by default. The structural schema has the same
@@ -21,7 +21,7 @@ NOT_ALLOWED = "not_allowed"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, told where it is: ``path`` starts at the section that found it."""
+    """One invalid value and where it is: ``path`` starts at the section that found it."""
 
     path: Path
     value: object
@@ -37,7 +37,7 @@ class Contradiction(ValueError):
 
 
 def refuse(allowed: str) -> PydanticCustomError:
-    """The error for a value of a wrong form; ``allowed`` tells what would be right."""
+    """The error for a value of a wrong form; ``allowed`` says what would be valid."""
     return PydanticCustomError(NOT_ALLOWED, "allowed: {allowed}", {"allowed": allowed})
 
 

@@ -1,4 +1,4 @@
-"""Which parts of the master run: flags and strategy in, one of the seven combinations of the design out."""
+"""Which components of the master run: flags and strategy in, one of the seven combinations of the design out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Strategy = Literal["none", "local", "allreduce", "ps-sync", "ps-async"]
 
 
 class ComponentFlags(Model):
-    """Parts of the master to run; what is not given follows from the strategy."""
+    """Components of the master to run; what is not given follows from the strategy."""
 
     need_pod_manager: Flag | None = Field(default=None, description="Create and watch nodes. Default: true.")
     need_task_manager: Flag | None = Field(default=None, description="Give out shards. Default: true.")
@@ -31,8 +31,8 @@ class ComponentFlags(Model):
 
 
 @dataclass(frozen=True, slots=True)
-class Components:
-    """What a master runs."""
+class ComponentSet:
+    """The components that a master runs."""
 
     nodes: bool
     shards: bool
@@ -53,7 +53,7 @@ def _either(given: bool | None, default: bool) -> bool:
     return default if given is None else given
 
 
-def resolve(flags: ComponentFlags, strategy: Strategy) -> Components:
+def resolve(flags: ComponentFlags, strategy: Strategy) -> ComponentSet:
     """Raises ``Contradiction`` for what is none of the seven, nor a rendezvous for nodes that others start."""
     nodes = _either(flags.need_pod_manager, True)
     shards = _either(flags.need_task_manager, True)
@@ -74,4 +74,4 @@ def resolve(flags: ComponentFlags, strategy: Strategy) -> Components:
         problems.append(Problem(path, True, "false, since need_task_manager is false"))
     if problems:
         raise Contradiction(problems)
-    return Components(nodes, shards, rendezvous, training, tolerant, strategy in ("ps-sync", "ps-async") and shards)
+    return ComponentSet(nodes, shards, rendezvous, training, tolerant, strategy in ("ps-sync", "ps-async") and shards)

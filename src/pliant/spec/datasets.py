@@ -1,4 +1,4 @@
-"""Datasets that the master knows from the start; the fields are those of ``core.datasets.DatasetSpec``."""
+"""Datasets that the master knows from the start; the fields are those of ``core.shards.datasets.DatasetSpec``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from pliant.core import datasets as core
 from pliant.core.errors import InvalidRequest
+from pliant.core.shards import datasets as core
 from pliant.spec.base import Contradiction, Count, Flag, Model, Positive, Problem, ShortForms
 
 Tries = Annotated[int, Field(strict=True, ge=1, le=1 << 31)]
@@ -42,7 +42,7 @@ class DatasetSpec(Model):
         default="train", description="What the shards are for."
     )
     epochs: Tries = Field(default=1, description="How often every record is given out.")
-    shuffle: Flag = Field(default=False, description="Shuffle the order of shards, anew in each epoch.")
+    shuffle: Flag = Field(default=False, description="Shuffle the order of shards, differently in each epoch.")
     shuffle_records: Flag = Field(default=False, description="Shuffle the records inside a shard.")
     seed: Count = Field(default=0, description="Of both shuffles.")
     epoch_barrier: Flag = Field(default=False, description="An epoch starts only when the one before is all done.")
@@ -51,7 +51,7 @@ class DatasetSpec(Model):
     skip_parked: Flag = Field(default=False, description="A parked shard does not fail the job.")
     lease_floor: Annotated[float, Field(strict=True, gt=0, le=1e9, allow_inf_nan=False)] = Field(
         default=300.0,
-        description="Seconds without any report before a shard is given to another worker, at the least.",
+        description="Minimum seconds without a report before a shard is leased to another worker.",
     )
 
     @model_validator(mode="after")

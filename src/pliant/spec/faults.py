@@ -1,4 +1,4 @@
-"""What the job says about failures; becomes a ``core.relaunch.FaultPolicy``, whose defaults are also these."""
+"""What the job says about failures; becomes a ``core.nodes.fault_policy.FaultPolicy``, whose defaults are also these."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from pliant.core.relaunch import Backoff, Budget, ExitReason, FaultPolicy, MemoryGrowth
+from pliant.core.nodes.fault_policy import Backoff, Budget, ExitReason, FaultPolicy, MemoryGrowth
 from pliant.spec.base import Count, Flag, Limit, Model, Seconds
 from pliant.spec.quantities import Memory
 from pliant.spec.roles import RestartLimits
@@ -30,7 +30,7 @@ class BackoffSpec(Model):
     """Exponential waiting."""
 
     first: Seconds = Field(default=1.0, description="Seconds before the first try.")
-    factor: Factor = Field(default=2.0, description="Each further try waits so many times as long.")
+    factor: Factor = Field(default=2.0, description="Multiplies the wait with each further attempt.")
     longest: Seconds = Field(default=60.0, description="Seconds that no try waits longer than.")
 
     def to_core(self) -> Backoff:
@@ -38,7 +38,7 @@ class BackoffSpec(Model):
 
 
 def _backoff(core: Backoff) -> BackoffSpec:
-    return BackoffSpec(first=core.first, factor=core.factor, longest=core.longest)
+    return BackoffSpec(first=core.first, factor=core.factor, longest=core.max_delay)
 
 
 class BudgetSpec(Model):
@@ -66,7 +66,7 @@ class MemorySpec(Model):
     """What the replacement of a node that ran out of memory is given."""
 
     factor: Factor = Field(default=DEFAULT.memory.factor, description="So many times as much memory as before,")
-    add: Memory = Field(default=DEFAULT.memory.add_mb, description="and at least so much more,")
+    add: Memory = Field(default=DEFAULT.memory.add_mb, description="and at least this much more,")
     ceiling: Memory = Field(default=DEFAULT.memory.ceiling_mb, description="but never more than this; 0: no ceiling.")
 
     def to_core(self) -> MemoryGrowth:
@@ -103,13 +103,13 @@ class FaultSpec(Model):
     )
     progress_timeout: Seconds = Field(
         default=DEFAULT.progress_timeout,
-        description="A worker without progress for so many seconds is replaced; 0: never.",
+        description="Seconds without progress after which a worker is replaced; 0: never.",
     )
     session_timeout: MoreThanNothing = Field(
         default=30.0, description="Seconds of silence of a program's client before its shards are given to others."
     )
     orphan_timeout: MoreThanNothing = Field(
-        default=600.0, description="Seconds that an agent goes on without a master before it stops its program."
+        default=600.0, description="Seconds that an agent keeps its program running without a master."
     )
     grace: Seconds = Field(default=DEFAULT.grace, description="Seconds between SIGTERM and SIGKILL.")
     unschedulable: UnschedulableSpec = Field(

@@ -11,13 +11,15 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from pliant.core import datasets as core_datasets
+from pliant.core.changes import DesiredJob, DesiredRole
 from pliant.core.errors import SpecError
-from pliant.core.relaunch import FaultPolicy
-from pliant.core.rendezvous import Limits
+from pliant.core.nodes.fault_policy import FaultPolicy
+from pliant.core.rendezvous.book import Limits
+from pliant.core.shards.datasets import DatasetSpec as CoreDataset
+from pliant.core.shards.datasets import ShardType
 from pliant.spec import text
 from pliant.spec.base import Contradiction, Flag, Model, Problem, ShortForms, refuse
-from pliant.spec.components import ComponentFlags, Components, Strategy, resolve
+from pliant.spec.components import ComponentFlags, ComponentSet, Strategy, resolve
 from pliant.spec.datasets import DatasetSpec
 from pliant.spec.faults import FaultSpec
 from pliant.spec.parameters import ParametersSpec, with_ps_command
@@ -27,15 +29,15 @@ from pliant.spec.roles import RoleSpec
 from pliant.spec.schema import LIST_KEYS, LIST_TYPE, json_schema_of, structural_schema_of
 from pliant.spec.sections import CheckpointSpec, JournalSpec, OptimizeSpec, RendezvousSpec, SecuritySpec
 
-LONGEST_NAME = 52  # so that the name of a node, with role and number, still is a DNS label
+MAX_NAME = 52  # so that the name of a node, with role and number, still is a DNS label
 LABEL = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 CRITICAL_ROLES = frozenset({"ps", "chief"})
 SHORT = ShortForms(({"type": "string"},))
 
 
 def _check_job_name(name: str) -> str:
-    if name and (len(name) > LONGEST_NAME or not re.fullmatch(LABEL, name)):
-        raise refuse(f"a letter, then letters, digits and -, all lower case, at most {LONGEST_NAME} characters")
+    if name and (len(name) > MAX_NAME or not re.fullmatch(LABEL, name)):
+        raise refuse(f"a letter, then letters, digits and -, all lower case, at most {MAX_NAME} characters")
     return name
 
 
@@ -59,7 +61,7 @@ class JobSpec(Model):
 
     name: Annotated[str, AfterValidator(_check_job_name)] = Field(
         default="",
-        json_schema_extra={"pattern": f"^({LABEL})?$", "maxLength": LONGEST_NAME},
+        json_schema_extra={"pattern": f"^({LABEL})?$", "maxLength": MAX_NAME},
         description="The job's name, a DNS label of at most 52 characters. Default: one is made.",
     )
     strategy: Strategy = Field(
@@ -93,7 +95,7 @@ class JobSpec(Model):
     component_flags: ComponentFlags = Field(
         default=ComponentFlags(),
         alias="components",
-        description="Parts of the master to run, where that does not follow from the strategy.",
+        description="Components of the master to run, where that does not follow from the strategy.",
     )
     journal: JournalSpec = Field(default=JournalSpec(), description="How the master's decisions reach the disk.")
     metrics_port: Annotated[int, Field(strict=True, ge=0, le=65535)] | None = Field(
@@ -101,7 +103,7 @@ class JobSpec(Model):
     )
     audit: Flag = Field(default=False, description="Log every accepted range of records, to prove that none is lost.")
     suspend: Flag = Field(
-        default=False, description="The job has no nodes while this is true, and goes on when it is false again."
+        default=False, description="The job has no nodes while this is true, and resumes when it is false again."
     )
     working_dir: str | None = Field(
         default=None, min_length=1, description="Where programs start. Default: where the job was started."
@@ -119,28 +121,16 @@ class JobSpec(Model):
 
     # --- what follows from it ---
 
-    @property
-    def tls(self) -> bool:
-        """Whether its traffic is encrypted: as the spec says, else where traffic leaves the machine."""
-        return self.platform.kind == "kubernetes" if self.security.tls is None else self.security.tls
-
-    def wanted_state(self) -> dict[str, Any]:
-        """What it asks for, of all that may change while the job runs; ``core/wishes.py`` compares two of these."""
-        return {
-            "suspend": self.suspend,
-            "roles": {
-                name: {
-                    "min": role.replicas.min,
-                    "max": role.replicas.max,
-                    "wanted": role.replicas.target,
-                    "resources": role.resources.to_core().to_json(),
-                }
-                for name, role in self.roles.items()
-                if role.command
-            },
+    def desired(self) -> DesiredJob:
+        """What it asks for, of all that may change while the job runs."""
+        roles = {
+            name: DesiredRole(role.replicas.min, role.replicas.max, role.replicas.target, role.resources.to_core())
+            for name, role in self.roles.items()
+            if role.command
         }
+        return DesiredJob(roles, self.suspend)
 
-    def components(self) -> Components:
+    def components(self) -> ComponentSet:
         return resolve(self.component_flags, self.strategy)
 
     def fault_policy(self, role: str | None = None) -> FaultPolicy:
@@ -152,8 +142,12 @@ class JobSpec(Model):
         low, high = self._world_size()
         return Limits(low, high, self.rendezvous.node_unit, self.rendezvous.wait_seconds)
 
-    def core_datasets(self) -> tuple[core_datasets.DatasetSpec, ...]:
+    def core_datasets(self) -> tuple[CoreDataset, ...]:
         return tuple(dataset.to_core() for dataset in self.datasets)
+
+    def evaluation_dataset(self) -> CoreDataset | None:
+        """What the training service evaluates models on."""
+        return next((d for d in self.core_datasets() if d.type is ShardType.EVAL), None)
 
     # --- reading and writing ---
 
@@ -210,7 +204,7 @@ class JobSpec(Model):
 
     def _world_size(self) -> tuple[int, int]:
         worker = self.roles.get("worker")
-        low, high = 1, worker.replicas.max if worker else 1  # survivors go on, however few
+        low, high = 1, worker.replicas.max if worker else 1  # survivors continue, however few
         given_low, given_high = self.rendezvous.min, self.rendezvous.max
         high = given_high or max(high, given_low or 1)
         return given_low or min(low, high), high

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from pliant.core.ps_map import MOST_PARTITIONS, PARTITIONS
-from pliant.core.ps_states import PsOptions
+from pliant.core.parameters.options import PsOptions
+from pliant.core.parameters.partition_map import DEFAULT_PARTITIONS, MAX_PARTITIONS
 from pliant.spec.base import Count, Model, Positive, Seconds
 
 PS_STRATEGIES = frozenset({"ps-sync", "ps-async"})
@@ -34,12 +34,10 @@ class ParametersSpec(Model):
     )
     dump_iterations: Count = Field(default=0, description="Iterations between two dumps; 0: not by iterations.")
     dump_seconds: Seconds = Field(default=60.0, description="Seconds between two dumps; 0: not by time.")
-    full_every: Positive = Field(
-        default=10, description="Of so many dumps one is full; the others hold what changed since the one before."
-    )
+    full_every: Positive = Field(default=10, description="One dump in this many is full; the others are incremental.")
     keep_last: Positive = Field(default=2, description="Full dumps that are kept, each with what followed it.")
-    partitions: Annotated[int, Field(strict=True, ge=1, le=MOST_PARTITIONS)] = Field(
-        default=PARTITIONS, description="Into which the rows of tables are cut; fixed for a job."
+    partitions: Annotated[int, Field(strict=True, ge=1, le=MAX_PARTITIONS)] = Field(
+        default=DEFAULT_PARTITIONS, description="Into which the rows of tables are cut; fixed for a job."
     )
     restore: str | None = Field(
         default=None,

@@ -59,10 +59,10 @@ class KubernetesOptions(Model):
         default=None, min_length=1, description="The image of master and nodes. Default: the operator's own."
     )
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = Field(
-        default="IfNotPresent", description="When the image is fetched anew."
+        default="IfNotPresent", description="When the image is pulled."
     )
     image_pull_secrets: tuple[str, ...] = Field(
-        default=(), description="Names of the secrets with which the image is fetched."
+        default=(), description="Names of the secrets with which the image is pulled."
     )
     service_account: str | None = Field(
         default=None, min_length=1, description="The service account of the nodes. Its token is not mounted."

@@ -44,8 +44,8 @@ def _lines(found: ValidationError, schema: Schema) -> Iterator[str]:
         else:
             node = _at(schema, path)
             allowed = _allowed(node) or error["msg"]
-            told = f"{_dotted(path)}: nothing is given; allowed: {allowed}"
-            yield (told if value is None else _line(path, Problem((), value, allowed))) + _near(value, node)
+            line = f"{_dotted(path)}: nothing is given; allowed: {allowed}"
+            yield (line if value is None else _line(path, Problem((), value, allowed))) + _near(value, node)
 
 
 def _line(path: Sequence[str | int], problem: Problem) -> str:
@@ -70,7 +70,7 @@ def _near(value: object, node: Schema) -> str:
 
 
 def _at(schema: Schema, path: Sequence[str | int]) -> Schema:
-    """The part of an inlined schema that tells about one field; empty where it does not tell."""
+    """The part of an inlined schema that describes one field; empty if there is none."""
     for part in path:
         inner = schema.get("properties", {}).get(part) or schema.get("items") or schema.get("additionalProperties")
         schema = inner if isinstance(inner, dict) else {}

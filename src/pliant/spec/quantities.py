@@ -15,8 +15,8 @@ from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 from pliant.spec.base import refuse
 
 MB = 1 << 20
-LARGEST_MB = 1 << 26  # 64 TiB; catches a number that was meant in bytes
-LARGEST_CPU = 1 << 20
+MAX_MB = 1 << 26  # 64 TiB; catches a number that was meant in bytes
+MAX_CPU = 1 << 20
 UNITS = {
     **{"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40},
     **{"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12},
@@ -36,7 +36,7 @@ def memory_mb(value: object) -> int:
         megabytes = math.ceil(float(number) * UNITS.get(unit.removesuffix("B"), MB) / MB)
     else:
         raise refuse(MEMORY_ALLOWED)
-    if not 0 <= megabytes <= LARGEST_MB:
+    if not 0 <= megabytes <= MAX_MB:
         raise refuse(MEMORY_ALLOWED)
     return megabytes
 
@@ -48,7 +48,7 @@ def cpu_cores(value: object) -> float:
         cores = float(value.strip().removesuffix("m")) / (1000 if value.strip().endswith("m") else 1)
     else:
         raise refuse(CPU_ALLOWED)
-    if not 0 <= cores <= LARGEST_CPU or 0 < cores < 0.001:
+    if not 0 <= cores <= MAX_CPU or 0 < cores < 0.001:
         raise refuse(CPU_ALLOWED)
     return round(cores, 3)
 

@@ -12,21 +12,21 @@ from pliant.core.resources import Resources
 from pliant.spec.base import Contradiction, Count, Flag, Limit, Model, Problem, ShortForms, Text, refuse
 from pliant.spec.quantities import Cpu, Memory
 
-MOST_REPLICAS = 100_000
+MAX_REPLICAS = 100_000
 SHELL_OPERATORS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "<<", "2>", "2>&1"})
 
-NodeCount = Annotated[int, Field(strict=True, ge=0, le=MOST_REPLICAS)]
+NodeCount = Annotated[int, Field(strict=True, ge=0, le=MAX_REPLICAS)]
 
 
 class Replicas(Model):
     """How many nodes: ``4``, ``"2:8"`` or ``{min: 2, max: 8, wanted: 4}``."""
 
     min: NodeCount = Field(description="The job waits, or fails, with fewer nodes than this.")
-    max: Annotated[int, Field(strict=True, ge=1, le=MOST_REPLICAS)] = Field(
+    max: Annotated[int, Field(strict=True, ge=1, le=MAX_REPLICAS)] = Field(
         description="The job never has more nodes than this."
     )
     wanted: NodeCount | None = Field(
-        default=None, description="The job starts with so many, and kubectl scale changes it. Default: max."
+        default=None, description="Replicas that the job starts with; kubectl scale changes it. Default: max."
     )
 
     @classmethod
@@ -117,7 +117,7 @@ class RoleSpec(Model):
         Replicas,
         ShortForms(
             (
-                {"type": "integer", "minimum": 1, "maximum": MOST_REPLICAS},
+                {"type": "integer", "minimum": 1, "maximum": MAX_REPLICAS},
                 {"type": "string", "pattern": "^ *[0-9]+ *(: *[0-9]+ *)?$"},
             )
         ),

@@ -14,9 +14,11 @@ class RendezvousSpec(Model):
 
     min: Positive | None = Field(
         default=None,
-        description="Members of a world, at the least. Default: 1, since survivors go on however few they are.",
+        description="Minimum size of a world. Default: 1, since survivors continue however few they are.",
     )
-    max: Positive | None = Field(default=None, description="Members of a world, at the most. Default: of the workers.")
+    max: Positive | None = Field(
+        default=None, description="Maximum size of a world. Default: the maximum of the workers."
+    )
     node_unit: Positive = Field(default=1, description="The size of a world is a multiple of this.")
     wait_seconds: Seconds = Field(
         default=30.0, description="Seconds after the latest arrival before a world is formed without the rest."
@@ -32,7 +34,9 @@ class CheckpointSpec(Model):
     every_steps: Count = Field(default=0, description="Steps between two checkpoints; 0: not by steps.")
     every_seconds: Seconds = Field(default=0.0, description="Seconds between two checkpoints; 0: not by time.")
     keep_last: Positive = Field(default=3, description="How many of the newest are kept.")
-    keep_every: Count = Field(default=0, description="Those of every so many steps are kept for good; 0: none.")
+    keep_every: Count = Field(
+        default=0, description="Checkpoints at multiples of this number of steps are kept forever; 0: none."
+    )
 
 
 class OptimizeSpec(Model):
@@ -61,6 +65,10 @@ class SecuritySpec(Model):
         default=None,
         description="Encrypt, with certificates on both sides that Pliant makes. Default: true on Kubernetes, else false.",
     )
+
+    def uses_tls(self, *, default: bool) -> bool:
+        """``default``: what the job's platform does where the spec does not say (``PlatformTraits``)."""
+        return default if self.tls is None else self.tls
 
 
 class JournalSpec(Model):

@@ -68,14 +68,14 @@ def read(text: str, source: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "somewhere"
-        told = ", ".join(part for part in (error.context, error.problem) if part)
-        raise SpecError(f"{source} is no valid YAML: {place}: {told}") from None
+        problem = ", ".join(part for part in (error.context, error.problem) if part)
+        raise SpecError(f"{source} is not valid YAML: {place}: {problem}") from None
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         place = f"line {before.count(chr(10)) + 1}, column {error.position - before.rfind(chr(10))}"
-        raise SpecError(f"{source} is no valid YAML: {place}: {error.reason}") from None
+        raise SpecError(f"{source} is not valid YAML: {place}: {error.reason}") from None
     except (yaml.YAMLError, ValueError, TypeError) as error:
-        raise SpecError(f"{source} is no valid YAML: {error}") from None
+        raise SpecError(f"{source} is not valid YAML: {error}") from None
     except RecursionError:
         raise SpecError(f"{source} is no job spec: it is nested too deeply") from None
 

@@ -20,9 +20,19 @@ if TYPE_CHECKING:
     from pliant.testing.platform import FakePlatform as FakePlatform
     from pliant.testing.running import RunningMaster as RunningMaster
     from pliant.testing.store import PerishableStore as PerishableStore
+    from pliant.testing.supervised_platform import SupervisedPlatform as SupervisedPlatform
     from pliant.testing.waiting import wait_until as wait_until
 
-__all__ = ["FakeAgent", "FakeNode", "FakePlatform", "ManualClock", "PerishableStore", "RunningMaster", "wait_until"]
+__all__ = [
+    "FakeAgent",
+    "FakeNode",
+    "FakePlatform",
+    "ManualClock",
+    "PerishableStore",
+    "RunningMaster",
+    "SupervisedPlatform",
+    "wait_until",
+]
 
 _HOMES = {
     "FakeAgent": "agent",
@@ -31,6 +41,7 @@ _HOMES = {
     "ManualClock": "clock",
     "PerishableStore": "store",
     "RunningMaster": "running",
+    "SupervisedPlatform": "supervised_platform",
     "wait_until": "waiting",
 }
 

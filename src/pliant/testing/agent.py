@@ -1,10 +1,11 @@
-"""What an agent says to its master, without an agent: for tests of everything that follows from it."""
+"""The calls of an agent to its master, without an agent, for tests."""
 
 from __future__ import annotations
 
-from pliant.core.relaunch import ExitReason
+from pliant.core.nodes.fault_policy import ExitReason
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.channel import MasterClient
+from pliant.rpc.enums import EXIT_REASON
 
 
 class FakeAgent:
@@ -18,7 +19,7 @@ class FakeAgent:
         self._nodes = client.stubs.nodes
 
     def registers(self) -> pb.RegisterReply:
-        """The agent is there."""
+        """The agent registers."""
         request = pb.RegisterRequest(
             node=self.node, agent_pid=self.pid + 1, host="testing", incarnation=self.incarnation
         )
@@ -27,7 +28,7 @@ class FakeAgent:
         return reply
 
     def starts(self) -> FakeAgent:
-        """The agent is there and its program runs."""
+        """The agent registers and its program runs."""
         self.registers()
         self.program_starts()
         return self
@@ -46,11 +47,11 @@ class FakeAgent:
     def program_exits(
         self, reason: ExitReason = ExitReason.COMPLETED, message: str = "", traceback: str = ""
     ) -> pb.ProgramExitedReply:
-        """The program ended; the answer says whether it is to be started again."""
+        """The program ended; the answer says whether to restart it."""
         request = pb.ProgramExitedRequest(
             node=self.node,
             incarnation=self.incarnation,
-            exit_reason=reason.value,
+            exit_reason=EXIT_REASON.to_wire[reason],
             message=message or reason.value,
             traceback=traceback,
         )

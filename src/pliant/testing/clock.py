@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class ManualClock:
-    """A ``pliant.core.clock.Clock`` that stands still until it is told to go on."""
+    """A ``pliant.core.clock.Clock`` that stands still until a test moves it."""
 
     def __init__(self, now: float = 1_000_000.0) -> None:
         self._now = now
@@ -14,7 +14,7 @@ class ManualClock:
         return self._now
 
     def advance(self, seconds: float) -> float:
-        """Let time pass; gives the new time. It never runs backwards."""
+        """Let time pass; returns the new time. It never runs backwards."""
         if seconds < 0:
             raise ValueError(f"time does not run backwards ({seconds} s)")
         self._now += seconds

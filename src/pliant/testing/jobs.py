@@ -1,4 +1,4 @@
-"""A real job on this machine, under someone who wishes it ill: started as a user does, then killed and frozen by verbs.
+"""A real job on this machine with fault injection: started as a user does, then killed and frozen by verbs.
 
     with LocalJob(tmp_path, ["python", "train.py"], workers=3) as job:
         job.wait_for(lambda status: status.datasets[0].records_done > 100, "some progress")
@@ -27,20 +27,28 @@ import yaml
 
 from pliant.checkpoint.slots import remove_job
 from pliant.core.errors import PliantError
+from pliant.core.events import EventKind, EventRecord
+from pliant.core.nodes.environment import NodeEnvironment
+from pliant.core.shards.audit import AuditRow
+from pliant.core.status import DatasetStatus, JobStatus, NodeStatus
+from pliant.files.atomic import read_json
+from pliant.files.locks import FileLock
 from pliant.master.job_dir import JobDir
-from pliant.master.journal_store import AuditRow, EventRecord, read_audit, read_events
-from pliant.platforms.durable_files import FileLock, read_json
+from pliant.master.journal.store import read_audit, read_events
 from pliant.platforms.local import cgroup_job
 from pliant.platforms.processes import find_marked, is_alive
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.channel import MasterClient
 from pliant.rpc.identity import read_token_file
+from pliant.rpc.retry import call_with_retry
+from pliant.rpc.status import status_from_message
+from pliant.testing.waiting import wait_until
 
 T = TypeVar("T")
-LOOK_EVERY = 0.1  # seconds; a look is a call, or a walk over all processes
-PATIENCE = 60.0  # seconds; a machine that runs other tests besides is slow
+POLL_INTERVAL_S = 0.1  # one poll is a call, or a walk over all processes
+DEFAULT_TIMEOUT_S = 60.0  # a machine that runs other tests at the same time is slow
 CGROUPS = Path("/sys/fs/cgroup")
-LAUNCHER, KEEPER = "from pliant.cli import main; main()", "pliant.master.supervisor"
+LAUNCHER, SUPERVISOR = "from pliant.cli import main; main()", "pliant.master.supervisor"
 
 
 class LocalJob:
@@ -90,14 +98,14 @@ class LocalJob:
         assert self._launcher is not None, "the job was not started"
         return self._launcher
 
-    def wait(self, timeout: float = PATIENCE) -> int:
+    def wait(self, timeout: float = DEFAULT_TIMEOUT_S) -> int:
         """The exit code of ``pliant run``."""
         try:
             return self.launcher.wait(timeout)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the job did not end within {timeout:g} s\n{self.report()}") from None
 
-    def wait_for_summary(self, timeout: float = PATIENCE) -> dict[str, Any]:
+    def wait_for_summary(self, timeout: float = DEFAULT_TIMEOUT_S) -> dict[str, Any]:
         """For a job without its launcher."""
         self.until(self.home.summary_file.exists, "the job's end", timeout)
         self.until(lambda: not self._is_held("master.lock"), "the end of its master", timeout)
@@ -119,44 +127,45 @@ class LocalJob:
             error.add_note(self.report())
         self.end_all()
 
-    def until(self, predicate: Callable[[], T | None], what: str, timeout: float = PATIENCE) -> T:
-        """The first true value of ``predicate``; a time-out tells all that is known of the job."""
-        deadline = time.monotonic() + timeout
-        while not (value := predicate()):
-            if time.monotonic() > deadline:
-                raise AssertionError(f"waited {timeout:g} s in vain for {what}\n{self.report()}")
-            time.sleep(LOOK_EVERY)
-        return value
+    def until(self, predicate: Callable[[], T | None], what: str, timeout: float = DEFAULT_TIMEOUT_S) -> T:
+        """The first true value of ``predicate``; a time-out reports all that is known of the job."""
+        try:
+            return wait_until(predicate, timeout, what, every=POLL_INTERVAL_S)
+        except TimeoutError as error:
+            raise AssertionError(f"{error}\n{self.report()}") from None
+
+    def outlast(self, *timeouts: float) -> None:
+        """Return when more time has passed than any of these time-outs (seconds) of the job takes, while something is frozen.
+
+        There is nothing to wait for: that nothing happens is what such a test is about.
+        """
+        end = time.monotonic() + 1.2 * max(timeouts)
+        self.until(lambda: time.monotonic() > end, "time to pass", 2 * max(timeouts))
 
     # --- what is there
 
-    def status(self) -> pb.JobStatus | None:
+    def status(self) -> JobStatus | None:
         """None while there is no master to ask."""
         try:
             if self._client is None:
                 self._client = MasterClient(self.home.address())
-            reply: pb.JobStatus = self._client.call(self._client.stubs.job.GetStatus, pb.Empty(), timeout=1)
+            return status_from_message(self._client.call(self._client.stubs.job.GetStatus, pb.Empty(), timeout=1))
         except PliantError:
             return None
-        return reply
 
     def call(self, method: Callable[[MasterClient], Callable[..., Any]], request: Any) -> Any:
-        """``job.call(lambda c: c.stubs.job.Scale, pb.ScaleRequest(…))``, insisting while the master is away."""
+        """``job.call(lambda c: c.stubs.job.Scale, pb.ScaleRequest(…))``, retried while the master is unavailable."""
 
         def attempt() -> Any:
             client = MasterClient(self.home.address())
             try:
                 return client.call(method(client), request, timeout=5)
-            except PliantError as error:
-                if "did not answer" not in error.message:
-                    raise
-                return None
             finally:
                 client.close()
 
-        return self.until(attempt, "an answer of the master", PATIENCE)
+        return call_with_retry(attempt, retry_timeout=DEFAULT_TIMEOUT_S)
 
-    def wait_for(self, condition: Callable[[pb.JobStatus], T | None], what: str, timeout: float = PATIENCE) -> T:
+    def wait_for(self, condition: Callable[[JobStatus], T | None], what: str, timeout: float = DEFAULT_TIMEOUT_S) -> T:
         """The first true value of ``condition`` of the job's status."""
 
         def look() -> T | None:
@@ -165,24 +174,24 @@ class LocalJob:
 
         return self.until(look, what, timeout)
 
-    def wait_for_progress(self, records: int, timeout: float = PATIENCE) -> pb.JobStatus:
-        def enough(status: pb.JobStatus) -> pb.JobStatus | None:
+    def wait_for_progress(self, records: int, timeout: float = DEFAULT_TIMEOUT_S) -> JobStatus:
+        def enough(status: JobStatus) -> JobStatus | None:
             return status if sum(d.records_done for d in status.datasets) >= records else None
 
         return self.wait_for(enough, f"{records} records to be done", timeout)
 
-    def largest_dataset(self) -> pb.DatasetStatus:
+    def largest_dataset(self) -> DatasetStatus:
         """That of the records; others are of tasks such as the export."""
         return max(self.wait_for(lambda status: status, "the status").datasets, key=lambda d: d.records_total)
 
-    def node(self, name: str) -> pb.NodeStatus:
+    def node(self, name: str) -> NodeStatus:
         status = self.wait_for(lambda status: status, "the master")
         return next(node for node in status.nodes if node.name == name)
 
-    def wait_until_running(self, name: str) -> pb.NodeStatus:
+    def wait_until_running(self, name: str) -> NodeStatus:
         """Until the program of this node runs."""
 
-        def running(status: pb.JobStatus) -> pb.NodeStatus | None:
+        def running(status: JobStatus) -> NodeStatus | None:
             return next((n for n in status.nodes if n.name == name and n.state == "Running" and n.pid), None)
 
         return self.wait_for(running, f"the program of {name}")
@@ -195,9 +204,10 @@ class LocalJob:
     def audit(self) -> list[AuditRow]:
         return read_audit(self.home.journal)
 
-    def events(self, kind: str | None = None) -> list[EventRecord]:
+    def events(self, *kinds: EventKind) -> list[EventRecord]:
+        """Of these kinds; without any, all."""
         found = read_events(self.home.journal, limit=100_000)
-        return [event for event in found if kind in (None, event.kind)]
+        return [event for event in found if not kinds or event.kind in kinds]
 
     def output(self) -> str:
         """Of ``pliant run``."""
@@ -212,17 +222,17 @@ class LocalJob:
             record = read_json(self.home.master_file)
             return int(record["pid"]) if record and _runs(int(record["pid"]), "pliant.master") else None
 
-        return self.until(find, "a master", PATIENCE)
+        return self.until(find, "a master", DEFAULT_TIMEOUT_S)
 
     def masters(self) -> list[int]:
         """Pids, also of one that is still starting."""
         return [p.pid for p in self.processes() if "pliant.master" in _words(p)]
 
-    def keepers(self) -> list[int]:
-        """Who starts the master again when it dies: pids of the launcher, or of a supervisor in its place."""
-        return [p.pid for p in self.processes() if {KEEPER, LAUNCHER} & set(_words(p))]
+    def supervisors(self) -> list[int]:
+        """What restarts the master when it dies: pids of the launcher, or of a supervisor in its place."""
+        return [p.pid for p in self.processes() if {SUPERVISOR, LAUNCHER} & set(_words(p))]
 
-    # --- evil deeds
+    # --- fault injection
 
     def kill_master(self) -> int:
         pid = self.master_pid()
@@ -283,10 +293,10 @@ class LocalJob:
 
     def processes(self) -> list[psutil.Process]:
         """Whatever runs for this job: agents, programs and what they started, masters, supervisors."""
-        ours = {p.pid: p for p in find_marked({"PLIANT_JOB_DIR": str(self.home.path)})}
+        ours = {p.pid: p for p in find_marked(NodeEnvironment.marks(job_dir=self.home.path))}
         for process in psutil.process_iter():
             words = _words(process)
-            if str(self.home.path) in words and {"pliant.master", KEEPER, LAUNCHER} & set(words):
+            if str(self.home.path) in words and {"pliant.master", SUPERVISOR, LAUNCHER} & set(words):
                 ours[process.pid] = process
         return [process for process in ours.values() if is_alive(process)]
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from pliant.core.relaunch import ExitReason
+from pliant.core.nodes.fault_policy import ExitReason
 from pliant.platforms.base import (
     JobContext,
     NodeEvent,
@@ -23,6 +23,7 @@ from pliant.platforms.base import (
     ScalePlan,
     Scaler,
 )
+from pliant.platforms.traits import PlatformTraits
 
 
 @dataclass(slots=True)
@@ -46,6 +47,7 @@ class FakePlatform(Platform):
     """
 
     name = "fake"
+    traits = PlatformTraits(is_single_machine=True)
 
     def __init__(self, room: int | None = None) -> None:
         self.room = room
@@ -90,7 +92,7 @@ class FakePlatform(Platform):
         self.end_node(node, ExitReason.COMPLETED, "finished")
 
     def end_node(self, node: str, reason: ExitReason, message: str = "") -> None:
-        """The node ends for any reason; the watchers are told."""
+        """The node ends for any reason; the watchers see it."""
         with self._lock:
             found = self.nodes[node]
             if found.end is None:
@@ -98,14 +100,14 @@ class FakePlatform(Platform):
                 self._tell(found.end)
 
     def lose_node(self, node: str) -> None:
-        """The node is gone, and nobody is told: not even a trace of it is left."""
+        """The node vanishes without an event: not even a trace of it is left."""
         with self._lock:
             del self.nodes[node]
 
     def leave_no_room_for(self, node: str, message: str = "no room") -> None:
         """The node was taken, and waits for room, as a cluster's scheduler has it. Empty ``message``: there is room now."""
         with self._lock:
-            self._tell(NodeEvent(node, True, no_room=message))
+            self._tell(NodeEvent(node, True, unschedulable=message))
 
     def make_stubborn(self, node: str) -> None:
         """The node ignores requests to end, until it is forced."""

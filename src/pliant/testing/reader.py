@@ -3,7 +3,7 @@
 READ     JSON, {dataset: arguments of ``job.shards``}; datasets are read one after the other
 PACE     seconds per shard
 PARTS    in how many steps a shard is done, each reported as progress
-TRACE    a folder; each process writes a file there, one line per step (``traces.Seen``)
+TRACE    a folder; each process writes a file there, one line per step (``traces.TraceLine``)
 POISON   a record that the program fails on
 GATE     a file; until it is there, each process does no more than its first few shards, and holds on to the next
 """

@@ -41,7 +41,7 @@ class ReadingJob(LocalJob):
         self._gate.touch()
 
     def wait_until_all_work(self, workers: int) -> None:
-        """Until so many workers have done something. Counted since the master's last start."""
+        """Until this many workers have done something. Counted since the master's last start."""
         what = f"{workers} workers that work"
         self.wait_for(
             lambda s: sum(n.state == "Running" and n.pid > 0 and n.records > 0 for n in s.nodes) == workers, what

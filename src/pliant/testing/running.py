@@ -12,12 +12,15 @@ from typing import Any, TypeVar
 from pliant.core.clock import Clock
 from pliant.core.errors import PliantError
 from pliant.core.job import Phase
-from pliant.master.app import Master
-from pliant.master.components import Components
+from pliant.core.status import JobStatus
+from pliant.master.controller import JobController
 from pliant.master.job_dir import JobDir
+from pliant.master.process import Master
 from pliant.platforms.base import Platform
 from pliant.platforms.local import sweep_job
+from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.channel import Address, MasterClient
+from pliant.rpc.status import status_from_message
 from pliant.spec import JobSpec
 from pliant.testing.platform import FakePlatform
 from pliant.testing.store import PerishableStore
@@ -25,15 +28,15 @@ from pliant.testing.store import PerishableStore
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-LONGEST_START = 30.0  # seconds; only how long a broken test takes to say so
+START_TIMEOUT_S = 30.0  # only how long a broken test takes to say so
 
 
 class RunningMaster:
     """``with RunningMaster(tmp_path, spec) as master: master.client.call(...)``.
 
-    ``spec`` is a job's description as a dictionary or a ``JobSpec``; what it does not say has defaults that are quick in
-    tests. ``platform`` is a ``FakePlatform`` unless given; ``platform="spec"`` takes the one that the spec names. The
-    folder, the platform and the clock outlive the master: after ``kill`` or ``stop``, ``start`` starts a successor.
+    ``spec`` is a job's description as a dictionary or a ``JobSpec``; its defaults are fast ones for tests. ``platform`` is a
+    ``FakePlatform`` by default; ``platform="spec"`` uses the one that the spec names. The folder, the platform and the clock
+    outlive the master: after ``kill`` or ``stop``, ``start`` starts a successor.
     """
 
     def __init__(
@@ -58,19 +61,19 @@ class RunningMaster:
         self._store: PerishableStore | None = None
         self._client: MasterClient | None = None
         self._up = threading.Event()
-        self.phase: Phase | None = None  # once the master ended by itself
+        self.phase: Phase | None = None  # once the master has ended by itself
         self.failure: BaseException | None = None  # what ended it, if that was an error
 
     # --- life
 
     def start(self) -> RunningMaster:
-        """Start a master on the folder; returns when it serves, or raises what kept it from that."""
+        """Start a master on the folder; returns when it serves, or raises what prevented that."""
         assert self._thread is None, "it runs already"
         self._up.clear()
         self.failure = self.phase = None
         self._thread = threading.Thread(target=self._run, name="running-master", daemon=True)
         self._thread.start()
-        assert self._up.wait(LONGEST_START), "the master did not start"
+        assert self._up.wait(START_TIMEOUT_S), "the master did not start"
         if self.failure is not None:
             self._thread.join()
             self._thread = None
@@ -89,16 +92,16 @@ class RunningMaster:
         return self.start()
 
     def fail_disk(self, failure: Exception | None = None) -> None:
-        """From now on nothing can be written; the master notices by itself, and ends."""
+        """From now on every write fails; the master notices by itself, and ends."""
         assert self._store is not None
         self._store.die(failure or OSError(28, "No space left on device"))
 
     def stop_job(self, reason: str = "the test is over") -> Phase | None:
         """End the job at once, as a person would, and wait for the master to leave."""
-        self.run_inside(lambda parts: parts.stop(reason, at_once=True))
+        self.run_inside(lambda parts: parts.end_job(reason, at_once=True))
         return self.join()
 
-    def join(self, timeout: float = LONGEST_START) -> Phase | None:
+    def join(self, timeout: float = START_TIMEOUT_S) -> Phase | None:
         """Wait until the master ended by itself."""
         if self._thread is not None:
             self._thread.join(timeout)
@@ -134,10 +137,14 @@ class RunningMaster:
 
     @property
     def client(self) -> MasterClient:
-        """A client that is let in; the same one until ``close``, since a master comes back where it was."""
+        """An authenticated client; the same one until ``close``, since a restarted master keeps its address."""
         if self._client is None:
             self._client = MasterClient(self.address)
         return self._client
+
+    def status(self) -> JobStatus:
+        """How the job is doing, as a client sees it."""
+        return status_from_message(self.client.call(self.client.stubs.job.GetStatus, pb.Empty()))
 
     @property
     def platform(self) -> FakePlatform:
@@ -149,8 +156,8 @@ class RunningMaster:
     def alive(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
-    def run_inside(self, function: Callable[[Components], T]) -> T:
-        """Call a function with the master's parts, on its event loop, and give the result."""
+    def run_inside(self, function: Callable[[JobController], T]) -> T:
+        """Call a function with the master's controller, on its event loop, and return the result."""
         assert self._master is not None
         assert self._master.loop is not None
         parts = self._master.parts
@@ -159,13 +166,13 @@ class RunningMaster:
         async def call() -> T:
             return function(parts)
 
-        return asyncio.run_coroutine_threadsafe(call(), self._master.loop).result(timeout=LONGEST_START)
+        return asyncio.run_coroutine_threadsafe(call(), self._master.loop).result(timeout=START_TIMEOUT_S)
 
     def state(self) -> dict[str, Any]:
         """All that would survive a restart, as JSON values: two equal states are the same state."""
         master = self._master
         assert master is not None
-        return self.run_inside(lambda _: master._snapshot()[0])
+        return self.run_inside(lambda _: dict(master.state.snapshot().state))
 
     # --- inside
 
@@ -174,7 +181,7 @@ class RunningMaster:
             asyncio.run(self._serve())
         except asyncio.CancelledError:
             log.debug("the master was killed")
-        except BaseException as error:  # noqa: BLE001  # told to whoever started it
+        except BaseException as error:  # noqa: BLE001  # raised in the thread that started it
             self.failure = error
         finally:
             self._up.set()
@@ -195,19 +202,19 @@ class RunningMaster:
             return
         if master is not None and master.loop is not None and task is not None and not master.loop.is_closed():
             master.loop.call_soon_threadsafe(task.cancel)
-        thread.join(LONGEST_START)
+        thread.join(START_TIMEOUT_S)
         assert not thread.is_alive(), "the master's thread is stuck"
         self._thread = None
 
 
 class _Watched(Master):
-    """A master that tells when it serves, and lets its parts be seen."""
+    """A master that signals when it serves, and exposes its controller."""
 
     loop: asyncio.AbstractEventLoop | None = None
     up: threading.Event | None = None
-    parts: Components | None = None
+    parts: JobController | None = None
 
-    async def _serve(self, parts: Components) -> None:
+    async def _serve(self, parts: JobController) -> None:
         self.parts = parts
         if self.up is not None:
             self.up.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from pliant.master.journal_store import Batch, JournalStore, Recovered, SqliteStore
+from pliant.master.journal.store import Batch, JournalStore, Recovered, SqliteStore
 
 
 class PerishableStore(JournalStore):

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from pliant.master.journal_store import AuditRow
+from pliant.core.shards.audit import AuditRow
 
 Record: TypeAlias = tuple[str, int, str, int]  # dataset, epoch, file (or dataset), index
 
 
-class Seen(NamedTuple):
+class TraceLine(NamedTuple):
     """Records that a worker did under one lease, from position ``offset`` of the shard on."""
 
     node: str
@@ -26,13 +26,13 @@ class Seen(NamedTuple):
     indices: list[int]
 
 
-def read_traces(folder: Path) -> list[Seen]:
+def read_traces(folder: Path) -> list[TraceLine]:
     """All whole lines; the last one of a killed worker may be cut."""
     lines = (line for file in sorted(folder.iterdir()) for line in file.read_text().split("\n")[:-1])
-    return [Seen(*json.loads(line)) for line in lines]
+    return [TraceLine(*json.loads(line)) for line in lines]
 
 
-def accepted_records(seen: Iterable[Seen], rows: Iterable[AuditRow]) -> Counter[Record]:
+def accepted_records(seen: Iterable[TraceLine], rows: Iterable[AuditRow]) -> Counter[Record]:
     """How often each record was accepted, by the word of the worker that had that lease.
 
     Fails if a record was accepted from a worker that never wrote it down.

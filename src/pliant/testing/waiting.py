@@ -7,23 +7,23 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
-LOOK_EVERY = 0.01  # seconds
+POLL_INTERVAL_S = 0.01
 
 
 def wait_until(
-    predicate: Callable[[], T | None], timeout: float = 20.0, what: str = "", *, every: float = LOOK_EVERY
+    predicate: Callable[[], T | None], timeout: float = 20.0, what: str = "", *, every: float = POLL_INTERVAL_S
 ) -> T:
-    """Call ``predicate`` until it gives something true, and return that.
+    """Call ``predicate`` until it returns something true, and return that.
 
-    Raises ``TimeoutError`` after ``timeout`` seconds, naming ``what`` was waited for and what was last seen. The
-    time-out is only how long a broken test takes to say so; a good one returns as soon as it can. ``every``: seconds
-    between two looks, for a look that costs something.
+    Raises ``TimeoutError`` after ``timeout`` seconds, naming ``what`` was waited for and the last value. The
+    time-out is only how long a broken test takes to fail; a good one returns as soon as it can. ``every``: seconds
+    between two calls, for a predicate that costs something.
     """
     deadline = time.monotonic() + timeout
     while True:
-        seen = predicate()
-        if seen:
-            return seen
+        value = predicate()
+        if value:
+            return value
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{what or predicate} did not happen within {timeout:g} s; last seen: {seen!r}")
+            raise TimeoutError(f"{what or predicate} did not happen within {timeout:g} s; last value: {value!r}")
         time.sleep(every)

@@ -17,14 +17,14 @@ from pliant.torch.step import Step
 from pliant.torch.trainer import Trainer
 
 if TYPE_CHECKING:
-    from pliant.torch.embedding import Embedding, EmbeddingBag
+    from pliant.torch.tables.embedding import Embedding, EmbeddingBag
 
 __all__ = ["Embedding", "EmbeddingBag", "Step", "StepPlan", "Trainer"]
 
 
 def __getattr__(name: str) -> Any:
     if name in ("Embedding", "EmbeddingBag"):  # they need numba, which takes its time to load
-        from pliant.torch import embedding
+        from pliant.torch.tables import embedding
 
         return getattr(embedding, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

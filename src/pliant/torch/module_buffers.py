@@ -1,9 +1,9 @@
 """Buffers such as batch-norm statistics: those of virtual worker 0 count, as with N static workers.
 
-Every micro-batch starts from the buffers of the last committed step; only what unit 0 made of them is kept. It travels as
+Every micro-batch starts from the buffers of the last committed step; only the result of unit 0 is kept. It travels as
 raw bits in the step's control lane (others add zeros), so all workers hold the same buffers, bit for bit.
 
-A module may change a buffer in place or put another tensor in its place; both are understood.
+A module may change a buffer in place or replace it by another tensor; both are handled.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ModuleBuffers:
             self._of_unit_0 = [self._changed(at) for at in range(len(self._slots))]
         self._roll_back()
 
-    def forget(self) -> None:
+    def discard(self) -> None:
         """The state was replaced, or the step is computed again: nothing of this step's buffers counts."""
         self._of_unit_0 = None
 
@@ -91,7 +91,7 @@ class ModuleBuffers:
         if now is None or now.shape != own.shape or now.dtype != own.dtype:
             raise InvalidRequest(
                 f"the buffer {name} of a {type(module).__name__} changed its shape or type during a step",
-                hint="give buffers their final shape before training",
+                hint="allocate buffers in their final shape before training",
             )
         return now.detach().clone()
 

@@ -1,4 +1,4 @@
-"""Which records each micro-batch of each step has: a pure function, computed by every worker and sent by nobody.
+"""Which records each micro-batch of each step has: a pure function, computed by every worker, never sent.
 
 A step has ``units`` micro-batches (virtual workers, times accumulation). Unit ``u`` of step ``k`` of epoch ``e`` gets
 ``order(seed, e)[(k * units + u) * b : + b]``. Progress is one number, the count of committed steps, whatever happened
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from pliant.core.errors import InvalidRequest
-from pliant.core.permutation import Permutation, mix
+from pliant.core.shards.permutation import Permutation, mix
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class StepPlan:
     drop_last: bool = False
 
     def __post_init__(self) -> None:
-        for name, least in (("records", 0), ("micro_batch", 1), ("units", 1), ("epochs", 1)):
-            if getattr(self, name) < least:
-                raise InvalidRequest(f"{name} is {getattr(self, name)}; allowed: {least} or more")
+        for name, minimum in (("records", 0), ("micro_batch", 1), ("units", 1), ("epochs", 1)):
+            if getattr(self, name) < minimum:
+                raise InvalidRequest(f"{name} is {getattr(self, name)}; the minimum is {minimum}")
 
     @property
     def steps_per_epoch(self) -> int:
@@ -39,25 +39,25 @@ class StepPlan:
     def steps(self) -> int:
         return self.steps_per_epoch * self.epochs
 
-    def place(self, step: int) -> tuple[int, int]:
+    def epoch_and_step(self, step: int) -> tuple[int, int]:
         """(epoch, step within it) of a global step."""
         return divmod(step, self.steps_per_epoch)
 
     def size(self, step: int) -> int:
         """Records of a whole step."""
-        _, at = self.place(step)
+        _, at = self.epoch_and_step(step)
         first = at * self.units * self.micro_batch
         return min(self.records - first, self.units * self.micro_batch)
 
     def indices(self, step: int, unit: int) -> Sequence[int]:
         """Records of one unit, in order; empty where the epoch's last step is short."""
-        epoch, at = self.place(step)
+        epoch, at = self.epoch_and_step(step)
         first = (at * self.units + unit) * self.micro_batch
-        places = range(min(first, self.records), min(first + self.micro_batch, self.records))
+        in_order = range(min(first, self.records), min(first + self.micro_batch, self.records))
         if not self.shuffle:
-            return places
+            return in_order
         order = _order(self.records, self.seed, epoch)
-        return [order[i] for i in places]
+        return [order[i] for i in in_order]
 
 
 @lru_cache(maxsize=4)
@@ -66,5 +66,5 @@ def _order(records: int, seed: int, epoch: int) -> Permutation:
 
 
 def unit_seed(seed: int, step: int, unit: int) -> int:
-    """What randomness (dropout, augmentation) of one micro-batch starts from, wherever it is computed."""
+    """Seeds the randomness (dropout, augmentation) of one micro-batch, wherever it is computed."""
     return mix(mix(mix(seed & (1 << 64) - 1) ^ step) ^ (unit + 0x9E37)) >> 1

@@ -3,10 +3,10 @@
     torchrun --rdzv-backend=pliant --rdzv-endpoint=HOST:PORT --rdzv-id=JOB \
              --rdzv-conf token_file=…[,tls_dir=…] --nnodes=1:3 train.py
 
-Each torchrun agent is a member of the master's rendezvous (``core/rendezvous.py``). For each round it opens a key-value store
+Each torchrun agent is a member of the master's rendezvous (``core/rendezvous/book.py``). For each round it opens a key-value store
 of its own; the world uses that of rank 0, for the agents under a prefix and for their workers (``MASTER_ADDR``, ``MASTER_PORT``).
-A new store each time means that nothing of an earlier round is ever read. A thread keeps a call for news waiting at the
-master, which is also the agent's sign of life; what it hears is what torchrun asks for in its monitor loop.
+A new store each time means that nothing of an earlier round is ever read. A thread keeps a long poll at the
+master, which is also the agent's heartbeat; torchrun asks for its result in its monitor loop.
 """
 
 from __future__ import annotations
@@ -35,18 +35,19 @@ from torch.distributed.elastic.rendezvous import (
 )
 
 from pliant.core.errors import Conflict, MasterUnavailable, PliantError, SessionExpired
+from pliant.core.nodes.environment import NodeEnvironment
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.channel import Address, MasterClient
 from pliant.rpc.identity import read_token_file
+from pliant.rpc.own_address import own_address
 from pliant.rpc.tls import TlsFiles
-from pliant.torch.membership import own_address
 
 log = logging.getLogger(__name__)
 
-JOIN_SECONDS = 600.0  # as torchrun's join_timeout
-WATCH_SECONDS = 2.0  # a call that waits for news is renewed so often
-STORE_SECONDS = 300.0
-RETRY_PAUSE = 0.1
+JOIN_TIMEOUT_S = 600.0  # as torchrun's join_timeout
+WATCH_TIMEOUT_S = 2.0  # a long poll is renewed after this
+STORE_TIMEOUT_S = 300.0
+RETRY_PAUSE_S = 0.1
 
 
 class PeerGone(Exception):
@@ -63,7 +64,7 @@ class PliantRendezvous(RendezvousHandler):
         *,
         local_addr: str | None = None,
         last_call: float | None = None,
-        join_seconds: float = JOIN_SECONDS,
+        join_seconds: float = JOIN_TIMEOUT_S,
     ) -> None:
         self._master = master
         self._run_id = run_id
@@ -82,7 +83,7 @@ class PliantRendezvous(RendezvousHandler):
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="pliant-rendezvous", daemon=True)
         self._thread.start()
-        atexit.register(self._leave)  # an agent that was told to go (SIGTERM) does not call ``shutdown``
+        atexit.register(self._leave)  # an agent that is terminated (SIGTERM) does not call ``shutdown``
 
     # --- what torchrun asks
 
@@ -112,14 +113,14 @@ class PliantRendezvous(RendezvousHandler):
         self._watched = 0
         self._call(self._master.stubs.rendezvous.SetLimits, self._limits)
         while True:
-            own = TCPStore(self._host, 0, is_master=True, wait_for_workers=False, timeout=_seconds(STORE_SECONDS))
+            own = TCPStore(self._host, 0, is_master=True, wait_for_workers=False, timeout=_seconds(STORE_TIMEOUT_S))
             world = self._wait_for_world(own.port, deadline)
             names = [member.name for member in world.members]
             rank = names.index(self._member)
             try:
                 store, address = self._meet(world, rank, own)
             except (PeerGone, RuntimeError) as error:  # torch's errors of a store are RuntimeErrors
-                log.info("round %d did not come about: %s", world.round, error)
+                log.info("round %d was not formed: %s", world.round, error)
                 self._watched = 0
                 continue
             log.info("%s is rank %d of %d in round %d", self._member, rank, len(names), world.round)
@@ -167,24 +168,24 @@ class PliantRendezvous(RendezvousHandler):
         """The world; None: join again."""
         request = pb.GetWorldRequest(member=self._member, incarnation=self._incarnation)
         while time.monotonic() < deadline:
-            reply = self._call(self._master.stubs.rendezvous.GetWorld, request, deadline, timeout=2 * WATCH_SECONDS)
+            reply = self._call(self._master.stubs.rendezvous.GetWorld, request, deadline, timeout=2 * WATCH_TIMEOUT_S)
             match reply.state:
-                case "world":
+                case pb.WORLD_STATE_FORMED:
                     world: pb.World = reply.world
                     return world
-                case "rejoin":
+                case pb.WORLD_STATE_REJOIN:
                     self._last_round = max(self._last_round, reply.round)
                     return None
-                case "expelled" if "ending" in reply.reason:
+                case pb.WORLD_STATE_CLOSED:
                     self._closed = True
                     raise RendezvousClosedError(reply.reason)
-                case "expelled":
+                case pb.WORLD_STATE_EXPELLED:
                     self._begin_anew(reply.reason)
                     return None
         return None
 
     def _begin_anew(self, why: str) -> None:
-        log.warning("%s joins anew: %s", self._member, why)
+        log.warning("%s joins again: %s", self._member, why)
         self._incarnation, self._last_round = uuid.uuid4().hex, 0
 
     def _meet(self, world: pb.World, rank: int, own: TCPStore) -> tuple[TCPStore, RendezvousStoreInfo]:
@@ -192,7 +193,9 @@ class PliantRendezvous(RendezvousHandler):
         host, _, port = world.members[0].attrs["store"].rpartition(":")
         store = own
         if rank != 0:
-            store = TCPStore(host, int(port), is_master=False, wait_for_workers=False, timeout=_seconds(STORE_SECONDS))
+            store = TCPStore(
+                host, int(port), is_master=False, wait_for_workers=False, timeout=_seconds(STORE_TIMEOUT_S)
+            )
         key = f"pliant/{world.round}/here"
         store.add(key, 1)
         while store.add(key, 0) < len(world.members):
@@ -205,21 +208,20 @@ class PliantRendezvous(RendezvousHandler):
         self, method: Callable[..., Any], request: Any, deadline: float | None = None, timeout: float = 10.0
     ) -> Any:
         """A call that survives restarts of the master, until the deadline (None: as long as one call may take)."""
-        until = time.monotonic() + timeout if deadline is None else deadline
-        while True:
-            try:
-                return self._master.call(method, request, timeout=timeout)
-            except MasterUnavailable as error:
-                if time.monotonic() > until:
-                    raise RendezvousConnectionError(f"no answer of {self._master.address.target}: {error}") from None
-                time.sleep(RETRY_PAUSE)
-            except Conflict as error:
-                self._closed = True
-                raise RendezvousClosedError(str(error)) from None
-            except SessionExpired:
-                raise
-            except PliantError as error:
-                raise RendezvousConnectionError(f"{self._master.address.target} refuses: {error}") from None
+        retry_timeout = timeout if deadline is None else deadline - time.monotonic()
+        try:
+            return self._master.call_with_retry(
+                method, request, retry_timeout=retry_timeout, timeout=timeout, max_pause=RETRY_PAUSE_S
+            )
+        except MasterUnavailable as error:
+            raise RendezvousConnectionError(f"no answer from {self._master.address.target}: {error}") from None
+        except Conflict as error:
+            self._closed = True
+            raise RendezvousClosedError(str(error)) from None
+        except SessionExpired:
+            raise
+        except PliantError as error:
+            raise RendezvousConnectionError(f"{self._master.address.target} refuses the call: {error}") from None
 
     # --- watching
 
@@ -228,17 +230,17 @@ class PliantRendezvous(RendezvousHandler):
         while not self._ended.is_set():
             round = self._watched
             if not round or self._broken.is_set():
-                self._wake.wait(WATCH_SECONDS)
+                self._wake.wait(WATCH_TIMEOUT_S)
                 self._wake.clear()
                 continue
             request = pb.WatchRoundRequest(
                 round=round, known_waiting=self._waiting, member=self._member, incarnation=self._incarnation
             )
             try:
-                status = self._master.call(self._master.stubs.rendezvous.WatchRound, request, timeout=WATCH_SECONDS)
+                status = self._master.call(self._master.stubs.rendezvous.WatchRound, request, timeout=WATCH_TIMEOUT_S)
             except PliantError as error:
                 log.debug("no news of round %d: %s", round, error)
-                self._ended.wait(RETRY_PAUSE)
+                self._ended.wait(RETRY_PAUSE_S)
                 continue
             if round != self._watched:
                 continue
@@ -256,16 +258,17 @@ class PliantRendezvous(RendezvousHandler):
         try:
             self._master.call(self._master.stubs.rendezvous.Leave, request, timeout=2)
         except PliantError as error:
-            log.debug("the master was not told of leaving: %s", error)
-        self._thread.join(2 * WATCH_SECONDS)
+            log.debug("leaving was not reported to the master: %s", error)
+        self._thread.join(2 * WATCH_TIMEOUT_S)
         self._master.close()
 
 
 def create_handler(parameters: RendezvousParameters) -> PliantRendezvous:
-    """From torchrun's options. What is not given is taken from the environment that Pliant gives its own programs."""
-    target = parameters.endpoint or os.environ.get("PLIANT_MASTER_ADDR", "")
-    token_file = parameters.get("token_file") or os.environ.get("PLIANT_TOKEN_FILE", "")
-    tls_dir = parameters.get("tls_dir") or os.environ.get("PLIANT_TLS_DIR", "")
+    """From torchrun's options. Missing ones are taken from the environment of Pliant's own programs."""
+    environment = NodeEnvironment.from_env(os.environ)
+    target = parameters.endpoint or environment.master_addr
+    token_file = parameters.get("token_file") or environment.token_file
+    tls_dir = parameters.get("tls_dir") or environment.tls_dir
     if not target or not token_file:
         raise ValueError(
             "--rdzv-backend=pliant needs --rdzv-endpoint=HOST:PORT of a Pliant master and --rdzv-conf token_file=FILE"
@@ -284,7 +287,7 @@ def create_handler(parameters: RendezvousParameters) -> PliantRendezvous:
         parameters.max_nodes,
         local_addr=parameters.local_addr,
         last_call=None if last_call is None else float(last_call),
-        join_seconds=float(parameters.get("join_timeout", JOIN_SECONDS)),
+        join_seconds=float(parameters.get("join_timeout", JOIN_TIMEOUT_S)),
     )
 
 

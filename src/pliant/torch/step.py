@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 
 from pliant.core.errors import InvalidRequest
 
-if TYPE_CHECKING:
-    from pliant.torch.trainer import Trainer
+
+class StepDriver(Protocol):
+    """Who carries a step out: the ``StepController``."""
+
+    def micro_batches(self, step: Step) -> Iterator[Any]: ...
+
+    def backward(self, step: Step, loss: torch.Tensor) -> None: ...
 
 
 class Step:
-    """Iterating it gives this worker's micro-batches; leaving the loop at its end commits the step."""
+    """Iterating yields this worker's micro-batches; leaving the loop at its end commits the step."""
 
-    def __init__(self, trainer: Trainer, index: int, epoch: int, number: int, records: int) -> None:
-        self._trainer = trainer
+    def __init__(self, driver: StepDriver, index: int, epoch: int, number: int, records: int) -> None:
+        self._driver = driver
         self.index = index  # counted over all epochs
         self.epoch = epoch
         self.number = number  # within the epoch
         self.records = records  # of all virtual workers together
         self.loss = float("nan")  # mean over the whole step, the same on every worker; known once it is committed
-        self.unit = -1  # the micro-batch in work
+        self.unit = -1  # the current micro-batch
         self.committed = False
         self.backwards = 0
         self._begun = False
@@ -32,7 +37,7 @@ class Step:
         if self._begun:
             raise InvalidRequest("a step can be iterated once")
         self._begun = True
-        return self._trainer._micro_batches(self)
+        return self._driver.micro_batches(self)
 
     def backward(self, loss: torch.Tensor) -> None:
         """Compute the gradients of one micro-batch's mean loss; once per micro-batch."""
@@ -47,7 +52,7 @@ class Step:
                 "step.backward was called twice for one micro-batch", hint="add the losses up and call it once"
             )
         self.backwards += 1
-        self._trainer._backward(self, loss)
+        self._driver.backward(self, loss)
 
     def __repr__(self) -> str:
-        return f"Step({self.index}, epoch {self.epoch}, {'committed' if self.committed else 'in work'})"
+        return f"Step({self.index}, epoch {self.epoch}, {'committed' if self.committed else 'in progress'})"

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from pliant.core.errors import InvalidRequest
-from pliant.data import DataReader, MapDataset, OutOfRange, RecordIOReader, RecordIOWriter, Shard, open_reader
+from pliant.data import DataReader, MapDataset, OutOfRange, RecordIOReader, RecordIOWriter, RecordRange, open_reader
 from pliant.data.contract import ShardRange
 from pliant.data.packing import ImageFolder, pack_image
 from pliant.data.readers.custom import CustomReader
@@ -208,7 +208,7 @@ def test_the_records_of_all_parts_are_those_of_the_whole(case: Case) -> None:
     found: list[Any] = []
     for name, size in case.reader.create_shards().items():
         for start in range(0, size, 37):
-            found += case.reader.read_records(Shard(name, start, min(start + 37, size)))
+            found += case.reader.read_records(RecordRange(name, start, min(start + 37, size)))
     assert plains(found) == case.expected
 
 
@@ -232,21 +232,21 @@ def test_records_are_fetched_together_in_the_order_asked_for(case: Case) -> None
     assert case.reader.fetch([]) == []
 
 
-def read_shard(reader: DataReader, shard: Shard) -> list[Any]:
+def read_shard(reader: DataReader, shard: RecordRange) -> list[Any]:
     """As the pipeline does it."""
     return [plain(record) for _, block in reader.blocks(reader.positions(shard), 10) for record in block]
 
 
 def test_a_shard_can_list_its_records(case: Case) -> None:
     name = next(iter(case.reader.create_shards()))
-    assert read_shard(case.reader, Shard(name, 0, 3, indices=(2, 0))) == [case.expected[2], case.expected[0]]
+    assert read_shard(case.reader, RecordRange(name, 0, 3, indices=(2, 0))) == [case.expected[2], case.expected[0]]
 
 
 def test_a_shard_of_a_part_counts_within_it_and_one_of_a_dataset_over_all(case: Case) -> None:
     *before, name = case.reader.create_shards().items()
     first = sum(size for _, size in before)
-    assert read_shard(case.reader, Shard(name[0], 0, name[1])) == case.expected[first:]
-    assert read_shard(case.reader, Shard("the dataset", 1, len(case.expected))) == case.expected[1:]
+    assert read_shard(case.reader, RecordRange(name[0], 0, name[1])) == case.expected[first:]
+    assert read_shard(case.reader, RecordRange("the dataset", 1, len(case.expected))) == case.expected[1:]
 
 
 def test_what_is_not_there_is_an_error(case: Case) -> None:
@@ -259,7 +259,7 @@ def test_what_is_not_there_is_an_error(case: Case) -> None:
         with pytest.raises(OutOfRange):
             ask()
     with pytest.raises(OutOfRange):
-        case.reader.positions(Shard("the dataset", 0, total + 1))
+        case.reader.positions(RecordRange("the dataset", 0, total + 1))
 
 
 def test_its_metadata_names_the_format(case: Case) -> None:

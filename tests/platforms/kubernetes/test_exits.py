@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from pliant.core.relaunch import ExitReason
-from pliant.platforms.kubernetes.exits import PATIENCE, pod_state, seconds_of
+from pliant.core.nodes.fault_policy import ExitReason
+from pliant.platforms.kubernetes.exits import MAX_CREATION_RETRY_S, pod_state
 from pliant.platforms.kubernetes.names import labels_of
+from pliant.platforms.kubernetes.timestamps import seconds_of
 
 CREATED = "2026-01-01T00:00:00Z"
 NOW = seconds_of(CREATED, 0.0) + 1.0
@@ -96,8 +97,8 @@ def test_a_pod_without_room_is_alive_and_says_what_it_waits_for() -> None:
     why = "0/2 nodes are available: 2 Insufficient cpu."
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
     event = pod_state(pod("Pending", conditions=[condition]), now=NOW).event
-    assert (event.alive, event.no_room) == (True, why)
-    assert pod_state(pod("Pending"), now=NOW).event.no_room == ""
+    assert (event.alive, event.unschedulable) == (True, why)
+    assert pod_state(pod("Pending"), now=NOW).event.unschedulable == ""
 
 
 @pytest.mark.parametrize(
@@ -106,9 +107,9 @@ def test_a_pod_without_room_is_alive_and_says_what_it_waits_for() -> None:
 def test_a_container_that_cannot_be_made_is_given_up_after_a_while_with_what_the_registry_says(reason: str) -> None:
     container = {"name": "main", "state": {"waiting": {"reason": reason, "message": "manifest unknown"}}}
     status = pod("Pending", containers=[container])
-    early, late = pod_state(status, now=NOW), pod_state(status, now=NOW + PATIENCE)
+    early, late = pod_state(status, now=NOW), pod_state(status, now=NOW + MAX_CREATION_RETRY_S)
     assert early.event.alive
-    assert early.again_in == pytest.approx(PATIENCE - 1.0)
+    assert early.again_in == pytest.approx(MAX_CREATION_RETRY_S - 1.0)
     assert (late.event.alive, late.event.exit_reason, late.left_behind) == (False, ExitReason.ERROR, True)
     assert late.event.message == f"{reason}: manifest unknown"
 

@@ -34,6 +34,15 @@ def test_a_pod_runs_the_agent_with_the_program_of_the_role() -> None:
     assert made["metadata"]["ownerReferences"][0]["uid"] == "u-1"
 
 
+def test_the_environment_of_a_role_does_not_change_what_pliant_itself_tells_a_node() -> None:
+    given = {"PLIANT_GRACE": "1", "PLIANT_MEMORY_MB": "77", "PLIANT_HOST": "elsewhere", "PLIANT_HOME": "/h"}
+    env = pod(role={"env": given})["spec"]["containers"][0]["env"]
+    names = [item["name"] for item in env]
+    assert len(names) == len(set(names))
+    told = {item["name"]: item["value"] for item in env if "value" in item}
+    assert {name: told.get(name) for name in given} == {**dict.fromkeys(given), "PLIANT_HOME": "/h"}
+
+
 def test_a_pod_has_no_rights_that_it_does_not_need_and_holds_no_secret_itself() -> None:
     inside = pod()["spec"]
     security = inside["containers"][0]["securityContext"]

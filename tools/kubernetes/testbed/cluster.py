@@ -20,7 +20,7 @@ from tools.kubernetes.testbed import images, nodes, pki, ready, runs, servers
 
 PATIENCE = 120.0  # seconds; only how long a broken start takes to say so
 LOOK_EVERY = 0.05  # seconds
-MOST_NODES = 8
+MAX_NODES = 8
 NODE_MEMORY_MB = 3072  # what a node offers to Pods, whatever the machine has
 
 
@@ -136,7 +136,7 @@ class Cluster:
 
     def _start_control_plane(self, audit: bool, manifests: Sequence[Path]) -> None:
         folder, address = self.run.folder, self.run.address
-        names = [f"node{number}" for number in range(1, MOST_NODES + 1)]
+        names = [f"node{number}" for number in range(1, MAX_NODES + 1)]
         pki.make(folder / "pki", address, servers.FIRST_SERVICE, names)
         images.build(folder / "images")
         self._start("etcd", servers.etcd())

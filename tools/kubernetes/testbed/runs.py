@@ -27,14 +27,15 @@ import psutil
 from tools.kubernetes.testbed import network
 from tools.kubernetes.testbed.ready import search_path
 
-from pliant.platforms.durable_files import FileLock, read_json, write_json
+from pliant.files.atomic import read_json, write_json
+from pliant.files.locks import FileLock
 
 PREFIX = "pliant-kubernetes-"
 LOCK = "lock"
 UNNAMED = ".pliant-kubernetes-new-"  # until its lock is held
 CGROUPS = Path("/sys/fs/cgroup")
-LONGEST_START = 60.0  # seconds; a holder is there at once, unless the machine is very busy
-LONGEST_END = 60.0  # seconds
+MAX_START = 60.0  # seconds; a holder is there at once, unless the machine is very busy
+MAX_END = 60.0  # seconds
 # A /run of its own keeps sockets and network names of containers from the machine's, and etcd's data in memory.
 HOLD = "mount -t tmpfs -o mode=755 tmpfs /run && exec sleep infinity"
 
@@ -80,7 +81,7 @@ class Run:
                 process = os.pidfd_open(keeper)
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(process, signal.SIGTERM)
-                if not select.select([process], [], [], LONGEST_END)[0]:
+                if not select.select([process], [], [], MAX_END)[0]:
                     raise TimeoutError(f"the keeper of {self.folder} (process {keeper}) did not end")
                 os.close(process)
         if self.folder.exists():
@@ -129,7 +130,7 @@ def begin(name: str | None, owner: int | None) -> Run:
         )
     lock.release()
     run = Run(folder)
-    deadline = time.monotonic() + LONGEST_START
+    deadline = time.monotonic() + MAX_START
     while not run.facts:
         if keeper.poll() is not None or time.monotonic() > deadline:
             said = (folder / "keeper.log").read_text() if folder.exists() else "it said nothing that is left"
@@ -176,7 +177,7 @@ def keep(folder: Path, owner: int | None) -> None:
 
 def child_of(process: subprocess.Popen[bytes], name: str) -> int:
     """The child of a process, as soon as it runs the program ``name``."""
-    deadline = time.monotonic() + LONGEST_START
+    deadline = time.monotonic() + MAX_START
     while time.monotonic() < deadline and process.poll() is None:
         for child in psutil.Process(process.pid).children():
             with contextlib.suppress(psutil.Error):
@@ -193,7 +194,7 @@ def remove(run: Run) -> None:
         network.disconnect(link)
     remove_cgroup(run.cgroup)
     # Processes that are dying may still write for a moment.
-    deadline = time.monotonic() + LONGEST_END
+    deadline = time.monotonic() + MAX_END
     while run.folder.exists() and time.monotonic() < deadline:
         with contextlib.suppress(FileNotFoundError):  # somebody else has removed the folder
             for path in run.folder.glob("*"):
@@ -206,7 +207,7 @@ def remove(run: Run) -> None:
 
 def remove_cgroup(path: str) -> None:
     """With all below it, in every hierarchy; processes that are in it must be dead or dying."""
-    deadline = time.monotonic() + LONGEST_END
+    deadline = time.monotonic() + MAX_END
     while time.monotonic() < deadline:
         found = [top for top in CGROUPS.glob(f"*/{path}") if not top.parent.is_symlink()]
         if not found:
@@ -241,6 +242,6 @@ def sweep() -> list[str]:
         lock.release()
     for folder in Path(tempfile.gettempdir()).glob(f"{UNNAMED}*"):
         facts = _facts_of(folder)  # None: its maker has given it its name
-        if facts is not None and time.time() - facts.st_mtime > LONGEST_START:  # its maker died between two lines
+        if facts is not None and time.time() - facts.st_mtime > MAX_START:  # its maker died between two lines
             shutil.rmtree(folder, ignore_errors=True)
     return swept

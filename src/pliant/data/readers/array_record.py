@@ -52,8 +52,8 @@ class ArrayRecordReader(PartReader):
         for first in range(start, stop, _BLOCK):
             yield from self._call(number, first, min(first + _BLOCK, stop))
 
-    def gather_part(self, number: int, places: list[int]) -> Sequence[bytes]:
-        return self._call(number, places)
+    def gather_part(self, number: int, positions: list[int]) -> Sequence[bytes]:
+        return self._call(number, positions)
 
     def _call(self, number: int, *what: Any) -> Sequence[bytes]:
         try:

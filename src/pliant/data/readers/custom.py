@@ -1,6 +1,6 @@
 """A user's own reader that does not derive from ours: anything with ``create_shards`` and ``read_records``.
 
-ElasticDL's readers are such: their ``create_shards`` gives ``{name: (first record, number of records)}`` and their
+ElasticDL's readers are such: their ``create_shards`` returns ``{name: (first record, number of records)}`` and their
 ``read_records`` takes a task with ``shard_name``, ``start`` and ``end``. Both forms are understood.
 """
 
@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from pliant.core.errors import InvalidRequest
-from pliant.data.contract import DataReader, Metadata, Shard, ShardRange, order_of
+from pliant.data.contract import DataReader, Metadata, RecordRange, ShardRange, order_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class CustomReader(DataReader):
         if missing:
             raise InvalidRequest(
                 f"{type(reader).__name__} is no data reader: it has no {' and no '.join(missing)}",
-                hint="derive from pliant.data.DataReader, give it both methods, or __len__ and __getitem__",
+                hint="derive from pliant.data.DataReader, implement both methods, or __len__ and __getitem__",
             )
         self._reader = reader
 
@@ -55,14 +55,14 @@ class CustomReader(DataReader):
         if shard.name not in self._extents:
             for index in order:
                 name, place = self.locate(index)
-                yield from self.read_records(Shard(name, place, place + 1))
+                yield from self.read_records(RecordRange(name, place, place + 1))
         elif isinstance(order, range):
             first = self._extents[shard.name][0]
             task = Task(shard.name, shard.name, first + order.start, first + order.stop)
             yield from self._reader.read_records(task)
         else:
             for place in order:
-                yield from self.read_records(Shard(shard.name, place, place + 1))
+                yield from self.read_records(RecordRange(shard.name, place, place + 1))
 
     def close(self) -> None:
         if callable(close := getattr(self._reader, "close", None)):

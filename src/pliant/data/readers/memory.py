@@ -23,5 +23,5 @@ class MemoryReader(PartReader):
     def read_part(self, number: int, start: int, stop: int) -> Iterable[Any]:
         return (self._records[i] for i in range(start, stop))
 
-    def gather_part(self, number: int, places: list[int]) -> Sequence[Any]:
-        return [self._records[i] for i in places]
+    def gather_part(self, number: int, positions: list[int]) -> Sequence[Any]:
+        return [self._records[i] for i in positions]

@@ -44,11 +44,11 @@ class NumpyReader(PartReader):
     def read_part(self, number: int, start: int, stop: int) -> Iterable[Any]:
         return self.gather_part(number, list(range(start, stop)))
 
-    def gather_part(self, number: int, places: list[int]) -> Sequence[Any]:
+    def gather_part(self, number: int, positions: list[int]) -> Sequence[Any]:
         stored = self._arrays[number]
         if isinstance(stored, dict):
-            return [{name: array[place] for name, array in stored.items()} for place in places]
-        return [stored[place] for place in places]
+            return [{name: array[place] for name, array in stored.items()} for place in positions]
+        return [stored[place] for place in positions]
 
 
 def _load(path: str) -> Array | dict[str, Array]:

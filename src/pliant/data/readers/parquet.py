@@ -3,7 +3,7 @@
 The row groups used last stay in memory, so records that are neighbours cost one read. Random access over many row groups
 costs a row group each: pack such data into RecordIO first (``pliant data pack``).
 
-Threads of Arrow never hold what belongs to Python: one that gives it back while the interpreter ends would abort the process. So
+Threads of Arrow never hold what belongs to Python: one that releases it while the interpreter ends would abort the process. So
 local files are opened by Arrow itself, and remote ones, which only fsspec can read, are read without its threads.
 """
 
@@ -48,7 +48,7 @@ class ParquetReader(PartReader):
         if isinstance(columns, str):
             columns = [columns]
         if columns is not None and not (isinstance(columns, list | tuple) and all(isinstance(c, str) for c in columns)):
-            raise InvalidRequest(f"columns is {columns!r}", hint="give a list of their names")
+            raise InvalidRequest(f"columns is {columns!r}", hint="pass a list of their names")
         self._columns = list(columns) if columns is not None else None
         self._groups: OrderedDict[tuple[int, int], Any] = OrderedDict()
         self._lock = Lock()  # over the cache and the files, which pyarrow does not share between threads
@@ -82,14 +82,14 @@ class ParquetReader(PartReader):
             yield from self._group(number, group).slice(start - starts[group], behind - start).to_pylist()
             start = behind
 
-    def gather_part(self, number: int, places: list[int]) -> Sequence[dict[str, Any]]:
+    def gather_part(self, number: int, positions: list[int]) -> Sequence[dict[str, Any]]:
         starts = self._files[number].starts
         by_group: dict[int, list[int]] = {}
-        for slot, place in enumerate(places):
+        for slot, place in enumerate(positions):
             by_group.setdefault(bisect_right(starts, place) - 1, []).append(slot)
-        found: list[dict[str, Any]] = [{}] * len(places)
+        found: list[dict[str, Any]] = [{}] * len(positions)
         for group, slots in by_group.items():
-            rows = self._group(number, group).take([places[slot] - starts[group] for slot in slots])
+            rows = self._group(number, group).take([positions[slot] - starts[group] for slot in slots])
             for slot, row in zip(slots, rows.to_pylist(), strict=True):
                 found[slot] = row
         return found

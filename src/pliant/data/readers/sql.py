@@ -2,7 +2,7 @@
 
 Databases have no record numbers, so on opening one query fetches the key of every 1000th row; a range then starts at the key
 before it and never counts through the table. The table must stay as it is during a job: rows that come or go would move the
-numbers of all behind them. Whoever must train on a living table copies it first (``pliant data pack``).
+numbers of all after them. To train on a table that changes, copy it first (``pliant data pack``).
 """
 
 from __future__ import annotations

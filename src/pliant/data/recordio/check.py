@@ -35,7 +35,7 @@ def describe(path: str) -> FileReport:
 
 
 def verify_file(path: str, watch: Callable[[int], None] = lambda offset: None) -> FileReport:
-    """With every payload checked. ``watch`` is told the byte it has come to."""
+    """With every payload checked. ``watch`` receives the offset that was reached."""
     source = open_source(path)
     try:
         return _report(path, source, *salvage(path, source, watch))

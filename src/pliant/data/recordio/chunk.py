@@ -77,7 +77,7 @@ def parse_header(buffer: bytes | mmap, position: int, available: int) -> ChunkHe
 
 def _check_sizes(header: ChunkHeader, available: int) -> None:
     if header.size > available:
-        raise ChunkDamage(f"the header says {header.size} bytes of payload, the file has {available}")
+        raise ChunkDamage(f"the header declares {header.size} bytes of payload, the file has {available}")
     least = header.records * LENGTH_BYTES
     if least > header.size and least > most_expanded(header.compression, header.size):
         raise ChunkDamage(

@@ -13,7 +13,7 @@ from typing import Any
 from pliant.core.errors import InvalidRequest
 from pliant.data.errors import MissingLibrary
 
-LARGEST_PAYLOAD = 1 << 30  # bytes after expansion; the family's own chunks have 32 MiB
+MAX_PAYLOAD = 1 << 30  # bytes after expansion; the family's own chunks have 32 MiB
 
 _GZIP = 16 + zlib.MAX_WBITS  # zlib's way to say "with a gzip header"
 
@@ -33,7 +33,7 @@ _MOST = {Compression.NONE: 1, Compression.SNAPPY: 22, Compression.SNAPPY_BLOCK: 
 
 
 def most_expanded(compression: Compression, size: int) -> int:
-    """The most bytes that ``size`` bytes can stand for."""
+    """The maximum of bytes that ``size`` bytes can expand to."""
     return size * _MOST[compression]
 
 
@@ -54,7 +54,7 @@ def compress(compression: Compression, payload: bytes) -> bytes:
     return payload
 
 
-def expand(compression: Compression, data: memoryview, limit: int = LARGEST_PAYLOAD) -> bytes:
+def expand(compression: Compression, data: memoryview, limit: int = MAX_PAYLOAD) -> bytes:
     if compression is Compression.GZIP:
         return _expand_gzip(data, limit)
     if compression is Compression.SNAPPY_BLOCK:

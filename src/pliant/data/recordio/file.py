@@ -1,7 +1,7 @@
 """One RecordIO file: its chunks, checked once each, and the records of any range of it.
 
 A chunk's checksum is compared the first time the chunk is read and not again while the file stays open: the bytes are mapped, so
-a second look would see the same pages. Expanded chunks and the places of their records are kept in a cache that all files of a
+a second read would see the same pages. Expanded chunks and the offsets of their records are kept in a cache that all files of a
 reader share.
 """
 
@@ -22,7 +22,7 @@ from pliant.data.recordio.index import ChunkIndex, Damage, hop, read_header, rea
 from pliant.data.recordio.payload import Payload
 from pliant.data.recordio.source import OpenSources, Source
 
-_MOST_PAYLOADS = 1024
+_MAX_PAYLOADS = 1024
 _WORTH_CACHING = 256  # chunks; fewer are hopped in less time than an index is opened
 
 
@@ -48,7 +48,7 @@ class PayloadCache:
                 return
             self._payloads[key] = payload
             self._used += payload.cost
-            while (self._used > self._limit or len(self._payloads) > _MOST_PAYLOADS) and len(self._payloads) > 1:
+            while (self._used > self._limit or len(self._payloads) > _MAX_PAYLOADS) and len(self._payloads) > 1:
                 self._used -= self._payloads.popitem(last=False)[1].cost
 
     def drop(self, path: str) -> None:

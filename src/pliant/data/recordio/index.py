@@ -93,7 +93,7 @@ def hop(path: str, source: Source) -> ChunkIndex:
 def salvage(
     path: str, source: Source, watch: Callable[[int], None] = lambda offset: None
 ) -> tuple[ChunkIndex, list[Damage]]:
-    """All chunks that are whole, and what is wrong with the others. ``watch`` is told how far it has come."""
+    """All chunks that are whole, and what is wrong with the others. ``watch`` receives the offset that was reached."""
     offsets: list[int] = []
     counts: list[int] = []
     damages: list[Damage] = []
@@ -117,7 +117,7 @@ def salvage(
 
 
 def _next_chunk(source: Source, offset: int, header: ChunkHeader | None, budget: int) -> tuple[int, int]:
-    """Where to go on after damage at ``offset`` (the end of the file if nothing more is found), and the budget left."""
+    """Where to continue after damage at ``offset`` (the end of the file if nothing more is found), and the budget left."""
     if header is not None and _leads_on(source, offset, header):
         return offset + HEADER.size + header.size, budget
     place = offset

@@ -4,9 +4,9 @@ A payload is ``u32 length | bytes`` repeated. Two cases, because the difference 
 
 - all records have one length (checked by numpy over the length fields, without a loop): numpy hands them out as a strided
   array of opaque items, whose ``tolist`` makes the ``bytes`` in C. 60 ns a record of 100 B where a Python slice takes 190;
-- lengths differ: ``lengths`` finds their places, and each record is a slice.
+- lengths differ: ``lengths`` finds their offsets, and each record is a slice.
 
-The bytes of an uncompressed chunk stay where they are, in the mapped file; ``views`` gives them out without a copy.
+The bytes of an uncompressed chunk stay where they are, in the mapped file; ``views`` returns them without a copy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from pliant.data.recordio.chunk import LENGTH_BYTES, ChunkDamage
 from pliant.data.recordio.lengths import Buffer, Places, find_records
 
-_LONGEST_ITEM = 1 << 20  # bytes; longer records are worth a slice each
+_MAX_ITEM = 1 << 20  # bytes; longer records are worth a slice each
 _RUN_BYTES = 1 << 18  # made at once when iterating, so that they stay in the cache of the core
 _OWN_COST = 256  # bytes, about, of the object and its place in a cache
 _U32 = np.dtype("<u4")
@@ -59,7 +59,7 @@ class Payload:
         buffer, length = self._buffer, self._length
         if length == 0 or start >= stop:
             return [b""] * (stop - start)
-        if 0 < length <= _LONGEST_ITEM:
+        if 0 < length <= _MAX_ITEM:
             stride = length + LENGTH_BYTES
             place = self._first + start * stride
             items: list[bytes] = np.ndarray((stop - start,), _opaque(length), buffer, place, (stride,)).tolist()

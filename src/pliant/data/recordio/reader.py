@@ -1,7 +1,7 @@
 """Many RecordIO files as one sequence of ``bytes``.
 
 Records come out as ``bytes``: they can be compared, hashed, decoded and kept, and with the checksum already in the cache the copy
-costs a third of a microsecond for 10 KB. ``read(…, copy=False)`` gives ``memoryview`` slices of the mapped file instead, for
+costs a third of a microsecond for 10 KB. ``read(…, copy=False)`` returns ``memoryview`` slices of the mapped file instead, for
 code that can use them; they keep the map alive as long as they live.
 """
 
@@ -25,7 +25,7 @@ class RecordIOReader(PartReader):
     """``RecordIOReader("train/*.rio")``: a file, a folder, a glob or a list of them.
 
     ``skip_corrupt``: check everything on opening, leave damaged chunks out and list them in ``skipped``.
-    ``index_dir``: where indexes of large files are kept; without it, hidden beside them. ``keep_index=False``: nowhere.
+    ``index_dir``: where indexes of large files are stored; without it, hidden beside them. ``keep_index=False``: nowhere.
     """
 
     def __init__(
@@ -91,8 +91,8 @@ class RecordIOReader(PartReader):
     def read_part(self, number: int, start: int, stop: int) -> Iterable[bytes]:
         return chain.from_iterable(p.iterate(a, b) for p, a, b in self.files[number].spans(start, stop))
 
-    def gather_part(self, number: int, places: list[int]) -> Sequence[bytes]:
-        return self.files[number].gather(places)
+    def gather_part(self, number: int, positions: list[int]) -> Sequence[bytes]:
+        return self.files[number].gather(positions)
 
     def __iter__(self) -> Iterator[bytes]:
         return chain.from_iterable(payload.iterate(a, b) for payload, a, b in self._spans(0, len(self)))

@@ -32,7 +32,7 @@ class Source(Protocol):
         """Have the system fetch these bytes in the background; False where ``at`` must be called to have them."""
 
     def find(self, needle: bytes, position: int) -> int:
-        """The next place of ``needle`` from ``position`` on, or -1."""
+        """The next offset of ``needle`` from ``position`` on, or -1."""
 
     def close(self) -> None: ...
 
@@ -44,7 +44,7 @@ def open_source(path: str) -> Source:
 class OpenSources:
     """The files used last stay open, so that a data set of ten thousand files does not need as many open at once.
 
-    A file that falls out is told to ``let_go`` and not closed: whoever still reads from its map keeps that alive.
+    An evicted file is passed to ``let_go`` and not closed: readers that still use its map keep that alive.
     """
 
     def __init__(self, let_go: Callable[[str], None], limit: int = 128) -> None:
@@ -120,7 +120,7 @@ class RemoteSource:
     def __init__(self, path: str) -> None:
         self.stamp = stamp(path)
         self._file = open_binary(path)
-        self._lock = Lock()  # a place and a read belong together, and several threads may read
+        self._lock = Lock()  # a seek and a read belong together, and several threads may read
 
     def at(self, position: int, size: int) -> tuple[Buffer, int]:
         return self.peek(position, size), 0

@@ -20,7 +20,8 @@ from typing import IO, Self, cast
 from pliant.core.errors import InvalidRequest
 from pliant.data.files import PathLike, file_system, is_remote
 from pliant.data.recordio.chunk import LENGTH_BYTES, pack_header
-from pliant.data.recordio.compression import LARGEST_PAYLOAD, compress, named
+from pliant.data.recordio.compression import MAX_PAYLOAD, compress, named
+from pliant.files.atomic import AtomicFile
 
 _CHUNK_BYTES = 256 << 10
 _MANY_RECORDS = 128
@@ -33,21 +34,21 @@ class RecordIOWriter:
     """``with RecordIOWriter(path) as w: w.write(b"…")``. The file appears when the block ends well."""
 
     def __init__(self, path: PathLike, *, compressor: str = "none", max_chunk_bytes: int | None = None) -> None:
-        if max_chunk_bytes is not None and not 1 <= max_chunk_bytes <= LARGEST_PAYLOAD:
-            raise InvalidRequest(f"max_chunk_bytes is {max_chunk_bytes}; allowed: 1 to {LARGEST_PAYLOAD}")
+        if max_chunk_bytes is not None and not 1 <= max_chunk_bytes <= MAX_PAYLOAD:
+            raise InvalidRequest(f"max_chunk_bytes is {max_chunk_bytes}; allowed: 1 to {MAX_PAYLOAD}")
         self.path = os.fspath(path)
         self.records = 0
         self.chunks = 0
         self._compression = named(compressor)
-        self._most = max_chunk_bytes
+        self._max_chunk_bytes = max_chunk_bytes
         self._parts: list[bytes] = []
         self._pending = 0  # bytes of records, without their lengths
         self._target = _Target(self.path)
 
     def write(self, record: bytes | bytearray | memoryview) -> None:
         size = len(record) if isinstance(record, (bytes, bytearray)) else record.nbytes
-        if size + LENGTH_BYTES > LARGEST_PAYLOAD:
-            raise InvalidRequest(f"a record of {size} bytes is too long; the most is {LARGEST_PAYLOAD - LENGTH_BYTES}")
+        if size + LENGTH_BYTES > MAX_PAYLOAD:
+            raise InvalidRequest(f"a record of {size} bytes is too long; the maximum is {MAX_PAYLOAD - LENGTH_BYTES}")
         if self._parts and self._is_full(size):
             self._flush()
         self._parts.append(_pack_length(size))
@@ -58,8 +59,8 @@ class RecordIOWriter:
     def _is_full(self, size: int) -> bool:
         """Whether a record of ``size`` more bytes belongs into the next chunk."""
         count = len(self._parts) // 2
-        most = self._most or (_CHUNK_BYTES if count >= _MANY_RECORDS else _LARGE_CHUNK_BYTES)
-        return self._pending + size > most or self._pending + size + LENGTH_BYTES * (count + 1) > LARGEST_PAYLOAD
+        limit = self._max_chunk_bytes or (_CHUNK_BYTES if count >= _MANY_RECORDS else _LARGE_CHUNK_BYTES)
+        return self._pending + size > limit or self._pending + size + LENGTH_BYTES * (count + 1) > MAX_PAYLOAD
 
     def write_all(self, records: Iterable[bytes]) -> None:
         for record in records:
@@ -76,7 +77,7 @@ class RecordIOWriter:
         self.chunks += 1
 
     def close(self) -> None:
-        """Write what is left and give the file its name. A second call does nothing."""
+        """Write the rest and give the file its name. A second call does nothing."""
         if self._target.open:
             self._flush()
             self._target.commit()
@@ -101,35 +102,29 @@ class _Target:
     """A file under another name until it is complete."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
-        self._remote = is_remote(path)
         self.open = True
         self.file: IO[bytes]
-        if self._remote:  # object stores show a file when its upload ends, so its own name will do
+        self._local: AtomicFile | None = None
+        if is_remote(path):  # object stores show a file when its upload ends, so its own name will do
             fs, inner = file_system(path)
             self.file = cast(IO[bytes], fs.open(inner, "wb", autocommit=False))
             return
-        folder, name = os.path.split(os.path.abspath(path))
-        self._fresh = os.path.join(folder, f".{name}.{os.getpid()}.tmp")
-        self.file = open(self._fresh, "wb")  # noqa: SIM115  (stays open until commit or discard)
+        self._local = AtomicFile(os.path.abspath(path))
+        self.file = self._local.file
 
     def commit(self) -> None:
         self.open = False
-        self.file.flush()
-        if self._remote:
-            self.file.close()
-            self.file.commit()  # type: ignore[attr-defined]  # fsspec's, see autocommit above
+        if self._local is not None:
+            self._local.commit()
             return
-        os.fsync(self.file.fileno())
         self.file.close()
-        os.replace(self._fresh, self._path)
+        self.file.commit()  # type: ignore[attr-defined]  # fsspec's, see autocommit above
 
     def discard(self) -> None:
         if not self.open:
             return
         self.open = False
-        if self._remote:
+        if self._local is not None:
+            self._local.discard()
+        else:
             self.file.discard()  # type: ignore[attr-defined]
-            return
-        self.file.close()
-        os.unlink(self._fresh)

@@ -1,4 +1,4 @@
-"""How native training trains: one module per way, all behind ``base.Strategy``."""
+"""Training strategies: one module each, all behind ``base.Strategy``."""
 
 from __future__ import annotations
 

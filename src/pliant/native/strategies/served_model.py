@@ -1,14 +1,15 @@
 """A worker's copy of a model that parameter servers have: filled for each batch, thrown away with it.
 
-Synchronous: the servers send the dense parameters of each new iteration as soon as they have it (``pliant.ps.following``),
+Synchronous: the servers send the dense parameters of each new iteration as soon as they have it
+(``pliant.ps.client.model_stream``),
 and the rows of the batch are pulled, of the same iteration. A gradient on anything but the newest iteration would be dropped, so
-when a newer one comes in the middle of a batch, the batch is begun anew at the next module or gradient, not computed to its end.
+when a newer one comes in the middle of a batch, the batch is restarted at the next module or gradient, not computed to its end.
 Modules that torch compiles are not left in their middle. What a batch that does not count left in the model is put back (``undo``).
 Asynchronous: dense parameters are pulled when a batch begins; what comes meanwhile makes the gradient older, not worthless.
 
 Tables that say in which feature their ids are have their rows fetched with the batch; others ask when they are called. With
 asynchronous training on servers of other machines the rows of the next batch are fetched while one is computed
-(``looking_ahead``), until a gradient is refused as too old. Servers of the same machine answer sooner than a thread is woken up.
+(``prefetching``), until a gradient is refused as too old. Servers of the same machine answer sooner than a thread is woken up.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ import torch
 from torch import nn
 
 from pliant.core.errors import RetryableError
-from pliant.native.feed import Batch
-from pliant.native.models import feature_of, is_keras, predict
-from pliant.ps.ahead import RowsAhead
-from pliant.ps.client import Model, PsClient
-from pliant.ps.following import ModelStream
-from pliant.ps.pieces import Floats, Ids
-from pliant.torch.embedding import tables_of
+from pliant.native.model_file.feed import Batch
+from pliant.native.model_file.models import feature_of, is_keras, predict
+from pliant.ps.client.client import PsClient
+from pliant.ps.client.model import Model
+from pliant.ps.client.model_stream import ModelStream
+from pliant.ps.client.prefetch import RowPrefetcher
+from pliant.ps.payloads import Floats, Ids
+from pliant.torch.tables.embedding import tables_of
 
 Loss = Callable[[Any, Any], torch.Tensor]  # of labels and predictions
 
@@ -37,24 +39,24 @@ Loss = Callable[[Any, Any], torch.Tensor]  # of labels and predictions
 class ServedModel:
     def __init__(self, client: PsClient, model: nn.Module, trained: dict[str, nn.Parameter]) -> None:
         """``trained``: the parameters that the servers have, by their names there."""
-        self.iteration = 0  # that the batch in work is computed on
-        self.begun_anew = 0  # batches, because the servers went on
+        self.iteration = 0  # that the current batch is computed on
+        self.restarted_batches = 0  # because the servers had a newer iteration
         self._client = client
         self._model = model
         self._trained = trained
         self._tables = tables_of(model)
-        self._ordered = 0  # an iteration that the servers have, or will have in a moment
-        self._fetched: dict[str, tuple[Ids, Floats]] = {}  # of the batch in work: distinct ids, sorted, and their rows
+        self._ordered = 0  # the newest iteration that the master has ordered
+        self._fetched: dict[str, tuple[Ids, Floats]] = {}  # of the current batch: distinct ids, sorted, and their rows
         for name, table in self._tables.items():
             table.attach(_Rows(self, name))
-        self._ahead: RowsAhead | None = None
-        self._coming: list[tuple[Batch, Future[Model]]] = []  # batches that follow, and their rows
+        self._prefetcher: RowPrefetcher | None = None
+        self._prefetched: list[tuple[Batch, Future[Model]]] = []  # batches that follow, and their rows
         if not client.sync and self._features_known() and client.is_remote():
-            self._ahead = client.ahead()
+            self._prefetcher = client.ahead()
         self._stream: ModelStream | None = None
         self._computing = False
         self._keras = any(is_keras(module) for module in model.modules())
-        self._left = False  # the batch in work, for a newer model
+        self._abandoned = False  # the current batch, for a newer model
         self._before: dict[str, torch.Tensor] = {}  # what a batch changes besides gradients, as it was before
         if client.sync and trained:
             self._stream = client.follow(list(trained))
@@ -77,16 +79,16 @@ class ServedModel:
         """Leaves the gradients in the model and its tables; ``iteration`` is what they were computed on."""
         self._before = {name: value.detach().clone() for name, value in self._changing()}
         while True:
-            self._left = False
+            self._abandoned = False
             try:
                 self._fetch(batch)
                 value = self._compute(batch, loss)
             except Exception:  # the model's own code may make another error of _NewerModel, as Keras does
-                if not self._left:
+                if not self._abandoned:
                     raise
-            if not self._left:
+            if not self._abandoned:
                 return value
-            self.begun_anew += 1
+            self.restarted_batches += 1
             self.undo()
 
     def undo(self) -> None:
@@ -101,7 +103,7 @@ class ServedModel:
                         value.data = before.clone()
 
     def _changing(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Buffers; and of Keras models the parameters that nobody trains, since their moving means are there."""
+        """Buffers; and of Keras models the parameters that are not trained, since their moving means are there."""
         yield from self._model.named_buffers()
         for name, parameter in self._model.named_parameters() if self._keras else ():
             if not parameter.requires_grad and name not in self._trained:
@@ -130,27 +132,27 @@ class ServedModel:
         """The master has ordered this iteration: an older one is of no use any more."""
         self._ordered = max(self._ordered, iteration)
 
-    def looking_ahead(self, batches: Iterator[tuple[Batch, int]]) -> Iterator[tuple[Batch, int]]:
-        """The same batches; while one is in work, the rows of the next are on their way."""
-        self._coming = []
+    def prefetching(self, batches: Iterator[tuple[Batch, int]]) -> Iterator[tuple[Batch, int]]:
+        """The same batches; while one is computed, the rows of the next are fetched."""
+        self._prefetched = []
         following = next(batches, None)
         while following is not None:
-            given, following = following, next(batches, None) if self._ahead is not None else None
-            if self._ahead is not None and following is not None:
-                self._coming.append((following[0], self._ahead.ask(self._wanted(following[0]))))
+            given, following = following, next(batches, None) if self._prefetcher is not None else None
+            if self._prefetcher is not None and following is not None:
+                self._prefetched.append((following[0], self._prefetcher.ask(self._wanted(following[0]))))
             yield given
-            self._coming = [coming for coming in self._coming if coming[0] is not given[0]]
+            self._prefetched = [coming for coming in self._prefetched if coming[0] is not given[0]]
             if following is None:
                 following = next(batches, None)
 
-    def be_fresh(self) -> None:
-        """Gradients are refused as too old: rows are no longer fetched ahead."""
-        ahead, self._ahead, self._coming = self._ahead, None, []
-        if ahead is not None:
-            ahead.close()
+    def stop_prefetching(self) -> None:
+        """Gradients were refused as stale: rows are no longer prefetched."""
+        prefetcher, self._prefetcher, self._prefetched = self._prefetcher, None, []
+        if prefetcher is not None:
+            prefetcher.close()
 
     def close(self) -> None:
-        self.be_fresh()
+        self.stop_prefetching()
         if self._stream is not None:
             self._stream.close()
 
@@ -172,7 +174,7 @@ class ServedModel:
         return wanted
 
     def _pull(self, batch: Batch, wanted: dict[str, Ids]) -> dict[str, Floats]:
-        asked = next((rows for coming, rows in self._coming if coming is batch), None)
+        asked = next((rows for coming, rows in self._prefetched if coming is batch), None)
         came = None if asked is None else asked.result()
         found = self._client.pull({} if came else wanted, dense=list(self._trained))
         self._fill(min(found.iteration, came.iteration) if came else found.iteration, found.dense)
@@ -202,9 +204,9 @@ class ServedModel:
             return np.empty((0, self._tables[table].spec.dim), np.float32)
         had, rows = self._fetched.get(table, (None, None))
         if had is not None and rows is not None and had.size:
-            places = np.minimum(np.searchsorted(had, ids), had.size - 1)
-            if np.array_equal(had[places], ids):
-                return np.ascontiguousarray(rows[places])
+            found_at = np.minimum(np.searchsorted(had, ids), had.size - 1)
+            if np.array_equal(had[found_at], ids):
+                return np.ascontiguousarray(rows[found_at])
         found = self._client.pull({table: ids}, dense=[], at_least=self.iteration)
         if self._client.sync and found.iteration != self.iteration:
             self._leave(found.iteration)
@@ -217,12 +219,12 @@ class ServedModel:
 
     def _leave(self, newer: int) -> None:
         self.ordered(newer)
-        self._left = True
+        self._abandoned = True
         raise _NewerModel("the model changed in the middle of a batch")
 
 
 class _NewerModel(RetryableError):
-    """The servers went on while a batch was computed, whose gradient would be dropped."""
+    """The servers have a newer iteration; the gradient of the current batch would be dropped."""
 
 
 class _Watch:

@@ -24,41 +24,43 @@ from torch import nn
 
 from pliant.client.shards import Shard
 from pliant.core.errors import CorruptData, NotFound
-from pliant.native.failures import check_loss, hopeless, records_text
-from pliant.native.feed import Batch, Feed, Mode
-from pliant.native.models import check_tables, describe_file, load_trained, loss_of, make_model, put_state, save_model
-from pliant.native.server_specs import server_specs
-from pliant.native.server_state import state_of_dump
-from pliant.native.strategies.base import TRAIN, Strategy, Work
+from pliant.files.atomic import write_text
+from pliant.files.locks import FileLock
+from pliant.native.failures import check_loss, failing_permanently, records_text
+from pliant.native.model_file.feed import Batch, Feed, Mode
+from pliant.native.model_file.models import check_tables, loss_of, make_model
+from pliant.native.model_file.saved_models import describe_file, load_trained, put_state, save_model
+from pliant.native.strategies.base import TRAIN, Strategy, StrategyContext
 from pliant.native.strategies.served_model import ServedModel
-from pliant.platforms.durable_files import FileLock, write_text
-from pliant.ps.client import Contributed
+from pliant.native.strategies.server_specs import server_specs
+from pliant.native.strategies.server_state import state_of_dump
+from pliant.ps.client.model import Contributed
 from pliant.rpc import pliant_pb2 as pb
 
 log = logging.getLogger(__name__)
 
 SHARD_BATCHES = 8  # of training, in one shard
-DUMP_SECONDS = 120.0  # of one call; it is made again
+DUMP_TIMEOUT_S = 120.0  # of one call; it is repeated
 
 
 class ServerStrategy(Strategy):
-    def __init__(self, work: Work) -> None:
-        super().__init__(work)
-        about = work.description
-        self.model: nn.Module = make_model(work.file, seed=about.seed, sample=work.sample)
+    def __init__(self, context: StrategyContext) -> None:
+        super().__init__(context)
+        about = context.description
+        self.model: nn.Module = make_model(context.file, seed=about.seed, sample=context.sample)
         if about.trained:
             check_tables(self.model, about)
             put_state(self.model, load_trained(about.trained)[0], about.trained)
         self._first = {name: p.detach().cpu().numpy().copy() for name, p in self.model.named_parameters()}
-        specs = server_specs(work.file, self.model)
+        specs = server_specs(context.file, self.model)
         self._trained = {name: p for name, p in self.model.named_parameters() if name in specs.variables}
-        self._client = work.job.parameters()
+        self._client = context.job.parameters()
         self._client.define([*specs.tables.values(), *specs.variables.values()])
         self._client.initialize({name: self._first[name] for name in self._trained})
         if specs.rates is not None:
             self._client.schedule(specs.rates)
         self._served = ServedModel(self._client, self.model, self._trained)
-        self._too_old = 0  # gradients that were dropped
+        self._stale = 0  # gradients that were dropped
         self._evaluated: nn.Module | None = None
         self._evaluated_version = -1
         self._epoch = 0
@@ -66,17 +68,17 @@ class ServerStrategy(Strategy):
     # --- training
 
     def train(self) -> None:
-        about, work = self.work.description, self.work
-        feed = Feed(work.file, work.reader, Mode.TRAINING)
-        work.hooks.begin(self.model)
-        shards = work.job.shards(
+        about, context = self.context.description, self.context
+        feed = Feed(context.file, context.reader, Mode.TRAINING)
+        context.hooks.begin(self.model)
+        shards = context.job.shards(
             TRAIN,
-            files=[(part, 0, size) for part, size in work.reader.create_shards().items()],
+            files=[(part, 0, size) for part, size in context.reader.create_shards().items()],
             shard_size=about.shard_size or SHARD_BATCHES * about.micro_batch,
             epochs=about.epochs,
             shuffle=about.shuffle,
             seed=about.seed,
-            epoch_barrier=work.hooks.evaluates and about.evaluation.every_epochs > 0,
+            epoch_barrier=context.hooks.evaluates and about.evaluation.every_epochs > 0,
             prefetch=1,
             acknowledge=False,
         )
@@ -85,32 +87,32 @@ class ServerStrategy(Strategy):
                 self._new_epoch(shard.epoch)
                 self._learn(shard, feed)
                 if self._is_over():
-                    work.hooks.commit(TRAIN, 0, end=True)
+                    context.hooks.commit(TRAIN, 0, end=True)
                     break
             else:
                 self._end_last_epochs()
         self.finish()
 
     def _is_over(self) -> bool:
-        most = self.work.description.max_steps
-        return bool(self.work.hooks.stop_reason) or bool(most and self._served.newest >= most)
+        maximum = self.context.description.max_steps
+        return bool(self.context.hooks.stop_reason) or bool(maximum and self._served.newest >= maximum)
 
     def _end_last_epochs(self) -> None:
         """No more records come: all epochs are over, unless training was ended early."""
-        about, hooks = self.work.description, self.work.hooks
+        about, hooks = self.context.description, self.context.hooks
         if hooks.stop_reason or 0 < about.max_steps <= self._client.latest():
             return
         for ended in range(self._epoch, about.epochs):
             hooks.after_epoch(ended)
 
     def _learn(self, shard: Shard, feed: Feed) -> None:
-        for batch, done in self._served.looking_ahead(self._batches(shard, feed)):
-            told, loss = self._contribute(batch, shard, done)
-            if not told.accepted:
-                log.info("%s is given back: %s", shard, told.reason)  # another's now, or nobody's: training is over
+        for batch, done in self._served.prefetching(self._batches(shard, feed)):
+            pushed, loss = self._contribute(batch, shard, done)
+            if not pushed.accepted:
+                log.info("%s is released: %s", shard, pushed.reason)  # leased to another worker, or training is over
                 shard.release()
                 return
-            self._after(told.iteration, loss, shard.epoch)
+            self._after(pushed.iteration, loss, shard.epoch)
             if self._is_over() and not shard.finished:
                 shard.release()
                 return
@@ -118,7 +120,7 @@ class ServerStrategy(Strategy):
 
     def _batches(self, shard: Shard, feed: Feed) -> Iterator[tuple[Batch, int]]:
         """Each with the number of records of the shard that are done with it."""
-        reader, size = self.work.reader, self.work.description.micro_batch
+        reader, size = self.context.reader, self.context.description.micro_batch
         positions = list(reader.positions(shard))
         for at in range(0, len(positions), size):
             some = positions[at : at + size]
@@ -129,34 +131,34 @@ class ServerStrategy(Strategy):
     def _contribute(self, batch: Batch, shard: Shard, done: int) -> tuple[Contributed, float]:
         """Until the gradient of these records is taken, or they are another's."""
         while True:
-            loss = self._served.compute(batch, partial(loss_of, self.work.file))
+            loss = self._served.compute(batch, partial(loss_of, self.context.file))
             step = self._served.iteration + 1
-            check_loss(loss, step, batch, self.work.reader)
+            check_loss(loss, step, batch, self.context.reader)
             dense, rows = self._served.gradients()
-            with hopeless(partial(self._gradients_text, step, batch)):
-                told = self._client.push(
+            with failing_permanently(partial(self._gradients_text, step, batch)):
+                pushed = self._client.push(
                     self._served.iteration, examples=batch.size, dense=dense, rows=rows, shards=[(shard, done)]
                 )
-            self._served.ordered(told.iteration)
-            if not told.accepted:
+            self._served.ordered(pushed.iteration)
+            if not pushed.accepted:
                 self._served.undo()
-            if not told.stale:
-                return told, loss
-            self._too_old += 1
-            self._served.be_fresh()
-            log.debug("computes %d records again: %s", batch.size, told.reason)
+            if not pushed.stale:
+                return pushed, loss
+            self._stale += 1
+            self._served.stop_prefetching()
+            log.debug("recomputing the gradient of %d records: %s", batch.size, pushed.reason)
 
     def _gradients_text(self, step: int, batch: Batch) -> str:
-        return f"the gradients of step {step}, of {records_text(batch.ids, self.work.reader)}"
+        return f"the gradients of step {step}, of {records_text(batch.ids, self.context.reader)}"
 
     # --- versions
 
     def _after(self, version: int, loss: float, epoch: int) -> None:
-        hooks, every = self.work.hooks, self.work.description.evaluation.every_steps
-        self.work.job.report_step(version, loss=loss)  # its records were counted with their shard
+        hooks, every = self.context.hooks, self.context.description.evaluation.every_steps
+        self.context.job.report_step(version, loss=loss)  # its records were counted with their shard
         crossed = every > 0 and version // every > max(hooks.watch.state.due, 0) // every
         if hooks.evaluates and (crossed or hooks.is_time()):
-            with self._alone(wait=False) as alone:
+            with self._saving(wait=False) as alone:
                 due = max(hooks.watch.refresh().due, 0) if alone else 0  # another may have been faster
                 if alone and (version // every > due // every if crossed else hooks.is_time()):
                     hooks.report(self._save(), evaluate=True)
@@ -167,34 +169,36 @@ class ServerStrategy(Strategy):
         if epoch <= self._epoch:
             return
         before, self._epoch = self._epoch, epoch
-        hooks, every = self.work.hooks, self.work.description.evaluation.every_epochs
+        hooks, every = self.context.hooks, self.context.description.evaluation.every_epochs
         if hooks.evaluates and every > 0 and epoch % every == 0:
-            with self._alone(wait=True):
-                told = self.work.versions.folder / f"epoch-{epoch}"
-                if not told.exists():
+            with self._saving(wait=True):
+                marker = self.context.versions.folder / f"epoch-{epoch}"
+                if not marker.exists():
                     version = self._save()
                     hooks.report(version, evaluate=True)
-                    write_text(told, str(version))
+                    write_text(marker, str(version))
         for ended in range(before, epoch):
             hooks.after_epoch(ended)
 
     def finish(self) -> None:
         """All records are done: the last version is there, and the master knows it."""
-        hooks = self.work.hooks
-        with self._alone(wait=True):
+        hooks = self.context.hooks
+        with self._saving(wait=True):
             last = self._client.latest()
-            if hooks.watch.refresh().version < last or not self.work.versions.has(last):
+            if hooks.watch.refresh().version < last or not self.context.versions.has(last):
                 last = self._save()
                 hooks.report(last, evaluate=hooks.evaluates)
-            self.work.job.report_step(last)  # also for one that was killed before it could say so
+            self.context.job.report_step(last)  # also for one that was killed before it could say so
 
     def _save(self) -> int:
         """The newest version, dumped by all servers, as one model."""
-        session = self.work.job.session()
+        session = self.context.job.session()
         while True:
-            reply = session.insist(session.master.stubs.parameters.Dump, pb.DumpRequest(), timeout=DUMP_SECONDS)
+            reply = session.call_with_retry(
+                session.master.stubs.parameters.Dump, pb.DumpRequest(), timeout=DUMP_TIMEOUT_S
+            )
             if not reply.complete:
-                log.info("a dump was called off, and is asked for again")
+                log.info("a dump was cancelled; requesting it again")
                 continue
             try:
                 version, state = state_of_dump(self.model, Path(reply.path))
@@ -204,19 +208,19 @@ class ServerStrategy(Strategy):
                         f"the servers' dumps are not here: {reply.path}",
                         hint="workers and servers need a common folder",
                     ) from error
-                log.info("dump %d is read no more: %s", reply.order, error)
+                log.info("dump %d was replaced: %s", reply.order, error)
                 continue
-            self.work.versions.save(version, state, self._about())
+            self.context.versions.save(version, state, self._about())
             return version
 
     @contextmanager
-    def _alone(self, *, wait: bool) -> Iterator[bool]:
+    def _saving(self, *, wait: bool) -> Iterator[bool]:
         """Whether this worker is the one that saves versions."""
-        folder = self.work.versions.folder
+        folder = self.context.versions.folder
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / ".saving")
         if wait:
-            lock.wait()
+            lock.acquire()
         elif not lock.try_acquire():
             yield False
             return
@@ -227,37 +231,37 @@ class ServerStrategy(Strategy):
 
     def model_at(self, version: int) -> nn.Module | None:
         if self._evaluated_version != version:
-            state = self.work.versions.load(version)
+            state = self.context.versions.load(version)
             if state is None:
                 return None
             if self._evaluated is None:
                 random_state = torch.get_rng_state()
-                about = self.work.description
-                self._evaluated = make_model(self.work.file, seed=about.seed, sample=self.work.sample)
+                about = self.context.description
+                self._evaluated = make_model(self.context.file, seed=about.seed, sample=self.context.sample)
                 torch.set_rng_state(random_state)
             self._evaluated.load_state_dict(state)
             self._evaluated_version = version
         return self._evaluated.eval() if self._evaluated is not None else None
 
     def export(self, version: int, directory: Path) -> None:
-        state = self.work.versions.load(version)
+        state = self.context.versions.load(version)
         if state is None:
             raise NotFound(
-                f"the model of version {version} is gone: {self.work.versions.path(version)}",
+                f"the model of version {version} is gone: {self.context.versions.path(version)}",
                 hint="workers need a directory that all of them can read; see --checkpoint-dir",
             )
         save_model(directory, state, {**self._about(), "version": version})
 
     def _about(self) -> dict[str, Any]:
-        about = self.work.description
-        return {**describe_file(self.work.file), "job": self.work.job.name, "strategy": about.strategy}
+        about = self.context.description
+        return {**describe_file(self.context.file), "job": self.context.job.name, "strategy": about.strategy}
 
     def close(self) -> None:
         if self._client.sync:
             log.info(
-                "began %d batches anew because a newer model came, and computed %d gradients that came too late",
-                self._served.begun_anew,
-                self._too_old,
+                "restarted %d batches because of a newer model, and computed %d gradients that were stale",
+                self._served.restarted_batches,
+                self._stale,
             )
         self._served.close()
         self._client.close()

@@ -18,39 +18,30 @@ from typing import Any
 import torch
 from torch import nn
 
-from pliant.core.datasets import DatasetSpec
 from pliant.core.errors import NotFound
+from pliant.core.shards.datasets import DatasetSpec
 from pliant.native.failures import check_gradients, check_loss
-from pliant.native.feed import Batch, Feed, Indexed, Mode
-from pliant.native.models import (
-    check_tables,
-    copy_state,
-    describe_file,
-    load_trained,
-    loss_of,
-    make_model,
-    predict,
-    put_state,
-    save_model,
-)
-from pliant.native.schedules import make_scheduler
-from pliant.native.strategies.base import TRAIN, Strategy, Work
+from pliant.native.model_file.feed import Batch, Feed, Indexed, Mode
+from pliant.native.model_file.models import check_tables, copy_state, loss_of, make_model, predict
+from pliant.native.model_file.saved_models import describe_file, load_trained, put_state, save_model
+from pliant.native.model_file.schedules import make_scheduler
+from pliant.native.strategies.base import TRAIN, Strategy, StrategyContext
 from pliant.torch import Step, Trainer
-from pliant.torch.membership import TrainingOver
+from pliant.torch.worlds.membership import TrainingOver
 
 log = logging.getLogger(__name__)
 
 
 class StepStrategy(Strategy):
-    def __init__(self, work: Work) -> None:
-        super().__init__(work)
-        about = work.description
-        make = partial(make_model, work.file, seed=about.seed, sample=work.sample)
+    def __init__(self, context: StrategyContext) -> None:
+        super().__init__(context)
+        about = context.description
+        make = partial(make_model, context.file, seed=about.seed, sample=context.sample)
         self.model: nn.Module = make()
         check_tables(self.model, about)
         if about.trained:
             put_state(self.model, load_trained(about.trained)[0], about.trained)
-        self._evaluated: nn.Module | None = make() if work.hooks.evaluates else None
+        self._evaluated: nn.Module | None = make() if context.hooks.evaluates else None
         self._evaluated_version = -1
         self._due: dict[int, dict[str, torch.Tensor]] = {}  # version -> its state, until it is reported
         self._last = 0  # committed steps
@@ -59,24 +50,24 @@ class StepStrategy(Strategy):
     # --- training
 
     def train(self) -> None:
-        about, work = self.work.description, self.work
-        data = Indexed(work.reader)
+        about, context = self.context.description, self.context
+        data = Indexed(context.reader)
         step_records = about.micro_batch * about.virtual_workers
-        work.job.create_dataset(DatasetSpec(TRAIN, step_records, size=len(data), epochs=about.epochs))
-        optimizer = work.file.make_optimizer(self.model)
+        context.job.create_dataset(DatasetSpec(TRAIN, step_records, size=len(data), epochs=about.epochs))
+        optimizer = context.file.make_optimizer(self.model)
         trainer = Trainer(
             self.model,
             optimizer,
             virtual_workers=about.virtual_workers,
             deterministic=about.deterministic,
             seed=about.seed,
-            scheduler=make_scheduler(work.file, optimizer),
+            scheduler=make_scheduler(context.file, optimizer),
             on_gradients=lambda: check_gradients(trainer.total + 1, self.model.named_parameters()),
-            job=work.job,
+            job=context.job,
         )
-        feed = Feed(work.file, work.reader, Mode.TRAINING)
+        feed = Feed(context.file, context.reader, Mode.TRAINING)
         per_epoch = -(-len(data) // step_records)
-        work.hooks.begin(self.model)
+        context.hooks.begin(self.model)
         try:
             for step in trainer.steps(
                 data,
@@ -88,7 +79,7 @@ class StepStrategy(Strategy):
             ):
                 self._learn(step)
                 self._after(trainer, step, ends_epoch=step.number == per_epoch - 1)
-                if work.hooks.stop_reason:
+                if context.hooks.stop_reason:
                     trainer.stop()
         except TrainingOver as over:
             log.info("%s", over.message)  # the others have the last version, and saved it
@@ -105,12 +96,12 @@ class StepStrategy(Strategy):
     def _loss(self, batch: Batch | None, step: Step) -> torch.Tensor:
         if batch is None:  # dataset_fn dropped all of these records: they move nothing
             return torch.stack([(p * 0).sum() for p in self.model.parameters() if p.requires_grad]).sum()
-        loss = loss_of(self.work.file, batch.labels, predict(self.model, batch.features))
-        check_loss(float(loss.detach()), step.index + 1, batch, self.work.reader)
+        loss = loss_of(self.context.file, batch.labels, predict(self.model, batch.features))
+        check_loss(float(loss.detach()), step.index + 1, batch, self.context.reader)
         return loss
 
     def _after(self, trainer: Trainer, step: Step, *, ends_epoch: bool) -> None:
-        hooks, version = self.work.hooks, trainer.total
+        hooks, version = self.context.hooks, trainer.total
         self._last = version
         leads = trainer.rank == 0
         due = hooks.is_due(version, epoch=step.epoch, ends_epoch=ends_epoch)
@@ -125,27 +116,27 @@ class StepStrategy(Strategy):
         """Rank 0 saves and reports; all forget what was reported."""
         if not self._due:
             return
-        hooks = self.work.hooks
+        hooks = self.context.hooks
         for version in sorted(self._due):
             if version <= hooks.watch.state.due:
                 del self._due[version]
             elif leads:
-                self.work.versions.save(version, self._due.pop(version), self._about())
+                self.context.versions.save(version, self._due.pop(version), self._about())
                 hooks.report(version, evaluate=True)
                 self.keep_only(hooks.watch.state.needed, upto=version)
 
     def _finish(self, version: int) -> None:
-        """All have the last version. It is saved before anybody says that training is over."""
-        hooks = self.work.hooks
+        """All have the last version. It is saved before training is reported as over."""
+        hooks = self.context.hooks
         self._report_due(leads=True)
-        self.work.versions.save(version, copy_state(self.model), self._about())
+        self.context.versions.save(version, copy_state(self.model), self._about())
         hooks.report(version, evaluate=hooks.evaluates)
         hooks.commit(TRAIN, version, end=True)
-        self.work.job.report_step(version)
+        self.context.job.report_step(version)
 
     def _about(self) -> dict[str, Any]:
-        about = self.work.description
-        return {**describe_file(self.work.file), "job": self.work.job.name, "strategy": about.strategy}
+        about = self.context.description
+        return {**describe_file(self.context.file), "job": self.context.job.name, "strategy": about.strategy}
 
     # --- versions
 
@@ -153,7 +144,7 @@ class StepStrategy(Strategy):
         if self._evaluated is None:
             return None
         if self._evaluated_version != version:
-            state = self.work.versions.load(version)
+            state = self.context.versions.load(version)
             if state is None:
                 return None
             self._evaluated.load_state_dict(state)
@@ -161,12 +152,12 @@ class StepStrategy(Strategy):
         return self._evaluated.eval()
 
     def export(self, version: int, directory: Path) -> None:
-        state = self.work.versions.load(version)
+        state = self.context.versions.load(version)
         if state is None and version == self._last:
             state = copy_state(self.model)
         if state is None:
             raise NotFound(
-                f"the model of version {version} is gone: {self.work.versions.path(version)}",
+                f"the model of version {version} is gone: {self.context.versions.path(version)}",
                 hint="workers need a directory that all of them can read; see --checkpoint-dir",
             )
         save_model(directory, state, {**self._about(), "version": version})

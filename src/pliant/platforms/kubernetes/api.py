@@ -5,8 +5,8 @@
 - Errors are of Pliant's tree (``errors``): what passes by itself is a ``RetryableError``, a missing right is named.
 - Each call has a deadline. What may be sent twice is tried again until then, with back-off, or as late as the server asks.
   A ``create`` with a fixed name may be sent twice too: at worst it ends as ``AlreadyExists``, which says that it is there.
-- ``follow`` is a list and then a watch: with bookmarks it goes on from where it was after a lost connection, and if that
-  is too long ago (410 Gone) it lists again, compares, and tells also of what vanished meanwhile.
+- ``follow`` is a list and then a watch: with bookmarks it resumes after a lost connection, and if that
+  is too long ago (410 Gone) it lists again, compares, and also reports what vanished meanwhile.
 
 Configuration is found as kubectl finds it: ``KUBECONFIG``, else inside a Pod its service account, else ``~/.kube/config``.
 """
@@ -35,7 +35,7 @@ from lightkube.config.models import User
 from lightkube.core.exceptions import ConfigError
 
 from pliant.core.errors import NotFound, PermanentError, RetryableError
-from pliant.core.relaunch import Backoff
+from pliant.core.nodes.fault_policy import Backoff
 from pliant.platforms.kubernetes.errors import ApiUnavailable, Gone, error_of
 from pliant.platforms.kubernetes.kinds import Kind, Object
 
@@ -44,7 +44,7 @@ logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line per request woul
 
 DEADLINE = 30.0  # seconds for a call with all its tries
 TRY_SECONDS = 15.0  # for one of them
-WATCH_SECONDS = 240  # the server ends a watch after this; the next one goes on where it ended
+WATCH_SECONDS = 240  # the server ends a watch after this; the next one resumes there
 PAGE = 500  # objects per page of a list
 RETRIES = Backoff(0.2, 2.0, 5.0)
 RECONNECTS = Backoff(0.1, 2.0, 10.0)
@@ -303,7 +303,7 @@ class KubeApi:
     ) -> AsyncIterator[Change]:
         """What is there, and then each change, for ever. Only what is permanent (a missing right) ends it.
 
-        ``follower`` may hold what is known already: then only what differs from that is told.
+        ``follower`` may hold what is known already: then only differences from that are reported.
         """
         state, failures = follower or Follower(), 0
         filters: dict[str, Any] = {"labels": labels, "fields": fields}
@@ -459,8 +459,8 @@ class KubeApi:
 
     def _unreachable(self, what: str, error: Exception) -> ApiUnavailable:
         sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
-        told = str(error) or type(error).__name__
-        return ApiUnavailable(f"cannot {what}: the API server at {self.server} does not answer ({told})", sent=sent)
+        detail = str(error) or type(error).__name__
+        return ApiUnavailable(f"cannot {what}: the API server at {self.server} does not answer ({detail})", sent=sent)
 
 
 def path_of(kind: Kind, namespace: str = "", name: str = "", subresource: str = "") -> str:

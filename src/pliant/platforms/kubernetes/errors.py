@@ -36,19 +36,19 @@ class Outdated(Conflict):
 
 def error_of(code: int, reason: str, message: str, *, what: str, retry_after: float = 0.0) -> PliantError:
     """``what`` was tried, such as ``create pods in team-a``."""
-    told = f"cannot {what}: {message.strip()}"
+    text = f"cannot {what}: {message.strip()}"
     if code == 404:
-        return NotFound(told)
+        return NotFound(text)
     if code == 409:
-        return AlreadyExists(told) if reason == "AlreadyExists" else Outdated(told)
+        return AlreadyExists(text) if reason == "AlreadyExists" else Outdated(text)
     if code == 410:
-        return Gone(told)
+        return Gone(text)
     if code == 401:
-        return NotSignedIn(told, hint="check the user of the kubeconfig: its token or certificate may have expired")
+        return NotSignedIn(text, hint="check the user of the kubeconfig: its token or certificate may have expired")
     if code == 403 and "exceeded quota" in message:
-        return ApiUnavailable(told, hint="the namespace's quota is used up: raise it, or ask for less", sent=False)
+        return ApiUnavailable(text, hint="the namespace's quota is used up: raise it, or ask for less", sent=False)
     if code == 403:
-        return Forbidden(told, hint=f"the account needs the right to {what}; see `kubectl auth can-i`")
+        return Forbidden(text, hint=f"the account needs the right to {what}; see `kubectl auth can-i`")
     if code == 429 or code >= 500:
-        return ApiUnavailable(told, retry_after=retry_after, sent=code != 429)
-    return InvalidRequest(told)
+        return ApiUnavailable(text, retry_after=retry_after, sent=code != 429)
+    return InvalidRequest(text)

@@ -1,6 +1,6 @@
 """What a Pod's status says of its node: that it is there, that there is no room for it, or how it ended. Pure.
 
-The agent tells most by itself, to the master and as its last words in the container's termination message; this is for what
+The agent reports most ends itself, to the master and as its last words in the container's termination message; this is for what
 it cannot tell: a Pod that was evicted, preempted, deleted or killed, whose machine is lost, or whose image cannot be
 fetched. The order of the rules matters: memory first, since it looks like any other SIGKILL; then what was done to the
 Pod, under which a program may fail in any way; then what the program did.
@@ -11,14 +11,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
-from pliant.core.relaunch import ExitReason
+from pliant.core.nodes.fault_policy import ExitReason
 from pliant.platforms.base import NodeEvent
 from pliant.platforms.kubernetes.names import CONTAINER, node_of
+from pliant.platforms.kubernetes.timestamps import seconds_of
 
-PATIENCE = 30.0  # seconds for a container that cannot be made to become one that can: registries have hiccups
+MAX_CREATION_RETRY_S = (
+    30.0  # seconds for a container that cannot be made to become one that can: registries have hiccups
+)
 SIGKILLED, SIGTERMED = 137, 143
 CANNOT_START = frozenset(
     {
@@ -61,7 +63,9 @@ def pod_state(pod: Mapping[str, Any], *, now: float, gone: bool = False) -> PodS
     waiting = (main.get("state") or {}).get("waiting") or {}
     if waiting.get("reason") in CANNOT_START:
         why = f"{waiting['reason']}: {waiting.get('message') or 'its container cannot be made'}"
-        left = PATIENCE - (now - seconds_of(status.get("startTime") or pod["metadata"].get("creationTimestamp"), now))
+        left = MAX_CREATION_RETRY_S - (
+            now - seconds_of(status.get("startTime") or pod["metadata"].get("creationTimestamp"), now)
+        )
         if left > 0:
             return PodState(replace(base, message=why[:LONGEST]), again_in=left)
         return PodState(
@@ -69,8 +73,8 @@ def pod_state(pod: Mapping[str, Any], *, now: float, gone: bool = False) -> PodS
         )
     for condition in status.get("conditions") or []:
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            no_room = condition.get("message") or condition.get("reason") or "there is no room for it"
-            return PodState(replace(base, no_room=no_room[:LONGEST]))
+            why = condition.get("message") or condition.get("reason") or "there is no room for it"
+            return PodState(replace(base, unschedulable=why[:LONGEST]))
     return PodState(base)
 
 
@@ -96,8 +100,8 @@ def _end(
         return ExitReason.OOM, f"evicted, its machine ran out of memory: {words}"
     if reason == "Evicted" and "exceed" in words and ("storage" in words or "EmptyDir" in words):
         return ExitReason.ERROR, f"evicted: {words}"
-    if (told := _last_words(said)) is not None:
-        return told
+    if (reported := _last_words(said)) is not None:
+        return reported
     if reason in TAKEN_AWAY or why == "ContainerStatusUnknown":
         return ExitReason.PREEMPTED, f"{reason or why}: {words or said or 'its machine took it away'}"
     if disruption := _disruption(pod):
@@ -107,7 +111,7 @@ def _end(
     if deleted and code in (None, SIGKILLED, SIGTERMED):
         return ExitReason.PREEMPTED, "its Pod was deleted"
     if code == SIGTERMED:
-        return ExitReason.PREEMPTED, "its agent was told to end (SIGTERM)"
+        return ExitReason.PREEMPTED, "its agent was terminated (SIGTERM)"
     if code == SIGKILLED:
         return ExitReason.KILLED, "its agent was killed by SIGKILL"
     if code is not None:
@@ -122,8 +126,8 @@ def _end(
 def _last_words(said: str) -> tuple[ExitReason, str] | None:
     """What its agent left as a termination message; None: it left none."""
     try:
-        told = json.loads(said)
-        return ExitReason(told["exit_reason"]), str(told["message"])
+        value = json.loads(said)
+        return ExitReason(value["exit_reason"]), str(value["message"])
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -134,11 +138,3 @@ def _disruption(pod: Mapping[str, Any]) -> str:
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
             return f"{condition.get('reason') or 'disrupted'}: {condition.get('message') or 'its Pod has to go'}"
     return ""
-
-
-def seconds_of(time: str | None, default: float) -> float:
-    """Of a time as Kubernetes writes it, since the epoch."""
-    try:
-        return datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp() if time else default
-    except ValueError:
-        return default

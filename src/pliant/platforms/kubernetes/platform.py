@@ -6,10 +6,11 @@ import os
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-from pliant.platforms.base import Desk, JobContext, Measured, NodeWatcher, Platform, Scaler
+from pliant.platforms.base import ControlChannel, JobContext, Measured, NodeWatcher, Platform, Scaler
 from pliant.platforms.kubernetes.api import KubeApi
-from pliant.platforms.kubernetes.desk import JobDesk
+from pliant.platforms.kubernetes.elastic_job import ElasticJobChannel
 from pliant.platforms.kubernetes.scaler import PodScaler
+from pliant.platforms.kubernetes.traits import TRAITS
 from pliant.platforms.kubernetes.usage import measured
 from pliant.platforms.kubernetes.view import View
 from pliant.platforms.kubernetes.watcher import PodWatcher
@@ -20,13 +21,14 @@ NAMESPACE = "PLIANT_NAMESPACE"  # in the environment; else the namespace of the 
 
 class KubernetesPlatform(Platform):
     name = "kubernetes"
+    traits = TRAITS
 
     def __init__(self, api: KubeApi | None = None, namespace: str = "") -> None:
         self._api = api
         self._own_api = api is None
         self._namespace = namespace
         self._watcher: PodWatcher | None = None
-        self._desk: JobDesk | None = None
+        self._desk: ElasticJobChannel | None = None
         self._usage: AsyncIterator[Sequence[Measured]] | None = None
 
     def open(self, context: JobContext) -> tuple[Scaler, NodeWatcher]:
@@ -39,10 +41,10 @@ class KubernetesPlatform(Platform):
         scaler = PodScaler(api, context.job, namespace, options, view, watcher.tell, time.time)
         watcher.on_left_behind, watcher.on_gone = scaler.sweep, scaler.forget
         self._usage = measured(api, context.job, namespace)
-        self._desk = JobDesk(api, context.job, namespace, lambda: scaler.last_plan)
+        self._desk = ElasticJobChannel(api, context.job, namespace, lambda: scaler.last_plan)
         return scaler, watcher
 
-    def desk(self) -> Desk | None:
+    def control_channel(self) -> ControlChannel | None:
         return self._desk
 
     def usage(self) -> AsyncIterator[Sequence[Measured]] | None:

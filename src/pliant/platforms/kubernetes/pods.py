@@ -1,4 +1,4 @@
-"""A node as a Pod: what the operator creates for one entry of a ScalePlan. Pure; the same entry gives the same Pod.
+"""A node as a Pod: what the operator creates for one entry of a ScalePlan. Pure: the same entry always yields the same Pod.
 
 The Pod runs the agent, which runs the role's program, as everywhere. A plan carries neither command nor environment: they
 follow from the job's spec. What the job's template says is merged in last (``merged``), so that a team can add volumes,
@@ -12,16 +12,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from pliant.core.nodes.environment import LimitMode, variable_of, without_node_variables
 from pliant.core.resources import Resources
+from pliant.platforms.job_environment import job_environment
 from pliant.platforms.kubernetes import names
 from pliant.platforms.kubernetes.kinds import Object
 from pliant.platforms.kubernetes.plans import PodToCreate
-from pliant.platforms.programs import program_environment
+from pliant.platforms.kubernetes.traits import uses_tls
 from pliant.spec import JobSpec, KubernetesOptions
 
-AFTER_GRACE = 5  # seconds that an agent has beyond its program's grace, to report
+REPORT_GRACE_S = 5  # seconds that an agent has beyond its program's grace, to report
 TERMINATION_LOG = "/dev/termination-log"
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 GPU = "nvidia.com/gpu"
@@ -55,7 +59,7 @@ def node_pod(
         "spec": {
             **pod_defaults(options, node_selector=options.node_selector),
             "automountServiceAccountToken": False,
-            "terminationGracePeriodSeconds": math.ceil(spec.fault.grace) + AFTER_GRACE,
+            "terminationGracePeriodSeconds": math.ceil(spec.fault.grace) + REPORT_GRACE_S,
             "containers": [_container(job, spec, entry, master_address, options.image or image, master)],
             "volumes": [*_volumes(name), *shared_volumes(options)],
         },
@@ -109,7 +113,7 @@ def kept_folder(job: Mapping[str, Any], options: KubernetesOptions, master: str)
     """Where a job's checkpoints and parameters go: seen by all of its Pods if it has a claim, else lost with the Pod.
 
     On a claim each life of a job has a folder of its own. Another job of the same name does not go on with what this one
-    left, and neither does this one where it begins anew, since its journal was lost with the Pod ``master`` (a uid).
+    left, and neither does this one when it starts over, since its journal was lost with the Pod ``master`` (a uid).
     """
     if not options.shared_claim:
         return names.JOB_FOLDER
@@ -198,30 +202,27 @@ def _environment(
 ) -> list[Object]:
     asked = entry.resources.to_core()
     kept = kept_folder(job, spec.platform.kubernetes, master)
-    values = {
-        "HOME": "/tmp",
-        "PYTHONUNBUFFERED": "1",
-        **program_environment(spec, entry.role, checkpoint_dir=f"{kept}/checkpoints"),
-        **entry.env,
-        "PLIANT_JOB": job["metadata"]["name"],
-        "PLIANT_NODE": entry.node,
-        "PLIANT_ROLE": entry.role,
-        "PLIANT_MASTER_ADDR": master_address,
-        "PLIANT_TOKEN_FILE": f"{names.SECRET_FOLDER}/{names.TOKEN_KEY}",
-        "PLIANT_LOG_FILE": f"{names.JOB_FOLDER}/{entry.node}.log",
-        "PLIANT_LOG_COPY": "1",  # to standard output as well, for kubectl logs
-        "PLIANT_LAST_WORDS": TERMINATION_LOG,
-        "PLIANT_MEMORY_MB": str(asked.memory_mb),
-        "PLIANT_CPU": f"{asked.cpu:g}",
-        "PLIANT_LIMITS": "container",
-    }
+    given = {**spec.roles[entry.role].env, **entry.env}
+    parameters_dir = Path(given.get(variable_of("parameters_dir")) or f"{kept}/parameters")
+    environment = replace(
+        job_environment(spec, checkpoint_dir=f"{kept}/checkpoints", parameters_dir=parameters_dir),
+        job=job["metadata"]["name"],
+        node=entry.node,
+        role=entry.role,
+        master_addr=master_address,
+        token_file=Path(names.SECRET_FOLDER) / names.TOKEN_KEY,
+        tls_dir=Path(names.SECRET_FOLDER) if uses_tls(spec) else None,
+        log_file=Path(names.JOB_FOLDER) / f"{entry.node}.log",
+        copies_log=True,  # for kubectl logs
+        last_words=Path(TERMINATION_LOG),
+        memory_mb=asked.memory_mb,
+        cpu=asked.cpu,
+        limits=LimitMode.CONTAINER,
+    )
+    values = {"HOME": "/tmp", "PYTHONUNBUFFERED": "1", **without_node_variables(given), **environment.to_env()}
     if asked.cpu:  # else a program starts a thread for each core of the machine, and they wait for each other
         values.setdefault("OMP_NUM_THREADS", str(math.ceil(asked.cpu)))
-    if spec.components().parameters:
-        values.setdefault("PLIANT_PS_DIR", f"{kept}/parameters")
-    if spec.tls:
-        values["PLIANT_TLS_DIR"] = names.SECRET_FOLDER
-    from_pod = {"PLIANT_HOST": "spec.nodeName", "PLIANT_ADDRESS": "status.podIP"}
+    from_pod = {variable_of("host"): "spec.nodeName", variable_of("address"): "status.podIP"}
     return [
         *({"name": name, "value": value} for name, value in sorted(values.items())),
         *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in from_pod.items()),

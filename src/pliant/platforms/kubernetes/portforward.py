@@ -43,7 +43,7 @@ class Channels:
         self._announced = {DATA: False, ERROR: False}
 
     def take(self, message: bytes) -> bytes:
-        """The data in a message. Raises ForwardRefused when the other side tells what went wrong."""
+        """The data in a message. Raises ForwardRefused when the other side reports an error."""
         if not message:
             return b""
         channel, content = message[0], message[1:]
@@ -163,8 +163,8 @@ def _refusal(error: InvalidStatus, what: str) -> PliantError:
     answer = error.response
     text = (answer.body or b"").decode(errors="replace")
     try:
-        told = json.loads(text)
-        reason, message = str(told.get("reason", "")), str(told.get("message", text))
+        status = json.loads(text)
+        reason, message = str(status.get("reason", "")), str(status.get("message", text))
     except (ValueError, AttributeError):
         reason, message = "", text.strip() or answer.reason_phrase
     return error_of(answer.status_code, reason, message, what=what)

@@ -1,7 +1,7 @@
-"""The master's wishes for Pods, written as ScalePlans. The operator executes them, in the order of their numbers.
+"""The master's requests for Pods, written as ScalePlans. The operator executes them, in the order of their numbers.
 
 A plan is written once: what a plan asks for already, or what is there, is not asked for again, however often the master
-says it. A removal is repeated only if it shall be quicker. What the cluster has no trace of is told as gone at once.
+repeats it. A removal is repeated only with a shorter grace. What the cluster does not know is reported as gone at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pliant.platforms.kubernetes.view import View
 from pliant.spec import KubernetesOptions, ResourcesSpec
 
 KEPT_PODS = 50  # ended Pods that are kept for their logs
-LONGEST_REASON = 1000  # characters
+MAX_REASON = 1000  # characters
 
 
 class PodScaler(Scaler):
@@ -60,7 +60,7 @@ class PodScaler(Scaler):
         await self.scale(ScalePlan(remove=(NodeRemoval(node, 0.0),), reason=reason))
 
     def forget(self, node: str) -> None:
-        """It is gone: asked for again, it is told as gone again."""
+        """It is gone: a repeated removal reports that again."""
         self._asked.pop(node, None)
 
     # --- inside
@@ -114,7 +114,7 @@ class PodScaler(Scaler):
             spec = ScalePlanSpec(
                 job=self._job,
                 sequence=sequence,
-                reason=reason[:LONGEST_REASON],
+                reason=reason[:MAX_REASON],
                 create=tuple(create),
                 remove=tuple(remove),
             )

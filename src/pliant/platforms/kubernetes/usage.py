@@ -1,6 +1,6 @@
 """What the cluster itself measures of a job's Pods, where it does: ``metrics.k8s.io``, which the metrics server serves.
 
-Agents read the same from their containers every second. This is for nodes of which no agent tells, so it is asked at a slow
+Agents read the same from their containers every second. This is for nodes whose agent does not report, so it is polled at a slow
 pace; where the group is not served, or may not be read, it is only tried again now and then.
 """
 
@@ -20,8 +20,8 @@ from pliant.platforms.kubernetes.kinds import POD_METRICS, Object
 
 log = logging.getLogger(__name__)
 
-EVERY = 30.0  # seconds; a metrics server measures about as often
-ABSENT = 300.0  # seconds until it is tried again where it is not served
+POLL_INTERVAL_S = 30.0  # seconds; a metrics server measures about as often
+RETRY_ABSENT_S = 300.0  # seconds until it is tried again where it is not served
 MB = 1 << 20
 # As the API machinery writes quantities; a metrics server uses n (billionths of a core) and Ki.
 SCALES = {
@@ -31,22 +31,22 @@ SCALES = {
 
 
 async def measured(
-    api: KubeApi, job: str, namespace: str, *, every: float = EVERY, absent: float = ABSENT
+    api: KubeApi, job: str, namespace: str, *, every: float = POLL_INTERVAL_S, absent: float = RETRY_ABSENT_S
 ) -> AsyncIterator[Sequence[Measured]]:
     """For ever, what was measured last of each of the job's nodes."""
-    told = False
+    logged = False
     while True:
         pause = every
         try:
             listing = await api.list(POD_METRICS, namespace, labels=names.job_selector(job))
             yield tuple(readings(job, listing.items))
-            told = False
+            logged = False
         except PermanentError as error:  # not served, or no right to read it
             pause = absent
             log.debug("metrics.k8s.io is not to be had: %s", error.message)
         except PliantError as error:
-            log.log(logging.DEBUG if told else logging.INFO, "metrics.k8s.io: %s", error.message)
-            told = True
+            log.log(logging.DEBUG if logged else logging.INFO, "metrics.k8s.io: %s", error.message)
+            logged = True
         await asyncio.sleep(pause)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from pliant.core.relaunch import ExitReason
+from pliant.core.nodes.fault_policy import ExitReason
 from pliant.platforms.base import NodeEvent
 from pliant.platforms.kubernetes.exits import PodState, pod_state
 from pliant.platforms.kubernetes.kinds import Object
@@ -69,7 +69,7 @@ class View:
             return [NodeEvent(node, False, ExitReason.UNKNOWN, refused.get(node, why)) for node in lost]
         if not is_open(plan):
             return []
-        return [NodeEvent(node, True, no_room=refused[node]) for node in wanted if node in refused]
+        return [NodeEvent(node, True, unschedulable=refused[node]) for node in wanted if node in refused]
 
     def unseen(self, plan: Object) -> list[str]:
         """Nodes that an executed plan made, and of whose Pods nothing was seen so far."""

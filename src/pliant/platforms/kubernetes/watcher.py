@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from pliant.core.relaunch import ExitReason
+from pliant.core.nodes.fault_policy import ExitReason
 from pliant.platforms.base import NodeEvent, NodeWatcher
 from pliant.platforms.kubernetes import names
 from pliant.platforms.kubernetes.api import Follower, KubeApi
@@ -20,7 +20,7 @@ from pliant.platforms.kubernetes.view import View
 
 log = logging.getLogger(__name__)
 
-LATE = 5.0  # seconds that a watch may lag behind another
+MAX_WATCH_LAG_S = 5.0  # seconds that a watch may lag behind another
 
 
 class PodWatcher(NodeWatcher):
@@ -101,8 +101,8 @@ class PodWatcher(NodeWatcher):
                 task.add_done_callback(self._tasks.discard)
 
     async def _find(self, node: str) -> None:
-        """A Pod that was made, and that the watch has not told of: late, or gone again before it was looked at."""
-        await asyncio.sleep(LATE)
+        """A Pod that was made, and that the watch has not reported: late, or gone before it was observed."""
+        await asyncio.sleep(MAX_WATCH_LAG_S)
         if node in self._view.seen:
             return
         pod = await self._api.find(PODS, names.pod_name(self._job, node), self._namespace)

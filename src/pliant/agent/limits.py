@@ -1,0 +1,80 @@
+"""The limits of a node's program: who enforces them, and what the kernel counts.
+
+By a cgroup of the program's own where the agent may create one; by the platform in a container, whose cgroup is the agent's own;
+else ``MemoryWatchdog`` samples memory and the agent kills the program that exceeds its limit.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from pliant.agent.usage import MemoryWatchdog
+from pliant.core.errors import NotAvailable, RetryableError
+from pliant.core.nodes.environment import LimitMode, NodeEnvironment
+from pliant.platforms.cgroup import CgroupLimit, CgroupReading, read_current
+from pliant.platforms.local import cgroup_job
+
+log = logging.getLogger(__name__)
+
+
+class NodeLimits:
+    def __init__(self, environment: NodeEnvironment) -> None:
+        self._environment = environment
+        self._is_in_container = environment.limits is LimitMode.CONTAINER
+        self._cgroup: CgroupLimit | None = None
+
+    def apply(self) -> None:
+        own = self._environment
+        if own.limits is not LimitMode.AUTO or own.job_dir is None or not (own.memory_mb or own.cpu):
+            return
+        try:
+            self._cgroup = CgroupLimit.create(
+                cgroup_job(own.job, own.job_dir), own.node, memory_mb=own.memory_mb, cpu=own.cpu
+            )
+        except NotAvailable as reason:
+            log.info("no cgroup for %s, its memory is sampled instead: %s", own.node, reason)
+
+    def remove(self) -> None:
+        if self._cgroup is None:
+            return
+        try:
+            self._cgroup.remove()
+        except (RetryableError, OSError) as error:  # the platform tries again; how the program ended matters more
+            log.warning("%s", error)
+
+    @property
+    def procs_files(self) -> tuple[Path, ...]:
+        """``cgroup.procs`` files that the program joins before it runs."""
+        return tuple(self._cgroup.procs_files) if self._cgroup is not None else ()
+
+    @property
+    def reader(self) -> Callable[[], CgroupReading | None] | None:
+        """Reads the usage of the program, or in a container that of the whole node; None: there is no cgroup."""
+        if self._cgroup is not None:
+            return self._cgroup.read
+        return read_current if self._is_in_container else None
+
+    def oom_kills(self) -> int:
+        """How often the kernel has killed for memory so far."""
+        if self._cgroup is not None:
+            return self._cgroup.oom_kills()
+        group = read_current() if self._is_in_container else None
+        return group.oom_kills if group is not None else 0
+
+    def memory_limit_mb(self) -> int:
+        """As requested, else as the agent's own cgroup has it; 0: none."""
+        if self._environment.memory_mb:
+            return self._environment.memory_mb
+        group = read_current()
+        return group.memory_limit_bytes >> 20 if group is not None and group.memory_limit_bytes else 0
+
+    def make_watchdog(self, pid: int) -> MemoryWatchdog | None:
+        """None where there is no limit, or where the kernel enforces it."""
+        if self._cgroup is not None or not self._environment.memory_mb:
+            return None
+        group = read_current() if self._is_in_container else None
+        if group is not None and group.memory_limit_bytes is not None:
+            return None
+        return MemoryWatchdog(pid, self._environment.memory_mb)

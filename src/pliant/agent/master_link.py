@@ -1,0 +1,178 @@
+"""The agent's conversation with its master: registration, heartbeats, and reports that must arrive.
+
+While the master is away the program keeps running. An agent without an answer for ``orphan_timeout`` gives its node up;
+on one machine it first tries to have the master started again.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pliant.agent.exits import ExitReport
+from pliant.agent.limits import NodeLimits
+from pliant.agent.program_runner import ProgramRunner
+from pliant.agent.rank_assignment import GroupSlot
+from pliant.agent.stop_request import StopRequest
+from pliant.core.errors import PliantError, RetryableError
+from pliant.core.nodes.environment import NodeEnvironment
+from pliant.platforms.local import revive
+from pliant.rpc import pliant_pb2 as pb
+from pliant.rpc.channel import AsyncMasterClient
+from pliant.rpc.enums import EXIT_REASON
+from pliant.rpc.retry import call_with_retry_async
+
+log = logging.getLogger(__name__)
+
+MAX_RETRY_PAUSE_S = 0.1  # between attempts to reach the master
+REVIVE_INTERVAL_S = 2.0  # of silence of the master, between two attempts to have it started again
+HEARTBEAT_TIMEOUT_S = 5.0
+DEFAULT_HEARTBEAT_INTERVAL_S = 1.0
+
+
+class Orphaned(Exception):
+    """No master for too long."""
+
+
+class MasterLink:
+    def __init__(
+        self,
+        environment: NodeEnvironment,
+        master: AsyncMasterClient,
+        runner: ProgramRunner,
+        limits: NodeLimits,
+        slot: GroupSlot,
+        stop: StopRequest,
+    ) -> None:
+        self._environment = environment
+        self._master = master
+        self._runner = runner
+        self._limits = limits
+        self._slot = slot
+        self._stop = stop
+        self._last_answer = time.monotonic()
+        self._last_revival = self._last_answer
+        self._heartbeat_interval = DEFAULT_HEARTBEAT_INTERVAL_S
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the master last answered."""
+        return time.monotonic() - self._last_answer
+
+    async def register(self) -> bool:
+        """False: the master has given this node up."""
+        request = pb.RegisterRequest(
+            node=self._environment.node,
+            agent_pid=os.getpid(),
+            host=self._environment.host or socket.gethostname(),
+            address=self._environment.address,
+            incarnation=self._runner.incarnation,
+            pid=self._runner.pid,
+        )
+        reply = await self._call(self._master.stubs.nodes.Register, request)
+        if not reply.welcome:
+            log.error("the master rejects %s: %s", self._environment.node, reply.reason)
+            return False
+        self._heartbeat_interval = reply.heartbeat_seconds or DEFAULT_HEARTBEAT_INTERVAL_S
+        self._runner.incarnation = max(self._runner.incarnation, reply.incarnation)
+        self._runner.program = None
+        self._slot.assign(reply.group)
+        return True
+
+    async def program_started(self, pid: int) -> None:
+        request = pb.ProgramStartedRequest(node=self._environment.node, incarnation=self._runner.incarnation, pid=pid)
+        await self._call(self._master.stubs.nodes.ProgramStarted, request)
+
+    async def program_exited(self, report: ExitReport) -> pb.ProgramExitedReply:
+        """The reply says whether, when and with which ranks the program is started again here."""
+        request = pb.ProgramExitedRequest(
+            node=self._environment.node,
+            incarnation=self._runner.incarnation,
+            exit_reason=EXIT_REASON.to_wire[report.exit_reason],
+            message=report.message,
+            traceback=report.traceback,
+            log=str(self._environment.log_file),
+            generation=self._slot.generation,
+            grouped=self._slot.is_named_in(report.traceback),
+            recalled=self._slot.is_recalled,
+        )
+        reply: pb.ProgramExitedReply = await self._call(self._master.stubs.nodes.ProgramExited, request)
+        return reply
+
+    async def send_heartbeats(self) -> None:
+        """For ever; raises ``Orphaned``."""
+        while True:
+            request = self._heartbeat()
+            try:
+                reply = await self._master.call(
+                    self._master.stubs.nodes.Heartbeat, request, timeout=HEARTBEAT_TIMEOUT_S
+                )
+            except RetryableError:
+                self._check_orphaned()
+            except PliantError as error:
+                log.error("the master rejects this agent: %s", error)
+                self._stop.request(self._environment.grace)
+            else:
+                self._last_answer = time.monotonic()
+                self._obey(request, reply)
+            await self._slot.until_heartbeat_due(self._heartbeat_interval)
+
+    # --- inside
+
+    def _heartbeat(self) -> pb.HeartbeatRequest:
+        usage = self._runner.sample()
+        return pb.HeartbeatRequest(
+            node=self._environment.node,
+            incarnation=self._runner.incarnation,
+            pid=self._runner.pid,
+            usage=pb.Usage(
+                cpu=usage.cpu if usage else 0.0,
+                memory_mb=usage.memory_mb if usage else 0.0,
+                memory_limit_mb=self._limits.memory_limit_mb(),
+                stopped=self._runner.is_stopped,
+            ),
+            generation=self._slot.generation,
+            grouped=self._runner.uses_assignment,
+        )
+
+    def _obey(self, request: pb.HeartbeatRequest, reply: pb.HeartbeatReply) -> None:
+        if reply.stop:
+            if not self._stop.is_requested:  # every reply says so, until the program has ended
+                log.info("%s: the master stops it: %s", self._environment.node, reply.reason)
+            self._stop.request(reply.grace)
+        self._slot.update(request.generation, reply)
+        if reply.kill and request.incarnation == self._runner.incarnation:
+            self._runner.kill(reply.kill)
+
+    async def _call(self, method: Callable[..., Any], request: Any) -> Any:
+        """A call that must arrive: repeated until the master answers, however often it is restarted meanwhile."""
+
+        def check(_: PliantError) -> None:
+            self._check_orphaned()
+            if self._stop.is_requested and self._runner.program is None:
+                raise Orphaned from None  # the program never began: a node that shall stop need not wait for a master
+
+        reply = await call_with_retry_async(
+            lambda: self._master.call(method, request),
+            retry_timeout=math.inf,
+            retry_on=RetryableError,
+            on_failure=check,
+            max_pause=MAX_RETRY_PAUSE_S,
+        )
+        self._last_answer = time.monotonic()
+        return reply
+
+    def _check_orphaned(self) -> None:
+        now, job_dir = time.monotonic(), self._environment.job_dir
+        is_removed = job_dir is not None and not job_dir.exists()
+        if is_removed or now - self._last_answer > self._environment.orphan_timeout:
+            self._stop.request(0.0)
+            raise Orphaned
+        if job_dir is not None and now - max(self._last_answer, self._last_revival) > REVIVE_INTERVAL_S:
+            self._last_revival = now
+            revive(job_dir)

@@ -1,0 +1,203 @@
+"""Look at checkpoints and take models out of them.
+
+    pliant checkpoint ls my-job
+    pliant checkpoint inspect my-job --verify
+    pliant checkpoint export my-job --to model.safetensors
+
+Exit codes: 0 fine, 1 a checkpoint is damaged, 2 a mistake in the command.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from pliant.checkpoint import manifest
+from pliant.checkpoint.catalog import Found, StoredStep, candidates, list_steps
+from pliant.checkpoint.checksums import ALGORITHM
+from pliant.checkpoint.storage import Storage, open_storage
+from pliant.cli.handles.job_dirs import find_job
+from pliant.core.errors import CorruptData, NotFound
+from pliant.spec import load_spec
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+
+Where = Annotated[str, typer.Argument(metavar="DIR|JOB", help="A directory of checkpoints (also s3://...), or a job.")]
+Step = Annotated[int | None, typer.Option(help="Which step. [default: the newest good one]")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command("ls")
+def list_checkpoints(
+    where: Where,
+    verify: Annotated[bool, typer.Option(help="Read everything and compare checksums.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the checkpoints, also incomplete and broken ones with what is wrong. Exit code 1 if there is no good one."""
+    storage = _place(where)
+    rows = [_row(storage, stored, verify) for stored in list_steps(storage)]
+    if as_json:
+        print(json.dumps({"directory": storage.url, "checkpoints": rows}, indent=1))
+    else:
+        _print_list(storage, rows)
+    if not any(row["status"] == "complete" for row in rows):
+        raise typer.Exit(1)
+
+
+@app.command()
+def inspect(
+    where: Where,
+    step: Step = None,
+    verify: Annotated[bool, typer.Option(help="Read everything and compare checksums.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the tensors of a checkpoint: shapes, types, sizes, and the part that each is in."""
+    storage = _place(where)
+    found = _choose(storage, step)
+    notes = [part for part in found.parts if isinstance(part, manifest.PartNote)]
+    problems = _problems(storage, notes) if verify else []
+    tensors = _tensors(storage, notes)
+    if as_json:
+        value = {"step": found.step, "path": found.path, "world": found.world, "verified": verify and not problems}
+        print(json.dumps({**value, "problems": problems, "tensors": tensors}, indent=1))
+    else:
+        _print_tensors(found, notes, tensors)
+        for problem in problems:
+            print(f"broken: {problem}")
+        if verify and not problems:
+            print(f"all checksums match ({sum(len(note.checksums) for note in notes)} of {ALGORITHM})")
+    if problems:
+        raise typer.Exit(1)
+
+
+@app.command()
+def export(
+    where: Where,
+    to: Annotated[Path, typer.Option(help="The file; .safetensors or .pt chooses the format.")],
+    step: Step = None,
+    prefix: Annotated[str, typer.Option(help="Keys to what is wanted, joined by dots; '' for everything.")] = "model",
+    as_json: AsJson = False,
+) -> None:
+    """Write the model (or what is below another prefix) as one plain file, checked on the way."""
+    from pliant.checkpoint.export import export as write  # torch takes its time
+
+    found = _choose(_place(where), step)
+    count = write(found, to, prefix)
+    size = to.stat().st_size
+    if as_json:
+        print(json.dumps({"step": found.step, "tensors": count, "bytes": size, "file": str(to)}))
+    else:
+        print(f"{count} tensors of step {found.step} in {to} ({_size(size)})")
+
+
+def _place(where: str) -> Storage:
+    """A directory as it is; else a job's."""
+    if "://" in where:
+        return open_storage(where)
+    folder = Path(where)
+    if folder.is_dir() and not (folder / "job.yaml").exists():
+        return open_storage(folder)
+    job = find_job(where)
+    return open_storage(load_spec(job.spec).checkpoint.dir or job.path / "checkpoints")
+
+
+def _choose(storage: Storage, step: int | None) -> Found:
+    found = [one for one in candidates(storage.url, memory=False) if step is None or one.step == step]
+    if not found:
+        what = "complete checkpoint" if step is None else f"complete checkpoint of step {step}"
+        raise NotFound(
+            f"there is no {what} in {storage.url}", hint="`pliant checkpoint ls` shows what there is, and why"
+        )
+    return found[0]
+
+
+def _row(storage: Storage, stored: StoredStep, verify: bool) -> dict[str, Any]:
+    notes = stored.cuts[0] if stored.cuts else stored.partial
+    problems = list(stored.problems)
+    status = stored.status
+    if verify and stored.cuts and (damage := _problems(storage, notes)):
+        problems, status = problems + damage, "broken"
+    if status == "incomplete":
+        problems = [f"{len(notes)} of {notes[0].of} parts are there" if notes else "no part is whole"]
+    return {
+        "step": stored.step,
+        "status": status,
+        "parts": len(notes),
+        "world": notes[0].world if notes else None,
+        "bytes": sum(note.bytes for note in notes),
+        "time": max((note.time for note in notes), default=None),
+        "path": f"{storage.url}/{manifest.step_folder(stored.step)}",
+        "problems": problems,
+    }
+
+
+def _problems(storage: Storage, notes: list[manifest.PartNote]) -> list[str]:
+    found = []
+    for note in notes:
+        try:
+            manifest.check(memoryview(storage.open(note.path)), note, f"{storage.url}/{note.path}")
+        except CorruptData as error:
+            found.append(error.message)
+    return found
+
+
+def _tensors(storage: Storage, notes: list[manifest.PartNote]) -> list[dict[str, Any]]:
+    """Each once, with the parts that it is in."""
+    index: dict[str, Any] = {}
+    parts: dict[str, list[int]] = {}
+    sizes: dict[str, int] = {}
+    for note in notes:
+        layout = manifest.read_layout(storage, note)
+        about = manifest.own_metadata(layout)
+        index |= about.get("tensors", {})
+        for entry in layout.entries:
+            name = about.get("slices", {}).get(entry.name, [entry.name])[0]
+            parts.setdefault(name, []).append(note.part)
+            sizes[name] = sizes.get(name, 0) + entry.nbytes
+    return [
+        {"name": name, "dtype": dtype, "shape": shape, "bytes": sizes.get(name, 0), "parts": parts.get(name, [])}
+        for name, (dtype, shape) in index.items()
+    ]
+
+
+def _print_list(storage: Storage, rows: list[dict[str, Any]]) -> None:
+    console = Console()
+    if not rows:
+        console.print(f"no checkpoints in {storage.url}", markup=False)
+        return
+    table = Table("step", "status", "size", "parts", "taken", title=storage.url, title_justify="left", box=None)
+    for row in rows:
+        taken = datetime.fromtimestamp(row["time"]).strftime("%Y-%m-%d %H:%M:%S") if row["time"] else ""
+        table.add_row(str(row["step"]), row["status"], _size(row["bytes"]), str(row["parts"]), taken)
+    console.print(table)
+    for row in rows:
+        for problem in row["problems"]:
+            console.print(f"step {row['step']}: {problem}", markup=False, soft_wrap=True)
+
+
+def _print_tensors(found: Found, notes: list[manifest.PartNote], tensors: list[dict[str, Any]]) -> None:
+    console = Console()
+    console.print(f"step {found.step}, taken by {found.world} workers, {found.path}", markup=False, soft_wrap=True)
+    table = Table("tensor", "type", "shape", "size", "parts", box=None)
+    for tensor in tensors:
+        shape = "x".join(map(str, tensor["shape"])) or "scalar"
+        table.add_row(
+            tensor["name"], tensor["dtype"], shape, _size(tensor["bytes"]), ",".join(map(str, tensor["parts"]))
+        )
+    console.print(table)
+    total = sum(tensor["bytes"] for tensor in tensors)
+    console.print(f"{len(tensors)} tensors, {_size(total)} in {len(notes)} parts", markup=False)
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"

@@ -1,0 +1,64 @@
+"""Show the events of a job: nodes that started and ended and why, datasets, scaling, restarts of the master.
+
+    pliant events
+    pliant events digits -f
+    pliant events digits --json --after 120
+    pliant events digits -N team-a
+
+Events are numbered from 1 and never change; with --json each is one line.
+
+Exit code: 0; 2 if there is no such job.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pliant.cli.handles.find import find_job_handle
+from pliant.cli.handles.job_handle import JobHandle
+from pliant.cli.options.common import AsJson, Context, Folder, Name, Namespace, cluster_of
+
+if TYPE_CHECKING:
+    from pliant.core.events import EventRecord
+
+POLL_INTERVAL_S = 0.3
+PAGE = 1000  # events
+
+
+def events(
+    name: Name = None,
+    job_dir: Folder = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Show new events until the job ends.")] = False,
+    as_json: AsJson = False,
+    after: Annotated[int, typer.Option("--after", min=0, metavar="N", help="Only events with a higher number.")] = 0,
+    namespace: Namespace = None,
+    context: Context = None,
+) -> None:
+    handle = find_job_handle(name, job_dir, cluster_of(namespace, context, job_dir))
+    while True:
+        over = handle.is_over()  # asked first: what came before the end is shown below
+        after = _show_new(handle, after, as_json)
+        if over or not follow:
+            return
+        time.sleep(POLL_INTERVAL_S)
+
+
+def _show_new(handle: JobHandle, after: int, as_json: bool) -> int:
+    """Returns the number of the last one."""
+    while found := handle.events(after, PAGE):
+        for event in found:
+            print(json.dumps(event.to_json()) if as_json else _line(event), flush=True)
+        after = found[-1].number
+    return after
+
+
+def _line(event: EventRecord) -> str:
+    at = time.strftime("%H:%M:%S", time.localtime(event.time))
+    milliseconds = int(event.time * 1000) % 1000
+    return (
+        f"{event.number:>5}  {at}.{milliseconds:03}  {event.kind.value:<15}  {event.node:<12}  {event.message}".rstrip()
+    )

@@ -1,0 +1,115 @@
+"""Run a master alone in the foreground: for programs that something else starts, or for its parts by themselves.
+
+Which parts run follows from the flags. A sharding service alone, for programs started by hand:
+
+    pliant master --name feed --no-need-pod-manager --port 7000
+
+Elastic nodes for another framework, with dynamic sharding and a rendezvous:
+
+    pliant master --worker-command "python train.py" --workers 2:4 --distribution-strategy allreduce
+
+It prints how a program connects. If it is killed, the same command with the same --job-dir (or --name) continues from its
+journal, on the same port. Ctrl-C or SIGTERM stops the job for good.
+
+Exit code: the job's: 0 done, 1 failed, 130 stopped; 2 for a usage error.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pliant.cli.launch.standalone_master import prepare, serve
+from pliant.core.errors import Conflict, InvalidRequest
+from pliant.core.summary import exit_code
+from pliant.files.locks import FileLock
+
+THIS_MACHINE = ("127.0.0.1", "localhost", "::1", "[::1]")
+
+
+def master(
+    name: Annotated[str | None, typer.Option("--name", help="The job's name. [default: one is made]")] = None,
+    job_dir: Annotated[
+        Path | None, typer.Option("--job-dir", help="The job's folder. [default: ~/.pliant/jobs/NAME]")
+    ] = None,
+    spec: Annotated[
+        Path | None, typer.Option("--spec", metavar="FILE", help="A job's YAML file; the options override it.")
+    ] = None,
+    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port to listen on; 0: any free one.")] = 0,
+    tls: Annotated[bool, typer.Option("--tls", help="Encrypt traffic by mutual TLS.")] = False,
+    need_pod_manager: Annotated[
+        bool | None,
+        typer.Option("--need-pod-manager/--no-need-pod-manager", help="Create and watch nodes. [default: yes]"),
+    ] = None,
+    need_task_manager: Annotated[
+        bool | None,
+        typer.Option("--need-task-manager/--no-need-task-manager", help="Lease shards of data. [default: yes]"),
+    ] = None,
+    need_rendezvous: Annotated[
+        bool | None,
+        typer.Option(
+            "--need-rendezvous/--no-need-rendezvous", help="Form worlds of workers. [default: with allreduce]"
+        ),
+    ] = None,
+    need_training_service: Annotated[
+        bool | None,
+        typer.Option(
+            "--need-training-service/--no-need-training-service",
+            help="Evaluation and model versions of native training. [default: by the strategy]",
+        ),
+    ] = None,
+    task_fault_tolerance: Annotated[
+        bool | None,
+        typer.Option(
+            "--task-fault-tolerance/--no-task-fault-tolerance",
+            help="Requeue the shards of failed workers. [default: yes, with nodes and shards]",
+        ),
+    ] = None,
+    distribution_strategy: Annotated[
+        str | None,
+        typer.Option("--distribution-strategy", help="none, local, allreduce, ps-sync or ps-async. [default: none]"),
+    ] = None,
+    worker_command: Annotated[
+        str | None, typer.Option("--worker-command", metavar="COMMAND", help="What workers run, as for a shell.")
+    ] = None,
+    workers: Annotated[
+        str | None, typer.Option("--workers", "-n", metavar="N | MIN:MAX", help="How many workers. [default: 1]")
+    ] = None,
+) -> None:
+    flags = {
+        "need_pod_manager": need_pod_manager,
+        "need_task_manager": need_task_manager,
+        "need_rendezvous": need_rendezvous,
+        "need_training_service": need_training_service,
+        "task_fault_tolerance": task_fault_tolerance,
+    }
+    given = {
+        "components": {key: value for key, value in flags.items() if value is not None} or None,
+        "strategy": distribution_strategy,
+        "worker_command": _split(worker_command),
+        "workers": workers,
+        "tls": tls or None,
+    }
+    home = prepare(name, job_dir, spec, {key: value for key, value in given.items() if value is not None})
+    lock = FileLock(home.path / "master.lock")
+    if not lock.try_acquire():
+        raise Conflict(f"a master of the job in {home.path} is running already", hint="choose another --name")
+    if host not in THIS_MACHINE and not (home.tls.exists() or tls):
+        print("warning: calls leave this machine unencrypted; --tls encrypts them", flush=True)
+    raise typer.Exit(exit_code(serve(home, host, port)))
+
+
+def _split(command: str | None) -> list[str] | None:
+    if command is None:
+        return None
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise InvalidRequest(f"--worker-command {command!r} cannot be split into words: {error}") from None
+    if not words:
+        raise InvalidRequest("--worker-command is empty")
+    return words

@@ -1,0 +1,65 @@
+"""Run the Kubernetes operator: it turns ElasticJobs into masters, and the masters' ScalePlans into Pods.
+
+    pliant operator
+    pliant operator --namespace team-a --namespace team-b
+
+Inside a cluster the Helm chart runs it (deploy/helm); elsewhere it uses the kubeconfig, as kubectl does. Several may run: one
+leads, the others stand by.
+
+Exit code: 0 after SIGTERM or SIGINT, 1 if it cannot continue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from pliant.core.errors import PliantError
+from pliant.operator.__main__ import LEVELS, start_logging
+from pliant.operator.app import Settings, run
+from pliant.operator.watching import WATCH_SECONDS
+
+
+def operator(
+    namespace: Annotated[
+        list[str] | None,
+        typer.Option("--namespace", "-N", help="Serve this namespace; repeatable. [default: all]"),
+    ] = None,
+    lease_name: Annotated[str, typer.Option("--lease-name", help="The Lease for leader election.")] = "pliant-operator",
+    lease_namespace: Annotated[
+        str, typer.Option("--lease-namespace", help="The namespace of the Lease. [default: the operator's own]")
+    ] = "",
+    image: Annotated[
+        str | None, typer.Option("--image", help="Image of jobs that name none. [default: $PLIANT_IMAGE]")
+    ] = None,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port of /healthz, /readyz and /metrics.")
+    ] = 8080,
+    watch_seconds: Annotated[
+        int,
+        typer.Option(
+            "--watch-seconds",
+            min=1,
+            help="Renew watches after this time; less than the idle timeout of a proxy before the API server.",
+        ),
+    ] = WATCH_SECONDS,
+    log_level: Annotated[str, typer.Option("--log-level", help=f"One of {', '.join(LEVELS)}.")] = "info",
+) -> None:
+    if log_level not in LEVELS:
+        raise typer.BadParameter(f"{log_level!r}; known: {', '.join(LEVELS)}")
+    start_logging(log_level)
+    settings = Settings(
+        namespaces=tuple(namespace or ()),
+        lease_name=lease_name,
+        lease_namespace=lease_namespace,
+        port=port,
+        watch_seconds=watch_seconds,
+    )
+    if image:
+        settings = replace(settings, image=image)
+    try:
+        run(settings)
+    except PliantError:
+        raise typer.Exit(1) from None

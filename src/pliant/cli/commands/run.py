@@ -1,0 +1,78 @@
+"""Run a program as an elastic job, on this machine or on Kubernetes, and follow it to its end.
+
+    pliant run --workers 1:4 -- python train.py --epochs 3
+    pliant run -n 4 train.py --epochs 3
+    pliant run job.yaml --workers 2
+    pliant run --platform kubernetes -N team-a --workers 1:4 -- python train.py
+
+Everything after the program is passed on to it, with or without `--`. Ctrl-C stops the job with grace; twice, at once.
+On Kubernetes a local Python file that the command runs is sent along, and the files that --file names.
+
+Exit code: the job's: 0 done, 1 failed, 130 stopped; 2 for a usage error.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pliant.cli.launch.job_spec import check_launchable, make_spec
+from pliant.cli.launch.local import launch, prepare
+from pliant.cli.launch.outcome import check_summary, leave
+from pliant.cli.options.groups import grouped
+from pliant.cli.options.run import RunOptions
+from pliant.core.errors import InvalidRequest
+
+
+@grouped
+def run(
+    command: Annotated[
+        list[str], typer.Argument(metavar="job.yaml | -- PROGRAM [ARGS]...", help="A job's YAML file, or a program.")
+    ],
+    workers: Annotated[
+        str | None, typer.Option("--workers", "-n", metavar="N | MIN:MAX", help="Number of workers. [default: 1]")
+    ] = None,
+    strategy: Annotated[
+        str | None, typer.Option(help="none, local, allreduce, ps-sync or ps-async. [default: none]")
+    ] = None,
+    nnodes: Annotated[
+        str | None, typer.Option(metavar="N | MIN:MAX", help="As torchrun's; workers are nodes here.")
+    ] = None,
+    nproc_per_node: Annotated[int | None, typer.Option(help="As torchrun's: multiplies --nnodes.")] = None,
+    standalone: Annotated[bool, typer.Option(help="As torchrun's; always so here.")] = False,
+    files: Annotated[
+        list[Path] | None, typer.Option("--file", metavar="PATH", help="On Kubernetes: sent along, into /pliant/files.")
+    ] = None,
+    tee: Annotated[
+        int | None, typer.Option(help="As torchrun's: 0 hides the output of workers, 1 to 3 show it. [default: 3]")
+    ] = None,
+    *,
+    options: RunOptions,
+) -> None:
+    changes = {"workers": _workers(workers, nnodes, nproc_per_node), "strategy": strategy}
+    changes = {key: value for key, value in changes.items() if value is not None}
+    check_summary(options)
+    spec = make_spec(command, options.name, {**options.changes(), **changes})
+    check_launchable(spec)
+    if spec.platform.kind == "kubernetes":
+        from pliant.cli.launch.kubernetes import run_on_kubernetes
+
+        leave(run_on_kubernetes(spec, options, files or [], output=tee != 0), options)
+    if options.image or options.claim or files:
+        raise InvalidRequest("--image, --claim and --file are for --platform kubernetes")
+    leave(launch(prepare(spec, options), options, output=tee != 0), options)
+
+
+def _workers(workers: str | None, nnodes: str | None, per_node: int | None) -> str | None:
+    if workers is not None and (nnodes is not None or per_node is not None):
+        raise InvalidRequest("--workers and --nnodes/--nproc-per-node exclude each other")
+    if nnodes is None and per_node is None:
+        return workers
+    low, _, high = (nnodes or "1").partition(":")
+    try:
+        counts = [int(n) * (per_node or 1) for n in (low, high or low)]
+    except ValueError:
+        raise InvalidRequest(f"--nnodes {nnodes!r} is neither N nor MIN:MAX") from None
+    return f"{counts[0]}:{counts[1]}"

@@ -1,0 +1,45 @@
+"""Stop a running job, and wait until nothing of it is left.
+
+Programs get SIGTERM and the job's grace (`fault.grace`) to end; with --now they are killed.
+
+    pliant stop digits
+    pliant stop digits --now
+    pliant stop digits --reason "the machine is needed" --timeout 120
+    pliant stop digits -N team-a
+
+Exit code: 0 if the job is over, also if it was before; 1 if it is not over in time; 2 if there is no such job.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Annotated
+
+import typer
+
+from pliant.cli.handles.find import find_job_handle
+from pliant.cli.options.common import AsJson, Context, Folder, NamedJob, Namespace, cluster_of
+from pliant.core.errors import InvalidRequest
+
+
+def stop(
+    name: NamedJob = None,
+    now: Annotated[bool, typer.Option("--now", help="Kill the programs at once, without grace.")] = False,
+    reason: Annotated[str, typer.Option("--reason", help="Why; kept in the job's summary.")] = "stopped by the user",
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0, metavar="SECONDS", help="How long to wait for the end.")
+    ] = 300.0,
+    job_dir: Folder = None,
+    as_json: AsJson = False,
+    namespace: Namespace = None,
+    context: Context = None,
+) -> None:
+    if name is None and job_dir is None:
+        raise InvalidRequest("no job is named: give its NAME or --job-dir", hint="`pliant jobs` lists them")
+    handle = find_job_handle(name, job_dir, cluster_of(namespace, context, job_dir))
+    summary = handle.stop(now=now, reason=reason, deadline=time.monotonic() + timeout)
+    if as_json:
+        print(json.dumps(summary.to_json(), indent=1))
+    else:
+        print(f"{handle.name}: {summary.phase}: {summary.reason}")

@@ -1,0 +1,62 @@
+"""Watch what each node of a running job uses and does: CPU cores, memory, records per second. Busiest first.
+
+    pliant top
+    pliant top digits --once
+    pliant top digits --json
+    pliant top digits -N team-a
+
+Exit code: 0; 2 if there is no such job or it is over.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Annotated
+
+import typer
+
+from pliant.cli.handles.find import find_job_handle
+from pliant.cli.options.common import AsJson, Context, Folder, Name, Namespace, cluster_of
+from pliant.core.errors import Conflict
+from pliant.core.status_json import part_to_json
+
+
+def top(
+    name: Name = None,
+    job_dir: Folder = None,
+    once: Annotated[bool, typer.Option("--once", help="Print the table once, not live.")] = False,
+    as_json: AsJson = False,
+    every: Annotated[
+        float, typer.Option("--every", min=0.1, metavar="SECONDS", help="Seconds between two updates.")
+    ] = 1.0,
+    namespace: Namespace = None,
+    context: Context = None,
+) -> None:
+    from pliant.cli.render.tables import table_console, usage_view
+
+    handle = find_job_handle(name, job_dir, cluster_of(namespace, context, job_dir))
+    view = handle.view()
+    if view.is_over:
+        raise Conflict(f"job {handle.name} is over ({view.phase})", hint=f"see `pliant status {handle.name}`")
+    if not view.master_alive or view.note:
+        raise Conflict(f"job {handle.name}: {view.note}", hint=f"see `pliant status {handle.name}`")
+    if as_json:
+        status = view.status
+        rows = [part_to_json(node) for node in status.live_nodes]
+        value = {"records_per_second": status.records_per_second, "nodes": rows}
+        if status.parameters is not None:
+            value["parameters"] = part_to_json(status.parameters)
+        print(json.dumps(value, indent=1))
+        return
+    console = table_console()
+    if once or not console.is_terminal:
+        console.print(usage_view(view.status))
+        return
+    from rich.live import Live
+
+    with Live(usage_view(view.status), console=console, auto_refresh=False) as live:
+        while not view.is_over:
+            time.sleep(every)
+            view = handle.view()
+            live.update(usage_view(view.status), refresh=True)

@@ -1,0 +1,1 @@
+"""The checks of ``pliant doctor``: of this machine, and of a Kubernetes cluster."""

@@ -1,0 +1,1 @@
+"""Following a running job in the terminal, until its end or Ctrl-C."""

@@ -1,0 +1,63 @@
+"""Following a job of a cluster to its end, as ``pliant run`` does on this machine.
+
+The platform restarts the master. This only reports why a job has no master yet; Ctrl-C before there is one deletes the job.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from pliant.cli.following.follow import Follower
+from pliant.cli.following.interrupts import Interrupts
+from pliant.cli.handles.kubernetes.job_handle import KubernetesJob
+from pliant.core.errors import JobFailed, RetryableError
+from pliant.core.job import Phase
+from pliant.core.summary import JobSummary
+from pliant.platforms.kubernetes.elastic_job_status import is_over, message_of, phase_of
+
+NO_MASTER_YET = (Phase.PENDING, Phase.CREATING, Phase.INVALID, Phase.SUSPENDED)
+
+
+def follow(handle: KubernetesJob, *, show_output: bool, progress: bool, to_stderr: bool) -> JobSummary:
+    """Until the job is over; returns its summary."""
+    with Interrupts() as interrupts:
+        follower = Follower(handle, interrupts, show_output=show_output, progress=progress, to_stderr=to_stderr)
+        follower.say(f"job {handle.name}: {handle.where}")
+        return follower.follow(ElasticJobLifetime(handle, interrupts, follower.say))
+
+
+class ElasticJobLifetime:
+    def __init__(self, handle: KubernetesJob, interrupts: Interrupts, say: Callable[[str], None]) -> None:
+        self._handle = handle
+        self._interrupts = interrupts
+        self._say = say
+        self._reported = ("", "")
+
+    def running(self) -> bool:
+        try:
+            job = self._handle.read()
+        except RetryableError:
+            return True  # the API server is unavailable; keep following
+        if is_over(job):
+            return False
+        phase, message = phase_of(job), message_of(job)
+        if phase is Phase.INVALID:
+            raise JobFailed(
+                f"job {self._handle.name} cannot run: {message}", hint="correct its spec and submit it again"
+            )
+        if phase in NO_MASTER_YET:
+            if (phase, message) != self._reported:
+                self._reported = (phase, message)
+                self._say(f"{phase}: {message}" if message else phase)
+            if self._interrupts.count:
+                self._handle.remove()
+                self._say("the job had not started; it was deleted")
+                raise KeyboardInterrupt
+        return True
+
+    def wait(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        before = self._interrupts.count
+        while time.monotonic() < until and self._interrupts.count == before:
+            time.sleep(min(0.1, seconds))

@@ -1,0 +1,1 @@
+"""A job where it lives: its folder on this machine, or its ElasticJob."""

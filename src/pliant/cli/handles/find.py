@@ -1,0 +1,47 @@
+"""From a name to a job's handle: a folder of this machine, or an ElasticJob of a cluster.
+
+The client of Kubernetes is an extra, imported only when a command names a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pliant.cli.handles.cluster import Cluster
+from pliant.cli.handles.job_dirs import all_jobs as all_job_dirs
+from pliant.cli.handles.job_dirs import find_job as find_job_dir
+from pliant.cli.handles.job_handle import JobHandle
+from pliant.cli.handles.local import LocalJob
+from pliant.cli.handles.open_handles import close_at_exit
+from pliant.core.errors import NotAvailable
+
+
+def find_job_handle(name: str | None, job_dir: Path | None = None, cluster: Cluster | None = None) -> JobHandle:
+    """A job of the cluster, if one is given; else by folder, by name, or the newest one of this machine."""
+    if cluster is None:
+        return LocalJob(find_job_dir(name, job_dir))
+    with _kubernetes_extra():
+        from pliant.cli.handles.kubernetes.job_handle import find_job
+    return close_at_exit(find_job(name, cluster))
+
+
+def all_job_handles(cluster: Cluster | None = None) -> list[JobHandle]:
+    """Oldest first."""
+    if cluster is None:
+        return [LocalJob(home) for home in all_job_dirs()]
+    with _kubernetes_extra():
+        from pliant.cli.handles.kubernetes.job_handle import all_jobs
+    return [close_at_exit(job) for job in all_jobs(cluster)]
+
+
+@contextmanager
+def _kubernetes_extra() -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise NotAvailable(
+            f"jobs of Kubernetes need a package that is not installed: {error.name}",
+            hint="pip install 'pliant[kubernetes]'",
+        ) from None

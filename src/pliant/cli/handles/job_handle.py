@@ -1,0 +1,220 @@
+"""The handle of a job: the one interface between the commands and the place where a job lives.
+
+A command gets a ``JobHandle`` from ``handles.find`` and knows no more: ``handles.local`` is a folder on this machine,
+``handles.kubernetes`` an ElasticJob of a cluster. Both return the same ``JobView``, the same numbered events and the same
+lines of output. Both call a running job's master over gRPC; what differs is how they reach it.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from pliant.core.errors import Conflict, MasterUnavailable
+from pliant.core.job import Phase
+from pliant.core.status import JobStatus
+from pliant.core.status_json import status_to_json
+from pliant.core.summary import JobSummary
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pliant.core.events import EventRecord
+    from pliant.rpc.channel import Address
+
+T = TypeVar("T")
+RETRY_TIMEOUT_S = 5.0  # for a master that is being started again
+POLL_INTERVAL_S = 0.1
+CALL_TIMEOUT_S = 3.0
+
+
+class Output(Protocol):
+    """What the programs write, printed as it arrives."""
+
+    def show_new(self) -> bool:
+        """Print what was added; returns whether there was anything."""
+
+    def finish(self) -> None:
+        """Nothing more will be written: print what is left, such as unfinished last lines."""
+
+
+@dataclass(frozen=True)
+class JobView:
+    """What is known of a job now, and from which source."""
+
+    handle: JobHandle
+    status: JobStatus
+    master_alive: bool = False
+    note: str = ""  # set if this does not come from a live master although the job is not over
+    source: str = ""  # with a note: what this was read from instead
+    summary: JobSummary | None = None
+
+    @classmethod
+    def of_summary(cls, handle: JobHandle, summary: JobSummary) -> JobView:
+        return cls(handle, summary.status, summary=summary)
+
+    @property
+    def is_over(self) -> bool:
+        """It ended, and nothing of it is running any more."""
+        return self.summary is not None
+
+    @property
+    def phase(self) -> Phase:
+        return self.status.phase
+
+    def to_json(self) -> dict[str, Any]:
+        value = self.summary.to_json() if self.summary is not None else status_to_json(self.status)
+        return {
+            "first_failure": None,
+            "world": None,
+            **value,
+            "note": self.note,
+            **self.handle.identity(),
+            "master": {**self.handle.master(), "alive": self.master_alive},
+        }
+
+
+class JobHandle(ABC):
+    """One job, on this machine or in a cluster."""
+
+    name: str
+    refresh_interval_s = 0.2  # of a live view; asking costs more over a network
+    call_timeout_s = 1.0  # in a live view
+
+    @property
+    @abstractmethod
+    def where(self) -> str:
+        """For people, after the job's name: its folder, or its namespace."""
+
+    @property
+    @abstractmethod
+    def logs_at(self) -> str:
+        """For people: where its output is, or how to see it."""
+
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """The same as JSON values, for scripts."""
+
+    @abstractmethod
+    def master(self) -> dict[str, Any]:
+        """Where its master is or was: its address, and what else identifies it here."""
+
+    @abstractmethod
+    def summary(self) -> JobSummary | None:
+        """How it ended; None until nothing of it is running any more."""
+
+    def _wait_until_over(self, deadline: float, *, now: bool, poll_interval: float) -> JobSummary:
+        """The summary of a job that was asked to stop. ``now``: it was asked to kill its programs."""
+        while (summary := self.summary()) is None:
+            if time.monotonic() > deadline:
+                hint = "" if now else "`pliant stop --now` kills its programs"
+                raise MasterUnavailable(f"job {self.name} was asked to stop and is not over yet", hint=hint)
+            time.sleep(poll_interval)
+        return summary
+
+    @abstractmethod
+    def view(self, *, retry_timeout: float = RETRY_TIMEOUT_S) -> JobView:
+        """The best information there is now: of the master, else of what the job has written."""
+
+    def peek(self) -> JobView:
+        """A quick view for a list of many jobs: a master that does not answer is not waited for."""
+        return self.view(retry_timeout=0)
+
+    @abstractmethod
+    def address(self) -> Address:
+        """Of its master. Raises NotFound or MasterUnavailable if there is none now."""
+
+    @abstractmethod
+    def command(self, what: str, send: Callable[[Caller], T], *, retry_timeout: float = RETRY_TIMEOUT_S) -> T:
+        """Send a command to a running job: ``send(caller)`` is repeated while its master is being restarted. ``what`` is the
+        verb for messages, as in "cannot be scaled"."""
+
+    def scale(self, role: str, replicas: int, reason: str) -> tuple[int, int]:
+        """Set the number of nodes of a role; returns the wanted numbers before and now."""
+        from pliant.rpc import pliant_pb2 as pb
+
+        request = pb.ScaleRequest(role=role, replicas=replicas, reason=reason, id=uuid.uuid4().hex)
+        reply = self.command("scaled", lambda caller: caller.call(caller.stubs.Scale, request))
+        return reply.before, reply.now
+
+    def move_off(self, node: str, share: float, reason: str) -> tuple[int, int]:
+        """Move this share of a parameter server's partitions to the others; returns its seat and how many it has now."""
+        from pliant.rpc import pliant_pb2 as pb
+
+        request = pb.MoveOffRequest(node=node, share=share, reason=reason, id=uuid.uuid4().hex)
+        reply = self.command("changed", lambda caller: caller.call(caller.stubs.MoveOff, request))
+        return reply.seat, reply.partitions
+
+    @abstractmethod
+    def stop(self, *, now: bool, reason: str, deadline: float) -> JobSummary:
+        """Stop it and wait until it is over, at most until ``deadline`` (monotonic). ``now``: without grace."""
+
+    @abstractmethod
+    def events(self, after: int, limit: int) -> list[EventRecord]:
+        """Those numbered higher than ``after``, in order, at most ``limit``."""
+
+    @abstractmethod
+    def nodes_with_output(self) -> list[str]:
+        """The nodes whose output can be printed, and ``master``."""
+
+    @abstractmethod
+    def output(self, console: Console, *, nodes: frozenset[str] | None, tail: int | None, follow: bool) -> Output:
+        """Of these nodes, or of all programs; starting with the last ``tail`` lines of each."""
+
+    @abstractmethod
+    def audit(self) -> dict[str, Any]:
+        """The proof of a job that ran with ``audit``; see ``master.offline.audit_of``."""
+
+    def is_over(self) -> bool:
+        return self.summary() is not None
+
+    def is_removable(self) -> bool:
+        """It is over, and no process is about to write its files."""
+        return self.is_over()
+
+    @abstractmethod
+    def remove(self) -> None:
+        """Delete the job and everything that it left."""
+
+    def close(self) -> None:
+        """Close the connections that were opened."""
+        return
+
+    def refuse_if_over(self, what: str) -> None:
+        if (summary := self.summary()) is not None:
+            raise Conflict(
+                f"job {self.name} cannot be {what}: it is over ({summary.phase}: {summary.reason})",
+                hint="`pliant jobs` lists what runs",
+            )
+
+
+class Caller:
+    """Calls to the master of a running job."""
+
+    def __init__(self, address: Address) -> None:
+        from pliant.rpc.channel import MasterClient
+
+        self._client = MasterClient(address)
+        self.stubs = self._client.stubs.job
+
+    def status(self, *, timeout: float = CALL_TIMEOUT_S) -> JobStatus:
+        from pliant.rpc import pliant_pb2 as pb
+        from pliant.rpc.status import status_from_message
+
+        return status_from_message(self.call(self.stubs.GetStatus, pb.Empty(), timeout=timeout))
+
+    def call(self, method: Any, request: Any, *, timeout: float = CALL_TIMEOUT_S) -> Any:
+        return self._client.call(method, request, timeout=timeout)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def __enter__(self) -> Caller:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,34 @@
+"""What an ended job of a cluster left: the ConfigMap that its master wrote, with the audit and the last events."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from pliant.core.summary import JobSummary
+from pliant.platforms.kubernetes.elastic_job_status import status_of_resource
+from pliant.platforms.kubernetes.kinds import Object
+from pliant.platforms.kubernetes.names import SUMMARY_KEY
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """The summary is None if the master could not write one."""
+
+    summary: JobSummary | None = None
+    audit: dict[str, Any] | None = None
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+
+def read_remains(config_map: Object | None) -> Remains:
+    text = ((config_map or {}).get("data") or {}).get(SUMMARY_KEY)
+    if not text:
+        return Remains()
+    value: dict[str, Any] = json.loads(text)
+    return Remains(JobSummary.from_json(value), value.get("audit"), value.get("events") or [])
+
+
+def summary_of(job: Object, remains: Remains, now: float) -> JobSummary:
+    """Of an ended job: what its master left, else what its ElasticJob says."""
+    return remains.summary or JobSummary(status_of_resource(job, now))

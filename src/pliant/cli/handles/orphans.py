@@ -1,0 +1,46 @@
+"""Ending what an interrupted job left on this machine: programs whose master is gone for good."""
+
+from __future__ import annotations
+
+import signal
+
+import psutil
+
+from pliant.cli.handles.liveness import master_is_alive
+from pliant.core.job import Phase
+from pliant.core.nodes.environment import NodeEnvironment
+from pliant.core.status import JobStatus
+from pliant.core.summary import JobSummary
+from pliant.files.locks import FileLock
+from pliant.master.job_dir import JobDir
+
+
+def sweep_if_alone(home: JobDir, now: bool) -> JobSummary | None:
+    """If there is neither a master nor anyone who would start one: we take the launcher's lock, so that no agent starts one."""
+    launcher = FileLock(home.path / "launcher.lock")
+    if master_is_alive(home) or not launcher.try_acquire():
+        return None
+    try:
+        return _sweep(home, now)
+    finally:
+        launcher.release()
+
+
+def _sweep(home: JobDir, now: bool) -> JobSummary:
+    from pliant.checkpoint.slots import remove_job
+    from pliant.platforms.local import sweep_job
+    from pliant.platforms.processes import find_marked, send
+    from pliant.rpc.identity import read_token_file
+    from pliant.spec import load_spec
+
+    left = find_marked(NodeEnvironment.marks(job_dir=home.path))
+    if not now:
+        for process in left:
+            send(process, signal.SIGTERM)
+        psutil.wait_procs(left, timeout=10)
+    sweep_job(home.path)
+    if home.token.exists():
+        remove_job(load_spec(home.spec).name, read_token_file(home.token))
+    psutil.wait_procs(left, timeout=5)
+    reason = f"its master was gone; {len(left)} processes that it had left were ended" if left else "nothing of it runs"
+    return JobSummary(JobStatus(home.path.name, Phase.INTERRUPTED, reason))

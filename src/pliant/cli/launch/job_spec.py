@@ -1,0 +1,95 @@
+"""From a command line to a job's spec, and the checks that need nothing to be started."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pliant.cli.handles.job_dirs import fresh_name
+from pliant.core.errors import InvalidRequest, NotFound
+
+if TYPE_CHECKING:
+    from pliant.spec import JobSpec
+
+
+def make_spec(command: list[str], name: str | None, changes: dict[str, Any]) -> JobSpec:
+    """The job's spec, from a YAML file or from a command, with the changes that the options ask for."""
+    from pliant.spec import JobSpec, load_spec
+
+    from_file = command[0].endswith((".yaml", ".yml"))
+    if from_file and len(command) > 1:
+        raise InvalidRequest(f"a job's file takes no arguments, and {' '.join(command[1:])!r} is given")
+    if from_file:
+        spec = load_spec(Path(command[0]))
+    else:
+        program = ["python", *command] if command[0].endswith(".py") else command
+        spec = JobSpec.from_dict({"roles": {"worker": {"command": program}}})
+    flags = spec.component_flags
+    if flags.need_rendezvous is None and spec.components().nodes:
+        # A program may want shards or a world, and says so only when it asks: both are there for it.
+        spec = spec.replaced(components={**flags.entries(), "need_rendezvous": True})
+    value: dict[str, Any] = spec.entries()
+    value["name"] = name or spec.name or fresh_name()
+    worker = value["roles"].get("worker")
+    if worker is None and changes.keys() & {"workers", "cpu", "memory", "env"}:
+        raise InvalidRequest("the job has no role `worker` that these options could be for")
+    roles = {role: entry.entries() for role, entry in value["roles"].items()}
+    if "workers" in changes:
+        roles["worker"]["replicas"] = changes["workers"]
+    resources = {key: changes[key] for key in ("cpu", "memory") if key in changes}
+    if resources:
+        roles["worker"]["resources"] = {**roles["worker"]["resources"].entries(), **resources}
+    if "env" in changes:
+        roles["worker"]["env"] = {**roles["worker"]["env"], **changes["env"]}
+    value["roles"] = roles
+    for key in ("strategy", "audit", "metrics_port"):
+        if key in changes:
+            value[key] = changes[key]
+    platform = value["platform"].entries()
+    if "platform" in changes:
+        platform["kind"] = changes["platform"]
+    if "claim" in changes:
+        platform["kubernetes"] = {**platform["kubernetes"].entries(), "shared_claim": changes["claim"]}
+    value["platform"] = platform
+    if changes.get("tls"):
+        value["security"] = {"tls": True}
+    if "max_restarts" in changes:
+        fault = value["fault"].entries()
+        value["fault"] = {**fault, "error": {**fault["error"].entries(), "limit": changes["max_restarts"]}}
+    made = JobSpec.from_dict(value, source=command[0] if from_file else "the command line")
+    here = made.platform.kind != "kubernetes"  # in a Pod, programs start among the files that were sent along
+    return made.replaced(working_dir=os.getcwd()) if here and not made.working_dir else made
+
+
+def check_launchable(spec: JobSpec) -> None:
+    """Find here what would otherwise show only as a job that keeps failing."""
+    if spec.platform.kind != "local":
+        from pliant.platforms.registry import platform_names
+
+        if spec.platform.kind not in platform_names():
+            hint = f"known here: {', '.join(platform_names())}"
+            raise NotFound(f"there is no platform {spec.platform.kind!r}", hint=hint)
+        return
+    for role in spec.roles.values():
+        if role.command and "PATH" not in role.env:
+            _check_program(role.command, Path(spec.working_dir or "."))
+
+
+def _check_program(command: Sequence[str], folder: Path) -> None:
+    if not folder.is_dir():
+        raise NotFound(f"there is no folder {folder} for the program to start in", hint="see working_dir")
+    program = command[0]
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+    if os.sep in program:
+        found = os.access(folder / program, os.X_OK) and not (folder / program).is_dir()
+    else:
+        found = shutil.which(program, path=path) is not None
+    if not found:
+        raise NotFound(f"there is no program {program!r}", hint="check the spelling, and the PATH")
+    runs_a_file = len(command) > 1 and Path(program).name.startswith("python") and command[1].endswith(".py")
+    if runs_a_file and not (folder / command[1]).is_file():
+        raise NotFound(f"there is no file {command[1]} in {folder.absolute()}", hint="check the path")

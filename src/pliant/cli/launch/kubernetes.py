@@ -1,0 +1,47 @@
+"""``pliant run --platform kubernetes``: a command or a job's file becomes an ElasticJob, which is followed to its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pliant.cli.following.kubernetes import follow
+from pliant.cli.handles.cluster import Cluster
+from pliant.cli.handles.kubernetes.session import Session
+from pliant.cli.handles.open_handles import close_at_exit
+from pliant.cli.launch.manifest import completed, on_kubernetes, with_script
+from pliant.cli.launch.submitting import submit
+from pliant.cli.options.run import RunOptions
+from pliant.core.summary import JobSummary
+from pliant.spec import JobSpec
+
+
+def run_on_kubernetes(spec: JobSpec, options: RunOptions, files: list[Path], *, output: bool = True) -> JobSummary:
+    """Submit and follow it; returns the job's summary."""
+    options.refuse_folders()
+    cluster = options.cluster
+    spec, scripts = with_scripts(spec, files)
+    submission = completed(
+        on_kubernetes(spec, name=None, namespace=cluster.namespace), [*files, *scripts], options.image
+    )
+    session = Session(Cluster(submission.namespace, cluster.context))
+    try:
+        handle = submit(session, submission, overwrite=options.overwrite)
+    except BaseException:
+        session.close()
+        raise
+    close_at_exit(handle)
+    return follow(handle, **options.shown(output=output))
+
+
+def with_scripts(spec: JobSpec, files: list[Path]) -> tuple[JobSpec, list[Path]]:
+    """The commands as they run in Pods, and the local Python files that have to be sent along for them."""
+    if spec.working_dir:
+        return spec, []  # the commands refer to a folder of the image
+    scripts: list[Path] = []
+    roles = {}
+    for name, role in spec.roles.items():
+        sent = {path.name for path in (*files, *scripts)}
+        command, script = with_script(role.command, sent)
+        scripts += [script] if script is not None else []
+        roles[name] = {**role.entries(), "command": command}
+    return spec.replaced(roles=roles), scripts

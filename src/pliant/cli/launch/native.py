@@ -1,0 +1,168 @@
+"""From the options of ``train``, ``evaluate`` and ``predict`` to a job: the model file is checked and copied, the job launched.
+
+Nothing is created before the model file satisfies its contract and, where the data can be read from here, one batch of it passed
+through ``dataset_fn``, the model and the loss.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from pliant.cli.handles.job_dirs import jobs_home
+from pliant.cli.launch.job_spec import check_launchable, make_spec
+from pliant.cli.launch.local import launch, prepare
+from pliant.cli.launch.outcome import check_summary, leave
+from pliant.cli.options.run import RunOptions
+from pliant.core.errors import InvalidRequest
+from pliant.core.job import Phase
+from pliant.core.summary import JobSummary
+from pliant.master.job_dir import JobDir
+from pliant.platforms.kubernetes.names import FILES_FOLDER, SHARED_FOLDER
+
+if TYPE_CHECKING:
+    from pliant.native.model_file.description import Description
+    from pliant.spec import JobSpec
+
+ON_A_VOLUME = f"put it on a volume and name its claim by --claim: Pods see it at {SHARED_FOLDER}"
+WRITTEN = ("--output", "--checkpoint-dir")
+
+
+def run_native(
+    description: Description,
+    model: Path,
+    options: RunOptions,
+    *,
+    workers: tuple[int, int],
+    strategy: str,
+    spec_changes: dict[str, Any] | None = None,
+) -> None:
+    """Check, launch, follow to the end, and exit as the job did."""
+    from pliant.native.preflight import run_preflight
+
+    check_summary(options)
+    in_cluster = options.platform == "kubernetes"
+    if in_cluster:
+        description = _with_pod_paths(description, options.claim, servers=strategy.startswith("ps"))
+    else:
+        paths = {"output": absolute(description.output), "trained": absolute(description.trained)}
+        description = description.model_copy(update=paths)
+    run_preflight(description, model, data_is_here=not in_cluster)
+    spec = _spec(options, workers, strategy, spec_changes or {}, FILES_FOLDER if in_cluster else "")
+    check_launchable(spec)
+    if in_cluster:
+        result = _run_in_cluster(spec, description, model, options)
+        _report_output(description, result, options)
+        leave(result, options)
+    if options.image or options.claim:
+        raise InvalidRequest("--image and --claim are for --platform kubernetes")
+    home = prepare(spec, options)
+    if not options.resume:
+        _put_files(home, description, model)
+    result = launch(home, options)
+    if description.task == "predict":
+        _clear_parts(description, result)
+    _report_output(description, result, options)
+    leave(result, options)
+
+
+def _clear_parts(description: Description, result: JobSummary) -> None:
+    """Remove the parts of a job that was stopped or failed: nobody will merge them. One that succeeds merges them itself."""
+    from pliant.native.prediction.outputs import parts_folder
+
+    shutil.rmtree(parts_folder(Path(description.output), result.name), ignore_errors=True)
+
+
+def _report_output(description: Description, result: JobSummary, options: RunOptions) -> None:
+    """Say where the result is."""
+    if result.phase is Phase.SUCCEEDED and description.output and not options.quiet:
+        what = "predictions are" if description.task == "predict" else "the model is"
+        print(f"pliant | {what} in {description.output}", file=sys.stderr if options.as_json else sys.stdout)
+
+
+def _run_in_cluster(spec: JobSpec, description: Description, model: Path, options: RunOptions) -> JobSummary:
+    """On Kubernetes: the description, the model file and the modules beside it travel as files of the job."""
+    from pliant.cli.launch.kubernetes import run_on_kubernetes
+    from pliant.native.model_file.module_files import files_of
+
+    names = files_of(model.resolve())
+    if packages := [str(name) for name in names if len(name.parts) > 1]:
+        raise InvalidRequest(
+            f"{model} imports the package that {packages[0]} is of; files are sent to a cluster without folders",
+            hint="put it into modules beside the model file, or into the image",
+        )
+    with TemporaryDirectory() as folder:
+        saved = description.save(Path(folder))
+        return run_on_kubernetes(spec, options, [saved, *(model.resolve().parent / name for name in names)])
+
+
+def absolute(path: str) -> str:
+    """For programs that start elsewhere; URLs stay as they are."""
+    return str(Path(path).absolute()) if path and "://" not in path else path
+
+
+def _with_pod_paths(description: Description, claim: str | None, *, servers: bool) -> Description:
+    """With paths as Pods see them: relative ones are below the shared claim. Refuses those that no Pod sees or that are lost."""
+    if servers and not claim:
+        raise InvalidRequest(
+            "parameter servers on Kubernetes need a folder that all Pods of the job share", hint=ON_A_VOLUME
+        )
+    return description.model_copy(
+        update={
+            "data": [pod_path(path, "--data", claim) for path in description.data],
+            "eval_data": [pod_path(path, "--eval-data", claim) for path in description.eval_data],
+            "output": pod_path(description.output, "--output", claim),
+            "trained": pod_path(description.trained, "--trained", claim),
+        }
+    )
+
+
+def pod_path(path: str, option: str, claim: str | None) -> str:
+    """A path as Pods see it."""
+    if not path or "://" in path:
+        return path
+    if Path(path).is_absolute():
+        shared = Path(path).is_relative_to(SHARED_FOLDER)
+        if not shared and Path(path).exists():
+            raise InvalidRequest(f"{option} {path} is a path of this machine, and Pods do not see it", hint=ON_A_VOLUME)
+        if option in WRITTEN and not (claim and shared):
+            raise InvalidRequest(f"{option} {path} would be lost with the Pod that writes it", hint=ON_A_VOLUME)
+        return path
+    if not claim:
+        hint = f"{ON_A_VOLUME}; or use an URL"
+        raise InvalidRequest(f"{option} {path}: Pods do not see files of this machine", hint=hint)
+    return f"{SHARED_FOLDER}/{path}"
+
+
+def _spec(
+    options: RunOptions, workers: tuple[int, int], strategy: str, changes: dict[str, Any], folder: str
+) -> JobSpec:
+    """``folder``: where the description lies on a node; empty: in the job's directory."""
+    given = {**options.changes(), "workers": f"{workers[0]}:{workers[1]}"}
+    spec = make_spec(["python", "-m", "pliant.native"], options.name, given)
+    value = spec.entries()
+    home = JobDir((options.job_dir or jobs_home() / spec.name).absolute())
+    roles = {name: role.entries() for name, role in value["roles"].items()}
+    roles["worker"]["command"] = ["python", "-m", "pliant.native", f"{folder or home.path}/native.json"]
+    roles["worker"]["env"] = {"KERAS_BACKEND": "torch", **roles["worker"]["env"]}
+    value["roles"] = {**roles, **changes.pop("roles", {})}
+    value["strategy"] = strategy
+    service = changes.pop("training_service", True)
+    value["components"] = {"need_training_service": service, "need_rendezvous": strategy in ("local", "allreduce")}
+    value.pop("component_flags", None)
+    value |= changes
+    if not folder:
+        value["working_dir"] = os.getcwd()
+    return type(spec).from_dict(value, source="the command line")
+
+
+def _put_files(home: JobDir, description: Description, model: Path) -> None:
+    from pliant.native.model_file.description import FOLDER
+    from pliant.native.model_file.module_files import copy_files
+
+    copy_files(model, home.path / FOLDER)
+    description.save(home.path)

@@ -1,0 +1,114 @@
+"""A master without a launcher, for ``pliant master``: its folder, its spec from the flags, and serving in the foreground."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+from pliant.cli.handles.job_dirs import fresh_name, jobs_home
+from pliant.core.errors import Conflict, PliantError
+from pliant.core.job import Phase
+from pliant.core.nodes.environment import NodeEnvironment
+from pliant.files.atomic import read_json
+from pliant.master.job_dir import JobDir
+from pliant.master.process import Master
+from pliant.rpc.identity import create_token_file
+from pliant.spec import JobSpec, load_spec
+from pliant.spec.job import LABEL, MAX_NAME
+
+POLL_INTERVAL_S = 0.05
+
+
+def prepare(name: str | None, job_dir: Path | None, file: Path | None, given: dict[str, Any]) -> JobDir:
+    """The folder of a new job, or of the one to continue."""
+    base = load_spec(file) if file is not None else None
+    name = name or (base.name if base else "") or (job_dir.name if job_dir and _is_name(job_dir.name) else "")
+    home = JobDir((job_dir or jobs_home() / (name or fresh_name())).absolute())
+    if home.exists():
+        stored = load_spec(home.spec)
+        if home.summary_file.exists():
+            raise Conflict(f"the job in {home.path} has ended", hint="choose another --name or --job-dir")
+        wanted = _changed(base or stored, stored.name, given, stored.working_dir or os.getcwd())
+        if wanted != stored:
+            raise Conflict(
+                f"the job in {home.path} was started with other options",
+                hint="give the same ones or none to continue it, or another --name",
+            )
+        return home
+    empty = JobSpec.from_dict({"components": {"need_pod_manager": False}})
+    made = _changed(base or empty, name or home.path.name, given, os.getcwd(), fresh=base is None)
+    try:
+        home.create()
+        create_token_file(home.token)
+        home.spec.write_text(made.to_yaml())
+    except OSError as error:
+        raise PliantError(f"cannot write the job's folder {home.path}: {error.strerror}") from error
+    return home
+
+
+def _changed(base: JobSpec, name: str, given: dict[str, Any], folder: str, *, fresh: bool = False) -> JobSpec:
+    value: dict[str, Any] = base.entries()
+    value["name"] = name
+    value["working_dir"] = value["working_dir"] or folder
+    if "strategy" in given:
+        value["strategy"] = given["strategy"]
+    if "tls" in given:
+        value["security"] = {"tls": True}
+    kept = {} if fresh else {k: v for k, v in value["components"].entries().items() if v is not None}
+    value["components"] = {**kept, **given.get("components", {})}
+    roles = {role: entry.entries() for role, entry in value["roles"].items()}
+    if "worker_command" in given or "workers" in given:
+        worker = roles.setdefault("worker", {})
+        if "worker_command" in given:
+            worker["command"] = given["worker_command"]
+        if "workers" in given:
+            worker["replicas"] = given["workers"]
+    value["roles"] = roles
+    return JobSpec.from_dict(value, source="the command line")
+
+
+def serve(home: JobDir, host: str, port: int) -> Phase:
+    log_file = logging.FileHandler(home.logs / "master.log")
+    handlers: list[logging.Handler] = [logging.StreamHandler(), log_file]
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", handlers=handlers, force=True
+    )
+
+    async def run() -> Phase:
+        announcement = asyncio.create_task(_announce(home))
+        try:
+            return await Master(home, host=host, port=port).run()
+        finally:
+            announcement.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await announcement
+
+    try:
+        return asyncio.run(run())
+    finally:
+        logging.getLogger().removeHandler(log_file)
+        log_file.close()
+
+
+async def _announce(home: JobDir) -> None:
+    """Once it listens: its address, and how a program connects."""
+    while (where := read_json(home.master_file)) is None or where["pid"] != os.getpid():
+        await asyncio.sleep(POLL_INTERVAL_S)
+    address = where["address"]
+    tls_dir = home.tls if home.tls.exists() else None
+    environment = NodeEnvironment(master_addr=address, token_file=home.token, tls_dir=tls_dir)
+    setting = " ".join(f"{key}={shlex.quote(value)}" for key, value in environment.to_env().items())
+    print(f"job        {home.path.name}, in {home.path}")
+    print(f"address    {address}")
+    print(f"token file {home.token}")
+    print(f"connect    {setting} python train.py", flush=True)
+
+
+def _is_name(text: str) -> bool:
+    return len(text) <= MAX_NAME and re.fullmatch(LABEL, text) is not None

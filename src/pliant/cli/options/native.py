@@ -1,0 +1,120 @@
+"""Options that ``train``, ``evaluate`` and ``predict`` share: of the model file, its data and its workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pliant.cli.options.run import pairs
+from pliant.core.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from pliant.native.model_file.description import Description
+
+Data = Annotated[
+    list[str],
+    typer.Option("--data", "--training-data", "--prediction-data", metavar="PATH", help="File, folder, glob or URL."),
+]
+BatchSize = Annotated[int, typer.Option("--batch-size", "--minibatch-size", min=1, help="Records of one batch.")]
+DEFAULT_MAX_PS = 8  # at least
+ShardSize = Annotated[int, typer.Option(min=0, help="Records of a shard. [default: a few batches]")]
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    model: Annotated[Path, typer.Option("--model", "--model-def", metavar="FILE", help="The model file.")]
+    model_class: Annotated[
+        str,
+        typer.Option(
+            "--model-class", metavar="NAME", help="The model's class in the model file. [default: its custom_model()]"
+        ),
+    ] = ""
+    model_params: Annotated[
+        str, typer.Option(metavar="JSON | k=v,k=v", help="Arguments of the class, such as width=32,depth=2.")
+    ] = ""
+    data_options: Annotated[
+        str, typer.Option("--data-options", "--data-reader-params", metavar="JSON | k=v", help="Options of the reader.")
+    ] = ""
+    trained: Annotated[
+        str,
+        typer.Option(
+            "--trained",
+            "--checkpoint",
+            "--checkpoint-dir-for-init",
+            metavar="DIR",
+            help="A trained model: an --output directory, a safetensors file, or a directory of checkpoints.",
+        ),
+    ] = ""
+
+    def describe(self, task: str, data: list[str], **more: Any) -> Description:
+        from pliant.native.model_file.description import Description
+
+        if task != "train" and not self.trained:
+            raise InvalidRequest("--trained is missing", hint="give the --output directory of `pliant train`")
+        return Description(
+            task=task,  # type: ignore[arg-type]  # a command's own name
+            model=self.model.name,
+            model_class=self.model_class,
+            model_params=pairs(self.model_params, "--model-params"),
+            data=data,
+            data_options=pairs(self.data_options, "--data-options"),
+            trained=self.trained,
+            **more,
+        )
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    max_workers: Annotated[
+        int | None, typer.Option("--max-workers", "--num-workers", min=1, help="Maximum number of workers.")
+    ] = None
+    min_workers: Annotated[int | None, typer.Option(min=1, help="Minimum number of workers. [default: 1]")] = None
+
+    def range(self) -> tuple[int, int]:
+        low = self.min_workers or 1
+        high = self.max_workers or low
+        if low > high:
+            raise InvalidRequest(f"--min-workers {low} is more than --max-workers {high}")
+        return low, high
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """How many parameter servers; ``pliant scale`` changes it while the job runs, within the limits."""
+
+    num_ps: Annotated[
+        int,
+        typer.Option(
+            "--num-ps",
+            "--num-ps-pods",
+            min=0,
+            show_default=False,
+            help="Initial number of parameter servers. [default: 1 with ps-*]",
+        ),
+    ] = 0
+    max_ps: Annotated[
+        int | None,
+        typer.Option(min=1, help=f"Maximum to scale to. [default: 4 times --num-ps, at least {DEFAULT_MAX_PS}]"),
+    ] = None
+    min_ps: Annotated[int | None, typer.Option(min=1, help="Minimum to scale to. [default: 1]")] = None
+
+    @property
+    def given(self) -> str:
+        """The option that asks for servers; empty if none does."""
+        asked = {"--num-ps": self.num_ps, "--max-ps": self.max_ps, "--min-ps": self.min_ps}
+        return next((f"{option} {number}" for option, number in asked.items() if number), "")
+
+    def replicas(self) -> dict[str, int]:
+        """Of the role ``ps``."""
+        low = self.min_ps or 1
+        start = self.num_ps or low
+        high = self.max_ps or max(DEFAULT_MAX_PS, 4 * start)
+        if low > start:
+            raise InvalidRequest(f"--min-ps {low} is more than --num-ps {start}")
+        if start > high:
+            option = "--num-ps" if self.num_ps else "--min-ps"
+            raise InvalidRequest(f"{option} {start} is more than --max-ps {high}")
+        return {"min": low, "max": high, "wanted": start}

@@ -1,0 +1,165 @@
+"""A job as tables for people: its nodes, its datasets, what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from pliant.cli.handles.job_handle import JobView
+from pliant.cli.render.progress import NODE_STYLES, clock, progress_of
+from pliant.core.job import Failure, Phase
+from pliant.core.nodes.fault_policy import ExitReason
+from pliant.core.status import JobStatus, NodeStatus, ParametersStatus, ParkedShard
+
+PHASE_STYLES = {
+    Phase.RUNNING: "green",
+    Phase.SUCCEEDED: "bold green",
+    Phase.FAILED: "bold red",
+    Phase.INTERRUPTED: "bold yellow",
+}
+WIDE = 200  # columns, where the output goes to a file or another program
+
+
+def table_console() -> Console:
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=WIDE)
+
+
+def job_view(view: JobView) -> RenderableType:
+    status = view.status
+    parts: list[RenderableType] = [_headline(view)]
+    if view.note:
+        parts.append(Text(f"{view.note}; this is what {view.source} says", style="yellow"))
+    if status.datasets:
+        parts += [Text(), progress_of(status)]
+        parts += [_parked(shard) for dataset in status.datasets for shard in dataset.parked]
+    if status.nodes:
+        parts += [Text(), node_table(status.nodes)]
+    if status.parameters is not None:
+        parts += [Text(), _parameters(status.parameters), parameter_table(status.parameters)]
+    if status.first_failure is not None:
+        parts += [Text(), _failure(status.first_failure)]
+    return Group(*parts)
+
+
+def node_table(nodes: Iterable[NodeStatus]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for name in ("NODE", "STATE", "PID", "RESTARTS", "RECORDS", "CPU", "MEMORY", "WHY"):
+        table.add_column(name, justify="right" if name in ("PID", "RESTARTS", "RECORDS", "CPU", "MEMORY") else "left")
+    for node in nodes:
+        failed = node.exit_reason not in (None, ExitReason.COMPLETED)
+        why = f"{node.exit_reason}: {node.message}" if failed else node.message
+        table.add_row(
+            node.name,
+            Text(node.state, style=NODE_STYLES.get(node.state, "default")),
+            str(node.pid or ""),
+            str(node.restarts),
+            f"{node.records:,}",
+            f"{node.cpu:.1f}" if node.cpu else "",
+            memory(node),
+            Text(f"replaces {node.replaces}; {why}" if node.replaces else why),
+        )
+    return table
+
+
+def usage_table(status: JobStatus) -> Table:
+    """Of the live nodes, busiest first."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("NODE")
+    table.add_column("STATE")
+    for name in ("CPU", "MEMORY", "RECORDS/S", "RECORDS", "RESTARTS"):
+        table.add_column(name, justify="right")
+    for node in sorted(status.live_nodes, key=lambda node: (-node.cpu, node.name)):
+        table.add_row(
+            node.name,
+            Text(node.state, style=NODE_STYLES.get(node.state, "default")),
+            f"{node.cpu:.2f}",
+            memory(node),
+            f"{node.records_per_second:,.0f}",
+            f"{node.records:,}",
+            str(node.restarts),
+        )
+    return table
+
+
+def usage_view(status: JobStatus) -> RenderableType:
+    """Of nodes, and of parameter servers where there are some."""
+    if status.parameters is None:
+        return usage_table(status)
+    return Group(usage_table(status), Text(), _parameters(status.parameters), parameter_table(status.parameters))
+
+
+def parameter_table(parameters: ParametersStatus) -> Table:
+    """Of the servers, by seat."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("SEAT")
+    table.add_column("SERVER")
+    for name in ("PARTITIONS", "ROWS", "MEMORY", "IN", "OUT", "REQUESTS", "QUEUE", "APPLY S", "CPU S"):
+        table.add_column(name, justify="right")
+    for seat in parameters.seats:
+        stats = seat.stats
+        serving = seat.node if seat.address else f"{seat.node or 'nobody'}, not ready"
+        table.add_row(
+            str(seat.seat),
+            Text(serving + (", leaving" if seat.leaving else ""), style="default" if seat.address else "yellow"),
+            str(seat.partitions),
+            f"{stats.rows:,}",
+            *(f"{amount / 1e6:,.1f} MB" for amount in (stats.bytes, stats.bytes_in, stats.bytes_out)),
+            f"{stats.requests:,}",
+            str(stats.queue),
+            f"{stats.apply_seconds:.1f}",
+            f"{stats.cpu_seconds:.1f}",
+        )
+    return table
+
+
+def _parameters(parameters: ParametersStatus) -> Text:
+    text = Text(f"parameters: iteration {parameters.iteration:,}, {parameters.examples:,} examples", style="bold")
+    text.append(f"; dump of iteration {parameters.dump_iteration:,}" if parameters.dump_order else "; no dump yet")
+    if parameters.stale:
+        text.append(f"; {parameters.stale:,} gradients were too old")
+    return text
+
+
+def memory(node: NodeStatus) -> str:
+    if not node.memory_mb:
+        return ""
+    limit = f" of {node.memory_limit_mb:,.0f}" if node.memory_limit_mb else ""
+    return f"{node.memory_mb:,.0f}{limit} MB"
+
+
+def moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S") if seconds else ""
+
+
+def _headline(view: JobView) -> Text:
+    status = view.status
+    text = Text().append(f"{status.name}  ", style="bold")
+    text.append(view.phase, style=PHASE_STYLES.get(view.phase, "yellow"))
+    text.append(f"  {clock(status.seconds)}", style="default")
+    if status.records_per_second and not view.is_over:
+        text.append(f"  {status.records_per_second:,.0f} records/s", style="default")
+    if status.global_step:
+        text.append(f"  step {status.global_step:,}", style="default")
+    if status.master_starts > 1:
+        text.append(f"  master started {status.master_starts} times", style="yellow")
+    if status.reason:
+        text.append(f"\n{status.reason}", style="default")
+    text.append(f"\n{view.handle.where}", style="dim")
+    return text
+
+
+def _parked(shard: ParkedShard) -> Text:
+    where = f"records [{shard.start}, {shard.end}) of {shard.name}, epoch {shard.epoch}"
+    return Text(f"given up: {where}: failed {shard.failures} times, last: {shard.message}", style="red")
+
+
+def _failure(failure: Failure) -> Text:
+    text = Text(f"first failure: {failure.node}, {failure.kind}: {failure.message}", style="red")
+    for line in failure.traceback.splitlines()[-12:]:
+        text.append(f"\n  {line}", style="default")
+    return text

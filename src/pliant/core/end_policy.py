@@ -1,0 +1,89 @@
+"""When a job is over, and how it ended: the one place that decides it, from the job's state alone.
+
+It failed when a node was given up for good. It is done when its workers are done *and* its shards are; it never succeeds
+with shards undone. A suspended job does not end by itself, and one without nodes of its own is ended by a person.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pliant.core.job import Phase
+from pliant.core.job_state import JobState
+from pliant.core.nodes.book import NodeBook
+from pliant.core.nodes.states import NodeState
+from pliant.core.shards.book import ShardBook
+
+PARAMETER_SERVER = "ps"  # the role
+SERVICE_ROLES = frozenset({PARAMETER_SERVER})  # these serve the others and never finish by themselves
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnd:
+    phase: Phase
+    reason: str
+
+
+def end_of_job(state: JobState) -> JobEnd | None:
+    """How the job ends now; None: it goes on."""
+    nodes, shards = state.nodes, state.shards
+    if state.job.over or nodes is None:
+        return None
+    if nodes.failure is not None:
+        return JobEnd(Phase.FAILED, nodes.failure.reason)
+    if nodes.suspended:
+        return None
+    workers = worker_roles(nodes)
+    if not nodes.started or not workers or not all(_is_done(nodes, shards, role) for role in workers):
+        return None
+    if not any(nodes.counts(role).get(NodeState.SUCCEEDED) or nodes.role(role).succeeded for role in workers):
+        return JobEnd(Phase.FAILED, "no worker is left")
+    if shards is not None and (problem := undone_work(shards)):
+        return JobEnd(Phase.FAILED, problem)
+    return JobEnd(Phase.SUCCEEDED, "all workers finished" + (", all shards done" if shards is not None else ""))
+
+
+def worker_roles(nodes: NodeBook) -> list[str]:
+    return [role for role in nodes.roles() if role not in SERVICE_ROLES]
+
+
+def is_gone(state: JobState) -> bool:
+    """Whether nothing is left of a job that is over."""
+    nodes = state.nodes.nodes() if state.nodes is not None else []
+    return state.job.over and all(node.gone for node in nodes if node.accepted_at is not None)
+
+
+def undone_work(shards: ShardBook) -> str:
+    """What forbids success although all workers finished; empty if nothing does."""
+    if parked := parked_shards(shards):
+        more = f" (and {len(parked) - 1} more)" if len(parked) > 1 else ""
+        return f"a shard could not be done: {parked[0]}{more}"
+    for queue in shards.queues():
+        if not queue.complete and not queue.never_requested:
+            total = queue.records_per_epoch * queue.spec.epochs
+            return (
+                f"all workers finished, but dataset {queue.spec.name} is not done: "
+                f"{queue.finished_records:,} of {total:,} records"
+            )
+    return ""
+
+
+def parked_shards(shards: ShardBook) -> list[str]:
+    """Those that kept failing and may not be skipped, each as a sentence."""
+    return [
+        f"dataset {queue.spec.name}, epoch {p.shard.epoch}, records [{p.extent.start}, {p.extent.end})"
+        + (f" of {p.extent.name}" if p.extent.name != queue.spec.name else "")
+        + f": failed {p.shard.failures + p.shard.timeouts} times, last: {p.message}"
+        for queue in shards.queues()
+        if not queue.spec.skip_parked
+        for p in queue.parked
+    ]
+
+
+def _is_done(nodes: NodeBook, shards: ShardBook | None, role: str) -> bool:
+    """All of its nodes ended; or enough did, the work is done, and the others are only waiting to be scheduled."""
+    state = nodes.role(role)
+    if nodes.all_done(role):
+        return True
+    enough = state.succeeded >= max(1, state.spec.min_replicas)
+    return enough and nodes.all_blocked(role) and shards is not None and bool(shards.queues()) and shards.complete()

@@ -1,0 +1,120 @@
+"""What happened to a job, as facts: one kind and one frozen dataclass per thing that can happen.
+
+Facts come first: the journal stores them, ``pliant events --json``, Kubernetes Events and the summary carry them, and
+programs compare kinds and facts. The sentence for people is computed from the facts by ``describe``, and nobody parses it.
+
+The state machines of ``core`` decide; the components of ``master`` note what was decided as one of these events
+(``Journal.event``). There is one module per part of the master; ``rpc/events.py`` converts records to protobuf and back.
+"""
+
+from __future__ import annotations
+
+from pliant.core.events.base import Event, describe, event_from_facts, event_type
+from pliant.core.events.changes import ChangeAccepted, ChangeNoted, ChangeRefused, ChangesUnavailable
+from pliant.core.events.data import DatasetCreated, DatasetEnded, DatasetsRestored, LeaseTimedOut, SessionTimedOut
+from pliant.core.events.job import JobEnded, JournalLost, MasterStarted
+from pliant.core.events.kinds import EventKind
+from pliant.core.events.nodes import (
+    ExitCause,
+    LaunchRefused,
+    NodeEnded,
+    NodeGivenUp,
+    NodeHung,
+    NodeLaunched,
+    NodeRemoved,
+    NodeRunning,
+    NodeScheduled,
+    NodeUnschedulable,
+    ProgramExited,
+    ProgramFrozen,
+    ProgramRestarted,
+    RoleScaled,
+)
+from pliant.core.events.parameters import (
+    DumpCompleted,
+    DumpFailed,
+    LastDumpTimedOut,
+    ParametersDefined,
+    ParametersMoved,
+    ParametersRestored,
+    ScheduleDefined,
+    SeatReady,
+    SeatRetired,
+    SeatsLeaving,
+    SeatTaken,
+    ServerReported,
+)
+from pliant.core.events.record import EventRecord
+from pliant.core.events.training import (
+    BestVersionFound,
+    EvaluationDone,
+    EvaluationFailed,
+    EvaluationStarted,
+    TrainingStopped,
+)
+from pliant.core.events.worlds import (
+    GroupConnected,
+    GroupFormed,
+    GroupRestarted,
+    MemberSilent,
+    WorldFormed,
+    WorldLimitsSet,
+)
+
+__all__ = [
+    "BestVersionFound",
+    "ChangeAccepted",
+    "ChangeNoted",
+    "ChangeRefused",
+    "ChangesUnavailable",
+    "DatasetCreated",
+    "DatasetEnded",
+    "DatasetsRestored",
+    "DumpCompleted",
+    "DumpFailed",
+    "EvaluationDone",
+    "EvaluationFailed",
+    "EvaluationStarted",
+    "Event",
+    "EventKind",
+    "EventRecord",
+    "ExitCause",
+    "GroupConnected",
+    "GroupFormed",
+    "GroupRestarted",
+    "JobEnded",
+    "JournalLost",
+    "LastDumpTimedOut",
+    "LaunchRefused",
+    "LeaseTimedOut",
+    "MasterStarted",
+    "MemberSilent",
+    "NodeEnded",
+    "NodeGivenUp",
+    "NodeHung",
+    "NodeLaunched",
+    "NodeRemoved",
+    "NodeRunning",
+    "NodeScheduled",
+    "NodeUnschedulable",
+    "ParametersDefined",
+    "ParametersMoved",
+    "ParametersRestored",
+    "ProgramExited",
+    "ProgramFrozen",
+    "ProgramRestarted",
+    "RoleScaled",
+    "ScheduleDefined",
+    "SeatReady",
+    "SeatRetired",
+    "SeatTaken",
+    "SeatsLeaving",
+    "ServerReported",
+    "SessionTimedOut",
+    "TrainingStopped",
+    "WorldFormed",
+    "WorldLimitsSet",
+    "describe",
+    "event_from_facts",
+    "event_type",
+]

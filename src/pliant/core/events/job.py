@@ -1,0 +1,34 @@
+"""The master and the job as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pliant.core.events.base import Event, some
+from pliant.core.events.kinds import EventKind
+from pliant.core.job import Phase
+
+
+@dataclass(frozen=True, kw_only=True)
+class MasterStarted(Event, kind=EventKind.MASTER):
+    start: int  # 1 for the first master of the job
+
+    def _sentence(self) -> str:
+        return "the master started" if self.start == 1 else f"the master is back (start {self.start})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JournalLost(Event, kind=EventKind.JOURNAL_LOST):
+    nodes: tuple[str, ...]  # of the earlier master; they are removed
+
+    def _sentence(self) -> str:
+        return f"the journal of an earlier master is lost; the job starts over and removes {some(self.nodes)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobEnded(Event, kind=EventKind.JOB):
+    phase: Phase
+    reason: str
+
+    def _sentence(self) -> str:
+        return f"{self.phase.value}: {self.reason}"

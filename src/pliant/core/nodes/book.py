@@ -1,0 +1,502 @@
+"""The nodes of a job: observed state, desired state, and what each event leads to.
+
+``NodeBook`` is the state machine behind the master's node manager (``master/components/nodes.py``). Calls of agents, events of
+the platform and change requests go in; decisions come out (``core/nodes/states.py``: launch, remove, restart the
+program in place, fail the job). ``core/nodes/fault_policy.py`` decides what one failure leads to; this module does the rest.
+
+How a shell drives it: ``due(now)`` is what to hand to the platform now, until it is answered by ``accepted``,
+``refused`` or ``launch_failed``; ``removals(now)`` is what to end, until the platform reports ``node_ended``
+(also when it knows no such node). Both only read, so a master that died between a decision and its deed finds the
+deed again; both may therefore name a node twice, and a platform creates and removes by name, idempotently.
+
+Invariants:
+
+- A name is ``role-number`` and is never reused in a job; a replacement has a new number.
+- States change along ``TRANSITIONS`` only. Late or contradictory events are ignored; only a name that never
+  existed is an error.
+- Each role has ``max(0, target - succeeded)`` active nodes (waiting, being created or running, and not being removed),
+  until the job is stopped or has failed; while it is suspended it has none. A finished node still counts and is not
+  replaced.
+- A replacement inherits its line's counts of failures, so no line is relaunched more often for a kind than its
+  budget; one kind never uses up another's. What is not a failure (``scale``, ``replace``, ``stop``) counts nowhere.
+- A node that is being removed ends as Deleted, whatever its program did, and its end has no consequences.
+- The memory of a line grows with each out-of-memory and is never shrunk again.
+- After ``stop`` or ``FailJob`` nothing is launched and no program is restarted.
+- The state is bounded: of the ended nodes only the last ``keep_ended`` are remembered; events of others are late
+  and are ignored. The counts of a line live in the record of its living node, so they are never forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace as changed
+from typing import Any
+
+from pliant.core.errors import Conflict
+from pliant.core.nodes.fault_policy import ExitReason, FaultPolicy, Step, shrink_resources
+from pliant.core.nodes.liveness import Liveness
+from pliant.core.nodes.roster import DEFAULT_KEEP_ENDED, Roster
+from pliant.core.nodes.states import (
+    Decision,
+    FailJob,
+    Node,
+    NodeState,
+    Overdue,
+    Remove,
+    RestartProgram,
+    RoleSpec,
+    in_words,
+    parse_exit_reason,
+    parse_resources,
+)
+from pliant.core.resources import Resources
+
+
+class NodeBook(Roster):
+    def __init__(
+        self,
+        roles: Mapping[str, RoleSpec],
+        policy: FaultPolicy,
+        *,
+        policies: Mapping[str, FaultPolicy] | None = None,
+        suspended: str = "",
+        keep_ended: int = DEFAULT_KEEP_ENDED,
+    ) -> None:
+        """``policies``: of roles that differ from the job's. ``suspended``: why it begins without nodes."""
+        super().__init__(roles, keep_ended=keep_ended)
+        self._suspended = suspended
+        self._policies = dict(policies or {})
+        self._policy = policy
+        self._liveness = Liveness(policy)
+
+    def copy(self) -> NodeBook:
+        """For a dry run."""
+        other = NodeBook({}, self._policy, policies=self._policies, keep_ended=self._keep_ended)
+        other.restore(self.snapshot())
+        return other
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Heartbeats are not in a snapshot: call ``touch_all`` next."""
+        super().restore(state)
+        self._liveness = Liveness(self._policy)
+
+    # --- desired state ---
+
+    def start(self, now: float) -> list[Decision]:
+        """Launch the nodes of the job's spec. A second call does nothing."""
+        if self._started or self.closed:
+            return []
+        self._started = True
+        decisions: list[Decision] = []
+        for role in self._roles:
+            decisions += self._fill(now, role, "the job starts")
+        return decisions
+
+    def scale(
+        self, now: float, *, role: str, replicas: int, reason: str, first: list[str] | None = None
+    ) -> list[Decision]:
+        """Set the target of a role (finished nodes count). A surplus is removed: those named ``first``, then the youngest."""
+        self._check_open("scaled")
+        changed(self.role(role).spec, replicas=replicas).check()
+        return self._aim(now, role, replicas, reason, first or [])
+
+    def set_limits(self, now: float, *, role: str, min_replicas: int, max_replicas: int) -> list[Decision]:
+        """Change the limits; a target outside of them is clamped."""
+        state = self.role(role)
+        target = min(max(state.spec.replicas, min_replicas), max_replicas)
+        spec = changed(state.spec, min_replicas=min_replicas, max_replicas=max_replicas)
+        changed(spec, replicas=target).check()
+        self._roles[role] = changed(state, spec=spec)
+        if target == spec.replicas or self.closed:
+            return []
+        return self._aim(now, role, target, f"the limits are now {min_replicas} to {max_replicas}")
+
+    def set_resources(self, now: float, *, role: str, resources: dict[str, Any]) -> list[Decision]:
+        """The resources of later launches of a role. Existing nodes keep theirs; see ``replace``."""
+        state = self.role(role)
+        self._roles[role] = changed(state, spec=changed(state.spec, resources=parse_resources(resources)))
+        return []
+
+    def replace(self, now: float, *, node: str, reason: str, resources: dict[str, Any] | None = None) -> list[Decision]:
+        """Remove a node and launch another of its line, with other resources if they are given. Nothing is counted."""
+        self._check_open("changed")
+        asked = parse_resources(resources) if resources else None
+        old = self._find(node)
+        if old is None or not old.is_active:
+            return []
+        removal = self._remove(now, old, self._policy.grace, reason)
+        return [removal, self._add(now, old.role, f"in place of {node}: {reason}", after=old, resources=asked)]
+
+    def remove(self, now: float, *, node: str, reason: str) -> list[Decision]:
+        """Remove this node and lower the target of its role by one."""
+        self._check_open("changed")
+        old = self._find(node)
+        if old is None or not old.is_active:
+            return []
+        role = self._roles[old.role]
+        spec = changed(role.spec, replicas=role.spec.replicas - 1)
+        spec.check()
+        self._roles[old.role] = changed(role, spec=spec, note=reason)
+        return [self._remove(now, old, self._policy.grace, reason)]
+
+    def suspend(self, now: float, *, reason: str) -> list[Decision]:
+        """Remove every node. The targets are kept, and so are the records of the lines."""
+        self._check_open("suspended")
+        if self._suspended:
+            return []
+        self._suspended, self._suspended_at = reason or "suspended", now
+        decisions: list[Decision] = []
+        for node in self.live():
+            if node.is_active:
+                self._put(changed(node, parked=True))
+            decisions.append(self._remove(now, self._nodes[node.name], self._policy.grace, self._suspended))
+        return decisions
+
+    def resume(self, now: float, *, reason: str) -> list[Decision]:
+        """After a suspension: every parked line continues, and what else is missing is launched."""
+        self._check_open("resumed")
+        if not self._suspended:
+            return []
+        self._suspended, self._suspended_at = "", 0.0
+        decisions: list[Decision] = []
+        for role in self._roles if self._started else ():
+            parked = [node for node in self._nodes.values() if node.parked and node.role == role]
+            for node in parked[: self._missing(role)]:
+                decisions.append(self._add(now, role, f"in place of {node.name}: {reason}", after=node))
+            decisions += self._fill(now, role, reason)
+        for node in list(self._nodes.values()):
+            if node.parked:
+                self._put(changed(node, parked=False))
+        return decisions
+
+    def reserve(self, now: float, *, role: str, number: int) -> list[Decision]:
+        """Numbers up to this one belong to nodes of a master whose journal is lost: none is reused."""
+        state = self.role(role)
+        self._roles[role] = changed(state, next_number=max(state.next_number, number + 1))
+        return []
+
+    def stop(self, now: float, *, reason: str, grace: float | None = None) -> list[Decision]:
+        """Remove all nodes. A second call with less grace shortens it for those that are left."""
+        self._stopped = self._stopped or reason
+        seconds = self._policy.grace if grace is None else grace
+        return [self._remove(now, node, seconds, reason) for node in self.live()]
+
+    # --- events of the platform ---
+
+    def accepted(self, now: float, *, node: str) -> list[Decision]:
+        """The platform accepted the launch. If it was cancelled meanwhile, the node is removed at once."""
+        found = self._find(node)
+        if found is None or found.accepted_at is not None:
+            return []
+        if found.state is NodeState.DELETED and found.started_at is None:
+            called_off = self._put(changed(found, accepted_at=now, gone=False))
+            return [Remove(node, 0.0, f"called off while it was created: {called_off.removal}")]
+        if not found.may_become(NodeState.CREATING):
+            return []
+        self._put(changed(found, state=NodeState.CREATING, accepted_at=now, waiting_since=None))
+        self._liveness.began(found, now)
+        return []
+
+    def refused(self, now: float, *, node: str, message: str) -> list[Decision]:
+        """Unschedulable: the same launch is retried later, and after a while with fewer resources."""
+        found = self._find(node)
+        if found is None or found.state is not NodeState.PENDING or self.closed:
+            return []
+        since = now if found.waiting_since is None else found.waiting_since
+        delay = self._policy.unschedulable_backoff.delay(found.refusals)
+        reason = f"there was no room for {node} ({message}): try {found.refusals + 2}"
+        asked, shrunk_at = found.resources, found.shrunk_at
+        if now - (since if shrunk_at is None else shrunk_at) >= self._policy.unschedulable_shrink_after:
+            asked = self._shrunk(found)
+        if asked != found.resources:
+            shrunk_at = now
+            reason += f", after {now - since:.0f} s with less: {in_words(asked)}"
+        waiting = changed(
+            found,
+            waiting_since=since,
+            refusals=found.refusals + 1,
+            resources=asked,
+            shrunk_at=shrunk_at,
+            relaunch_at=now + delay,
+            message=message,
+            reason=reason,
+        )
+        return [self._put(waiting).launch()]
+
+    def unschedulable(self, now: float, *, node: str, message: str) -> list[Decision]:
+        """The platform accepted the launch, and the node is Pending. This event may precede ``accepted``."""
+        decisions = self.accepted(now, node=node)
+        found = self._find(node)
+        if found is not None and found.is_active and found.state is NodeState.CREATING:
+            since = now if found.waiting_since is None else found.waiting_since
+            self._put(changed(found, waiting_since=since, message=message))
+        return decisions
+
+    def room_found(self, now: float, *, node: str) -> list[Decision]:
+        """It was scheduled; from now on its agent is expected."""
+        found = self._find(node)
+        if found is None or found.ended or found.waiting_since is None or found.state is not NodeState.CREATING:
+            return []
+        self._put(changed(found, waiting_since=None, message=""))
+        self._liveness.began(found, now)
+        return []
+
+    def starved(self, now: float) -> list[str]:
+        """Nodes that have been unschedulable for so long that they should request less; act on each by ``shrink``."""
+        max_wait = self._policy.unschedulable_shrink_after
+        return [
+            node.name
+            for node in self._nodes.values()
+            if node.is_active
+            and node.state is NodeState.CREATING
+            and node.waiting_since is not None
+            and now - node.waiting_since >= max_wait
+            and self._shrunk(node) != node.resources
+        ]
+
+    def shrink(self, now: float, *, node: str) -> list[Decision]:
+        """Replace an unschedulable node by one that requests less. No failure is counted: it never ran."""
+        found = self._find(node)
+        if found is None or self.closed or node not in self.starved(now):
+            return []
+        asked, waited = self._shrunk(found), now - (found.waiting_since or now)
+        why = f"no room for {node} in {waited:.0f} s ({found.message}): asked for with less, {in_words(asked)}"
+        removal = self._remove(now, found, 0.0, why)
+        return [removal, self._add(now, found.role, why, after=found, resources=asked)]
+
+    def launch_failed(self, now: float, *, node: str, message: str) -> list[Decision]:
+        """The platform could not create it, for another reason than scheduling."""
+        found = self._find(node)
+        if found is None or found.state is not NodeState.PENDING:
+            return []
+        return self._over(now, found, ExitReason.UNKNOWN, message, agent_alive=False)
+
+    def node_ended(self, now: float, *, node: str, exit_reason: str, message: str, host: str = "") -> list[Decision]:
+        """The platform reports that nothing of this node is left."""
+        kind = parse_exit_reason(exit_reason)
+        found = self._find(node)
+        if found is None:
+            return []
+        found = self._put(changed(found, gone=True, host=found.host or host))
+        return [] if found.ended else self._over(now, found, kind, message, agent_alive=False)
+
+    # --- events of agents ---
+
+    def registered(self, now: float, *, node: str, agent_pid: int, host: str, address: str = "") -> list[Decision]:
+        """An agent registered, for the first time or again (with a restarted master)."""
+        found = self._find(node)
+        if found is None or found.ended:
+            return []
+        started_at = now if found.started_at is None else found.started_at
+        self._put(
+            changed(
+                found,
+                state=NodeState.RUNNING,
+                agent_pid=agent_pid,
+                host=host,
+                address=address or found.address,
+                started_at=started_at,
+                waiting_since=None,
+            )
+        )
+        self._liveness.began(found, now)
+        return []
+
+    def program_started(self, now: float, *, node: str, incarnation: int, pid: int) -> list[Decision]:
+        found = self._find(node)
+        if found is None or found.state is not NodeState.RUNNING or incarnation != found.incarnation:
+            return []
+        self._put(changed(found, pid=pid))
+        self._liveness.began(found, now)
+        return []
+
+    def program_exited(
+        self, now: float, *, node: str, incarnation: int, exit_reason: str, message: str
+    ) -> list[Decision]:
+        """The agent asks what to do after this exit: restart as ``RestartProgram`` says, or else leave.
+
+        A repeated report is answered alike as long as the node lives; one of an ended node has no consequences.
+        """
+        kind = parse_exit_reason(exit_reason)
+        found = self._find(node)
+        if found is None or found.ended:
+            return []
+        if 0 <= incarnation == found.incarnation - 1 and found.is_active and not self.closed:
+            return [found.restart()]
+        if incarnation != found.incarnation:
+            return []
+        return self._over(now, found, kind, message, agent_alive=found.state is NodeState.RUNNING)
+
+    def program_recalled(
+        self, now: float, *, node: str, incarnation: int, message: str, exit_reason: str = ""
+    ) -> list[Decision]:
+        """Its program was ended by the master, with its group (``core/rendezvous/groups.py``) or alone
+        (``core/nodes/stall_detector.py``), to be restarted: no failure is counted. ``exit_reason``: shown for its last run."""
+        shown = parse_exit_reason(exit_reason) if exit_reason else None
+        found = self._find(node)
+        if found is None or found.ended:
+            return []
+        if incarnation != found.incarnation or found.removal is not None or self.closed:
+            return self.program_exited(
+                now, node=node, incarnation=incarnation, exit_reason=ExitReason.KILLED.value, message=message
+            )
+        if shown is not None:
+            found = changed(found, exit_reason=shown, message=message)
+        return [self._restart(now, found, 0.0, message)]
+
+    # --- liveness, not journaled, and its finders ---
+
+    def heartbeat(self, node: str, now: float) -> None:
+        found = self._nodes.get(node)
+        if found is not None and not found.ended:
+            self._liveness.seen(found, now)
+
+    def progress(self, node: str, now: float) -> None:
+        """The program of this node made progress (a record, a step). Also a sign of life."""
+        found = self._nodes.get(node)
+        if found is not None and not found.ended:
+            self._liveness.moved(found, now)
+
+    def idle(self, node: str, now: float) -> None:
+        """The program of this node has nothing to do: progress is expected from now on. Not a sign of life."""
+        found = self._nodes.get(node)
+        if found is not None and not found.ended:
+            self._liveness.excused(found, now)
+
+    def touch_all(self, now: float) -> None:
+        """After a restart of the master: the time it was unavailable does not count as silence."""
+        for node in self.live():
+            self._liveness.began(node, now)
+
+    def overdue(self, now: float) -> list[Overdue]:
+        """Nodes that missed a deadline; act on each by ``lost``."""
+        missing = (
+            (n.name, self._liveness.missing(n, self._roles[n.role].spec, now))
+            for n in self._nodes.values()
+            if n.is_active
+        )
+        return [Overdue(name, ExitReason.HANG, message) for name, message in missing if message]
+
+    def lost(self, now: float, *, node: str, exit_reason: str, message: str) -> list[Decision]:
+        """Give a node up without having observed its end: it is removed at once, and replaced."""
+        kind = parse_exit_reason(exit_reason)
+        found = self._find(node)
+        if found is None or found.ended:
+            return []
+        follows = self._over(now, found, kind, message, agent_alive=False)
+        self._put(changed(self._nodes[node], removal=found.removal or message, removal_grace=0.0))
+        return [Remove(node, 0.0, message), *follows]
+
+    def removals(self, now: float) -> list[Remove]:
+        """Nodes that are to be removed and still exist, and agents that outlive their node's end."""
+        found = []
+        for node in self._nodes.values():
+            if node.gone:
+                continue
+            if node.removal is not None:
+                found.append(Remove(node.name, node.removal_grace, node.removal))
+            elif node.ended_at is not None and now >= node.ended_at + self._policy.grace:
+                found.append(Remove(node.name, 0.0, "it ended, and its agent stayed"))
+        return found
+
+    # --- inside ---
+
+    def _over(self, now: float, node: Node, kind: ExitReason, message: str, *, agent_alive: bool) -> list[Decision]:
+        """A live node, or its program, ended: record it and decide what follows."""
+        if node.removal is not None:
+            self._end(now, node, NodeState.DELETED, kind, message)
+            return []
+        policy = self._policies.get(node.role, self._policy)
+        decision = policy.next_step(
+            kind, node.failures, node.resources.memory_mb, agent_alive=agent_alive and not self.closed
+        )
+        if decision.step is Step.NOTHING:
+            role = self._roles[node.role]
+            self._roles[node.role] = changed(role, succeeded=role.succeeded + 1)
+            self._end(now, node, NodeState.SUCCEEDED, kind, message)
+            return []
+        failures = {**node.failures, kind.value: node.failures.get(kind.value, 0) + 1}
+        node = changed(node, failures=failures, pid=None)
+        if decision.step is Step.RESTART:
+            node = changed(node, exit_reason=kind, message=message)
+            return [self._restart(now, node, decision.delay, decision.reason)]
+        if decision.memory_mb is not None:
+            node = changed(node, memory_floor_mb=decision.memory_mb)
+        self._end(now, node, NodeState.FAILED, kind, message)
+        self._hosts.failed(now, node.host, kind)
+        if self.closed:
+            return []
+        if decision.step is Step.GIVE_UP:
+            return self._give_up(node, kind, decision.reason)
+        reason = f"in place of {node.name}: {decision.reason}"
+        return [self._add(now, node.role, reason, after=node, delay=decision.delay)]
+
+    def _restart(self, now: float, node: Node, delay: float, reason: str) -> RestartProgram:
+        """The next run of its program, in place."""
+        node = changed(
+            node,
+            pid=None,
+            incarnation=node.incarnation + 1,
+            restarts=node.restarts + 1,
+            restart_delay=delay,
+            restart_reason=reason,
+        )
+        self._liveness.began(node, now)
+        return self._put(node).restart()
+
+    def _give_up(self, node: Node, kind: ExitReason, why: str) -> list[Decision]:
+        """The end of a line. Either the job fails, or it continues with one node less."""
+        role = self._roles[node.role]
+        left = len(self.active(node.role)) + role.succeeded
+        min_replicas = role.spec.min_replicas
+        if role.spec.critical or left < min_replicas:
+            because = "the role is critical" if role.spec.critical else f"{left} are left, {min_replicas} are needed"
+            self._failure = FailJob(f"{node.name} is given up: {why} ({because})", node.name, kind)
+            self._roles[node.role] = changed(role, given_up=role.given_up + 1)
+            return [self._failure]
+        target = role.spec.replicas - 1
+        note = f"{node.name} is given up: {why}; going on with {target}"
+        spec = changed(role.spec, replicas=target)
+        self._roles[node.role] = changed(role, spec=spec, given_up=role.given_up + 1, note=note)
+        return []
+
+    def _aim(self, now: float, role: str, target: int, reason: str, first: Sequence[str] = ()) -> list[Decision]:
+        state = self._roles[role]
+        self._roles[role] = changed(state, spec=changed(state.spec, replicas=target), note=reason)
+        if not self._started:
+            return []
+        surplus = len(self.active(role)) - max(0, target - state.succeeded)
+        if surplus <= 0:
+            return self._fill(now, role, reason)
+        order = sorted(self.active(role), key=lambda node: (node.name in first, node.number), reverse=True)
+        return [self._remove(now, node, self._policy.grace, reason) for node in order[:surplus]]
+
+    def _fill(self, now: float, role: str, reason: str) -> list[Decision]:
+        return [self._add(now, role, reason) for _ in range(self._missing(role))]
+
+    def _missing(self, role: str) -> int:
+        state = self._roles[role]
+        return 0 if self._suspended else max(0, state.spec.replicas - state.succeeded - len(self.active(role)))
+
+    def _shrunk(self, node: Node) -> Resources:
+        minimum = self._roles[node.role].spec.min_resources
+        return shrink_resources(node.resources, minimum, keep_memory=node.memory_floor_mb > 0)
+
+    def _remove(self, now: float, node: Node, grace: float, reason: str) -> Remove:
+        node = changed(node, removal=node.removal or reason, removal_grace=grace)
+        if node.state is NodeState.PENDING:
+            # It ends here, and is gone if its launch was not due yet: then the platform was never asked to create it.
+            node = changed(node, gone=node.relaunch_at > now)
+            self._end(now, node, NodeState.DELETED, None, reason)
+        else:
+            self._put(node)
+        return Remove(node.name, grace, reason)
+
+    def _end(self, now: float, node: Node, state: NodeState, kind: ExitReason | None, message: str) -> None:
+        super()._end(now, node, state, kind, message)
+        self._liveness.forget(node)
+
+    def _check_open(self, verb: str) -> None:
+        if self.closed:
+            why = self._failure.reason if self._failure else self._stopped
+            raise Conflict(f"the job is ending ({why}) and cannot be {verb}")

@@ -1,0 +1,149 @@
+"""What happens after the end of a node or its program, from one table of budgets.
+
+A budget belongs to a kind of failure, since they mean different things: a preempted node says nothing about the
+program, an error of the program says nothing about the machine. ``FaultPolicy.next_step`` is the whole policy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pliant.core.resources import Resources
+
+
+class ExitReason(StrEnum):
+    COMPLETED = "Completed"
+    OOM = "OOM"
+    PREEMPTED = "Preempted"
+    KILLED = "Killed"
+    ERROR = "Error"
+    HANG = "Hang"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Exponential: ``first`` seconds before try 1, times ``factor`` for each further try, at most ``max_delay``."""
+
+    first: float = 1.0
+    factor: float = 2.0
+    max_delay: float = 60.0
+
+    def delay(self, tries_before: int) -> float:
+        if self.first <= 0:
+            return 0.0
+        try:
+            return min(self.max_delay, self.first * float(self.factor) ** tries_before)
+        except OverflowError:
+            return self.max_delay
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many failures of one kind a line of replacements may have (-1: any number), and how each is handled."""
+
+    limit: int
+    backoff: Backoff = field(default_factory=Backoff)
+    in_place: bool = False  # the agent restarts the program on the same node
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryGrowth:
+    """After out-of-memory: ``max(memory * factor, memory + add_mb)``, at most ``ceiling_mb`` (0: no ceiling)."""
+
+    factor: float = 1.5
+    add_mb: int = 256
+    ceiling_mb: int = 0
+
+    def grown(self, memory_mb: int) -> int:
+        wanted = max(int(memory_mb * self.factor), memory_mb + self.add_mb)
+        return min(wanted, self.ceiling_mb) if self.ceiling_mb else wanted
+
+
+class Step(StrEnum):
+    NOTHING = "nothing"
+    RESTART = "restart in place"
+    REPLACE = "replace"
+    GIVE_UP = "give up"
+
+
+@dataclass(frozen=True, slots=True)
+class FaultDecision:
+    step: Step
+    reason: str
+    delay: float = 0.0  # seconds before it is carried out
+    memory_mb: int | None = None  # request of the replacement; None: as before
+
+
+def default_budgets() -> dict[ExitReason, Budget]:
+    return {
+        ExitReason.ERROR: Budget(3, Backoff(0.5, 2.0, 30.0), in_place=True),
+        ExitReason.KILLED: Budget(100, Backoff(0.1, 1.5, 10.0), in_place=True),
+        ExitReason.OOM: Budget(5, Backoff(0.5, 2.0, 30.0)),
+        ExitReason.PREEMPTED: Budget(-1, Backoff(0.1, 1.2, 10.0)),
+        ExitReason.HANG: Budget(10, Backoff(0.5, 2.0, 30.0)),
+        ExitReason.UNKNOWN: Budget(10, Backoff(0.5, 2.0, 60.0)),
+    }
+
+
+def shrink_resources(asked: Resources, minimum: Resources, *, keep_memory: bool) -> Resources:
+    """Halfway from the request to the minimum, rounded down, so that the minimum is reached.
+
+    A field whose minimum is zero is not touched: zero means "no limit", which would be more and not less.
+    """
+
+    def down(now: float, least: float, step: float) -> float:
+        if not 0 < least < now:
+            return now
+        return max(least, math.floor((now + least) / 2 / step) * step)
+
+    return Resources(
+        cpu=round(down(asked.cpu, minimum.cpu, 0.1), 6),
+        memory_mb=asked.memory_mb if keep_memory else int(down(asked.memory_mb, minimum.memory_mb, 1)),
+        gpu=int(down(asked.gpu, minimum.gpu, 1)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FaultPolicy:
+    """The fault tolerance of a job: budgets by kind, and time-outs."""
+
+    budgets: Mapping[ExitReason, Budget] = field(default_factory=default_budgets)
+    memory: MemoryGrowth = field(default_factory=MemoryGrowth)
+    heartbeat_timeout: float = 15.0  # silence of an agent before its node is given up
+    start_timeout: float = 300.0  # from the platform's acceptance until the agent registers
+    progress_timeout: float = 0.0  # without progress, before a running worker is replaced; 0: never
+    unschedulable_backoff: Backoff = field(default_factory=lambda: Backoff(1.0, 2.0, 60.0))
+    unschedulable_shrink_after: float = 120.0  # seconds before fewer resources are requested
+    grace: float = 10.0  # between SIGTERM and SIGKILL
+
+    def next_step(
+        self, exit_reason: ExitReason, failures: Mapping[str, int], memory_mb: int, *, agent_alive: bool
+    ) -> FaultDecision:
+        """Decide after one exit.
+
+        ``failures`` counts the earlier failures of this line of nodes by kind, this one not included.
+        """
+        if exit_reason is ExitReason.COMPLETED:
+            return FaultDecision(Step.NOTHING, "the program finished")
+        # A policy need not name every kind.
+        budget = self.budgets.get(exit_reason) or default_budgets()[exit_reason]
+        before = failures.get(exit_reason.value, 0)
+        if budget.limit >= 0 and before >= budget.limit:
+            return FaultDecision(
+                Step.GIVE_UP,
+                f"{exit_reason.value} happened {before + 1} times; {budget.limit} are forgiven",
+            )
+        delay = budget.backoff.delay(before)
+        tries = f"{exit_reason.value} {before + 1}" + (f" of {budget.limit} forgiven" if budget.limit >= 0 else "")
+        if exit_reason is ExitReason.OOM and memory_mb > 0:
+            grown = self.memory.grown(memory_mb)
+            if grown <= memory_mb:
+                return FaultDecision(Step.GIVE_UP, f"out of memory with {memory_mb} MB, and no more may be asked for")
+            return FaultDecision(Step.REPLACE, f"{tries}: {memory_mb} MB were too few, {grown} MB next", delay, grown)
+        if budget.in_place and agent_alive:
+            return FaultDecision(Step.RESTART, f"{tries}: the program is started again", delay)
+        return FaultDecision(Step.REPLACE, f"{tries}: the node is replaced", delay)

@@ -1,0 +1,1 @@
+"""Parameter servers as a replicated log: the partition map, seats, orders, dumps and schedules."""

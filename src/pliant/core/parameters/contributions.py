@@ -1,0 +1,143 @@
+"""Contributions: the gradients that workers pushed, from the master's decision to the order that applies them.
+
+A worker stages its gradient on the servers and asks the master to accept it. ``PushDecision`` is the answer. What is accepted
+is pending until an ``apply`` order names it: at once in asynchronous training, with the whole batch in synchronous training.
+``Contributions`` is a part of ``core/parameters/book.py``, which makes the decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from pliant.core.errors import InvalidRequest
+from pliant.core.parameters.orders import Contribution
+
+MAX_EXAMPLES = 1 << 62  # of one contribution
+STALENESS = (0, 1, 2, 4, 8, 16, 32, 64)  # upper bounds of the histogram's buckets; one more beyond them
+
+
+@dataclass(frozen=True, slots=True)
+class PushRequest:
+    """A worker asks for what it staged as (session, sequence) to be accepted."""
+
+    session: str
+    sequence: int  # 1, 2, 3, …; the same number again is the same contribution
+    based_on: int  # iteration of the model that the gradient was computed on
+    examples: int
+    holders: tuple[tuple[int, int], ...]  # where it was staged: (seat, fencing token)
+    map_version: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As the arguments of ``ParameterBook.contribute``."""
+        return asdict(self) | {"holders": [list(holder) for holder in self.holders]}
+
+
+class PushOutcome(StrEnum):
+    ACCEPTED = "accepted"
+    REPEATED = "repeated"  # accepted before; the same answer again
+    OVER = "over"  # the last iteration was reached before: nothing more is accepted
+    STALE = "stale"  # computed on a model that is too old: pull and compute again
+    UNSCHEDULED = "unscheduled"  # the learning rate of the next update is not known yet: report it and contribute again
+    MOVED = "moved"  # staged by an outdated map, or on a server that was replaced: stage again
+    LOST = "lost"  # a shard of its records is leased to another worker: drop it
+
+
+@dataclass(frozen=True, slots=True)
+class PushDecision:
+    outcome: PushOutcome
+    iteration: int  # the newest
+    staleness: int = 0
+    reason: str = ""
+    lost_leases: tuple[int, ...] = ()
+
+
+class LastPush(NamedTuple):
+    """The newest one accepted of a session."""
+
+    sequence: int
+    staleness: int
+
+
+class Batch(NamedTuple):
+    """What one ``apply`` order takes, its weights adding up to 1."""
+
+    contributions: tuple[Contribution, ...]
+    examples: int
+    ended_sessions: tuple[str, ...]  # to be discarded after it
+
+
+class Contributions:
+    """``count`` and ``examples``: accepted, and applied; ``staleness``: a histogram of those accepted."""
+
+    def __init__(self) -> None:
+        self.pending: list[Contribution] = []  # accepted, in no order yet; the weight is the number of examples
+        self._last: dict[str, LastPush] = {}  # by session
+        self._ended: list[str] = []  # sessions to discard once their pending contributions are applied
+        self.count = 0
+        self.examples = 0
+        self.staleness = [0] * (len(STALENESS) + 1)
+
+    @property
+    def pending_examples(self) -> int:
+        return int(sum(contribution.weight for contribution in self.pending))
+
+    def repeated(self, session: str, sequence: int) -> LastPush | None:
+        """What was accepted before under this number. Contributions of a session come in rising order."""
+        last = self._last.get(session)
+        if last is None or sequence > last.sequence:
+            return None
+        if sequence < last.sequence:
+            raise InvalidRequest(f"contribution {sequence} is older than {last.sequence}, the last one accepted")
+        return last
+
+    def accept(self, contribution: Contribution, staleness: int) -> None:
+        """``contribution.weight`` is its number of examples."""
+        self._last[contribution.session] = LastPush(contribution.sequence, staleness)
+        self.count += 1
+        self.staleness[_bucket(staleness)] += 1
+        self.pending.append(contribution)
+
+    def end_session(self, session: str) -> bool:
+        """Returns whether it can be discarded now; else it is after its pending contributions were applied."""
+        self._last.pop(session, None)
+        if any(contribution.session == session for contribution in self.pending):
+            self._ended.append(session)
+            return False
+        return True
+
+    def take_batch(self) -> Batch:
+        total = sum(contribution.weight for contribution in self.pending)
+        weighted = tuple(replace(one, weight=one.weight / total) for one in self.pending)
+        batch = Batch(weighted, int(total), tuple(self._ended))
+        self.examples += batch.examples
+        self.pending, self._ended = [], []
+        return batch
+
+    # --- as JSON
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "pending": [contribution.to_json() for contribution in self.pending],
+            "last": {session: list(last) for session, last in self._last.items()},
+            "ended": list(self._ended),
+            "count": self.count,
+            "examples": self.examples,
+            "staleness": list(self.staleness),
+        }
+
+    @classmethod
+    def from_snapshot(cls, state: Mapping[str, Any]) -> Contributions:
+        made = cls()
+        made.pending = [Contribution.from_json(one) for one in state["pending"]]
+        made._last = {session: LastPush(*last) for session, last in state["last"].items()}
+        made._ended = list(state["ended"])
+        made.count, made.examples = state["count"], state["examples"]
+        made.staleness = list(state["staleness"])
+        return made
+
+
+def _bucket(staleness: int) -> int:
+    return next((at for at, bound in enumerate(STALENESS) if staleness <= bound), len(STALENESS))

@@ -1,0 +1,41 @@
+"""A resource plan: what a job should have from now on, by role and by node.
+
+A ``ResourceGenerator`` (``master/components/scaling.py``, later the Brain) makes plans; ``core/changes.py`` turns one into a
+request for changes, so that it is checked, journaled and answered like the request of a person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pliant.core.resources import Resources
+
+
+class JobStage(StrEnum):
+    CREATE = "create"  # before the first node is launched
+    RUNNING = "running"
+
+
+@dataclass(frozen=True, slots=True)
+class RolePlan:
+    replicas: int | None = None  # None: as many as now
+    resources: Resources | None = None  # of nodes launched from now on; None: as they are
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """A node to be replaced by a new one."""
+
+    node: str
+    resources: Resources | None = None  # of the new one; None: as this plan says of its role, or as the old one
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcePlan:
+    id: str  # a plan is carried out once
+    reason: str  # for people
+    roles: Mapping[str, RolePlan] = field(default_factory=dict)
+    replace: tuple[Replacement, ...] = ()
+    base_version: int | None = None  # of the desired state that it was made for; None: of any

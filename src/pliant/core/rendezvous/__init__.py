@@ -1,0 +1,1 @@
+"""Who trains together: worlds and ranks, virtual workers, and torchrun groups."""

@@ -1,0 +1,399 @@
+"""The rendezvous: who trains together, and in which order.
+
+Workers *join*, that is, they report that they are ready for the next world. A world is formed of those that have
+arrived; it is in use until a member dies, leaves or joins again, and then its survivors join the next. Two kinds
+of users rely on this: restart-style frameworks (torchrun), where everybody joins again after a failure, and our own
+trainer, whose survivors are back within milliseconds and must not wait. Shells feed this machine (``master/``);
+``core/rendezvous/virtual_workers.py`` assigns virtual workers to ranks.
+
+Invariants:
+
+1.  Round numbers rise by one. A world never changes; each member of a round gets that same world or none, since
+    it is only handed out while intact (every member is alive and has not joined again).
+2.  A new world is formed only when no live member is left in the previous one, so nobody is in two live worlds.
+    A worker that joins without being in the world is counted in ``RoundStatus.waiting`` and disturbs nothing.
+3.  When it is formed, a world has at least ``min_nodes`` and at most ``max_nodes`` members, a multiple of
+    ``node_unit``, and as many as these allow. The others wait for the next round.
+4.  Rank 0 is the *leader*: the oldest of those with the highest step, out of all who arrived, so that the newest
+    state is never left behind. The oldest of the others follow, oldest first. Age is the order of first arrival, and
+    is kept from round to round.
+5.  It is formed at once if waiting cannot help or would cost more than it gains: as many as fit have arrived, or
+    all that are expected, or every survivor of the previous world is back. Else ``wait_seconds`` after the latest
+    arrival. In every case only with at least ``min_nodes``; until then those who are there wait.
+6.  An incarnation is one life of a name. It ends when it leaves, dies, or a new incarnation of its name joins, and
+    then for good: its late calls are refused or touch nothing. A new incarnation is the youngest member.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from pliant.core.errors import Conflict, CorruptData, InvalidRequest, NotFound, SessionExpired
+from pliant.core.state_machine import StateMachine
+
+MAX_ENDED_REMEMBERED = 1024  # ended incarnations whose late calls are still recognised
+MAX_NAME_CHARS = 256
+MAX_ATTRS = 64
+MAX_ATTR_CHARS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The size of a world, and how many seconds after the latest arrival it is formed without the rest."""
+
+    min_nodes: int
+    max_nodes: int
+    node_unit: int = 1
+    wait_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        for field in ("min_nodes", "max_nodes", "node_unit"):
+            _check_int(field, getattr(self, field), at_least=1)
+        if not math.isfinite(self.wait_seconds) or self.wait_seconds < 0:
+            raise InvalidRequest(f"wait_seconds must be a number of at least 0, not {self.wait_seconds!r}")
+        if self.max_size < self.min_nodes:
+            raise InvalidRequest(
+                f"no world can be formed: no multiple of node_unit={self.node_unit} lies between"
+                f" min_nodes={self.min_nodes} and max_nodes={self.max_nodes}"
+            )
+
+    @property
+    def max_size(self) -> int:
+        return self.max_nodes // self.node_unit * self.node_unit
+
+    def size(self, arrived: int) -> int:
+        """Members of the world that ``arrived`` workers can form; 0 if they cannot."""
+        size = min(arrived, self.max_size) // self.node_unit * self.node_unit
+        return size if size >= self.min_nodes else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    name: str
+    incarnation: str
+    attrs: Mapping[str, str]
+    step: int
+    seniority: int  # 1 is the first that ever arrived; the lower, the older
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """One agreed set of live workers. The rank of a member is its position."""
+
+    round: int
+    members: tuple[Member, ...]
+    formed_at: float
+
+    def rank_of(self, name: str) -> int:
+        return [member.name for member in self.members].index(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """No world yet. If ``join_again``, none will come before this member joins again, with ``after=round``."""
+
+    reason: str
+    join_again: bool = False
+    round: int = 0  # the last world this member was put into (0: none)
+
+
+@dataclass(frozen=True, slots=True)
+class Expelled:
+    """This incarnation gets no world any more; another of the same member may join."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The job is ending: nobody gets a world any more."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoundStatus:
+    """What a running member polls. ``waiting`` counts those that a new world would admit; ``spares`` the others."""
+
+    intact: bool
+    superseded: bool
+    missing: tuple[str, ...]  # in rank order: dead, gone or joined again
+    waiting: int
+    spares: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a call has decided: a world formed, a round that is no longer intact, or neither."""
+
+    reason: str
+    formed: World | None = None
+    broke: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Live:
+    """A live incarnation: waiting for the next world or, if not, in the current one."""
+
+    member: Member
+    waiting: bool
+    last_round: int  # of the last world it was put into; 0: none
+
+
+class RendezvousBook(StateMachine):
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits  # this and the next two: for others to read
+        self.closed = False
+        self.world: World | None = None  # the latest, intact or not
+        self._expected = 0
+        self._arrivals = 0
+        self._latest_arrival = 0.0
+        self._live: dict[str, _Live] = {}
+        self._ended: dict[tuple[str, str], str] = {}  # (name, incarnation) -> why; the oldest are forgotten
+
+    # --- events ---
+
+    def join(
+        self,
+        now: float,
+        *,
+        member: str,
+        incarnation: str,
+        attrs: dict[str, str],
+        step: int = 0,
+        after: int | None = None,
+    ) -> Outcome:
+        """Ready for the next world; leaves the current one. Repeated while waiting, it updates ``attrs`` and ``step``.
+
+        ``after`` is the last round that the caller knows it was in (0: none). It tells a join that was delayed or
+        repeated on its way from a new one: sent before the member's latest world, it changes nothing.
+        """
+        _check_identity(member, incarnation)
+        _check_attrs(attrs)
+        _check_int("step", step, at_least=0)
+        if after is not None:
+            _check_int("after", after, at_least=0)
+            if after > self.round:
+                raise InvalidRequest(f"after={after}, but the latest round is {self.round}")
+        if self.closed:
+            raise Conflict("the rendezvous is closed: the job is ending", hint="finish; no more worlds are formed")
+        if why := self._ended.get((member, incarnation)):
+            raise SessionExpired(f"{member} ({incarnation}) is out: {why}", hint="join with a new incarnation")
+        intact = self._intact()
+        live = self._live.get(member)
+        if live and live.member.incarnation != incarnation:
+            self._end(member, live.member.incarnation, "a new incarnation of it has joined")
+            live = None
+        if live and after is not None and after < live.last_round:
+            return Outcome(f"{member} was put into round {live.last_round} after it sent this")
+        if not live:
+            self._arrivals += 1
+        seniority = live.member.seniority if live else self._arrivals
+        if not live or not live.waiting:
+            self._latest_arrival = now
+        arrived = Member(member, incarnation, dict(attrs), step, seniority)
+        self._live[member] = _Live(arrived, waiting=True, last_round=live.last_round if live else 0)
+        return self._settle(now, f"{member} is ready for the next world", intact)
+
+    def leave(self, now: float, *, member: str, incarnation: str) -> Outcome:
+        _check_identity(member, incarnation)
+        intact = self._intact()
+        self._end(member, incarnation, "it has left")
+        return self._settle(now, f"{member} has left", intact)
+
+    def died(self, now: float, *, member: str, incarnation: str | None) -> Outcome:
+        """``incarnation`` None: whichever is alive. A death reported late does not touch a newer incarnation."""
+        _check_identity(member, "any" if incarnation is None else incarnation)
+        if incarnation is None:
+            if member not in self._live:
+                return Outcome(f"{member} was not here")
+            incarnation = self._live[member].member.incarnation
+        intact = self._intact()
+        self._end(member, incarnation, "it was declared dead")
+        return self._settle(now, f"{member} ({incarnation}) is dead", intact)
+
+    def set_limits(self, now: float, *, min_nodes: int, max_nodes: int, wait_seconds: float | None = None) -> Outcome:
+        """Valid from the next forming on; a world in use stays as it is. ``wait_seconds`` None: as it was."""
+        wait = self.limits.wait_seconds if wait_seconds is None else wait_seconds
+        self.limits = replace(self.limits, min_nodes=min_nodes, max_nodes=max_nodes, wait_seconds=wait)
+        return self._settle(now, f"worlds have {min_nodes} to {max_nodes} members", self._intact())
+
+    def expect(self, now: float, *, count: int) -> Outcome:
+        """The number of workers launched and alive: no need to wait once they have arrived. 0: unknown."""
+        _check_int("count", count, at_least=0)
+        self._expected = count
+        return self._settle(now, f"{count} are expected", self._intact())
+
+    def form(self, now: float) -> Outcome:
+        """Forms the world that ``due`` has found."""
+        if not self.due(now):
+            return Outcome("no world is due")
+        return self._form(now, "nobody else came in time", broke=None)
+
+    def close(self, now: float) -> Outcome:
+        """The job is ending: no more worlds. The current one stays until its members go."""
+        self.closed = True
+        return Outcome("no more worlds are formed")
+
+    # --- finders and readers ---
+
+    def deadline(self) -> float | None:
+        """When the world that the waiting workers can form is due, if nothing else happens; None if they cannot."""
+        return self._latest_arrival + self.limits.wait_seconds if self._formable() else None
+
+    def due(self, now: float) -> bool:
+        deadline = self.deadline()
+        return deadline is not None and now >= deadline
+
+    def world_of(self, member: str, incarnation: str) -> World | Waiting | Expelled | Closed:
+        live = self._live.get(member)
+        if not live or live.member.incarnation != incarnation:
+            if why := self._ended.get((member, incarnation)):
+                return Expelled(why)
+            return Waiting(f"{member} ({incarnation}) has not joined", join_again=True)
+        if not live.waiting and self.world and self._intact():
+            return self.world
+        if self.closed:
+            return Closed("the job is ending: no more worlds are formed")
+        if live.waiting:
+            return Waiting(self._why_waiting(), round=live.last_round)
+        gone = ", ".join(self._missing())
+        return Waiting(f"round {self.round} is broken without {gone}", join_again=True, round=self.round)
+
+    def status(self, round: int) -> RoundStatus:
+        if not 1 <= round <= self.round:
+            raise NotFound(f"round {round} was never formed; the latest is {self.round}")
+        superseded = round < self.round
+        missing = () if superseded else self._missing()
+        waiting = len(self.waiting)
+        staying = len(self._live) - waiting
+        admitted = 0 if self.closed else max(0, self.limits.size(staying + waiting) - staying)
+        return RoundStatus(not superseded and not missing, superseded, missing, admitted, waiting - admitted)
+
+    @property
+    def round(self) -> int:
+        return self.world.round if self.world else 0
+
+    @property
+    def waiting(self) -> tuple[Member, ...]:
+        """Workers that are ready for the next world, oldest first."""
+        arrived = (live.member for live in self._live.values() if live.waiting)
+        return tuple(sorted(arrived, key=lambda member: member.seniority))
+
+    # --- the whole state as JSON ---
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "limits": asdict(self.limits),
+            "expected": self._expected,
+            "closed": self.closed,
+            "world": self.world and {**asdict(self.world), "members": list(map(asdict, self.world.members))},
+            "arrivals": self._arrivals,
+            "latest_arrival": self._latest_arrival,
+            "live": [asdict(live) for live in self._live.values()],
+            "ended": [[name, incarnation, why] for (name, incarnation), why in self._ended.items()],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        try:
+            restored = RendezvousBook(Limits(**state["limits"]))
+            restored._expected = int(state["expected"])
+            restored.closed = bool(state["closed"])
+            restored._arrivals = int(state["arrivals"])
+            restored._latest_arrival = float(state["latest_arrival"])
+            if world := state["world"]:
+                members = tuple(Member(**member) for member in world["members"])
+                restored.world = World(world["round"], members, world["formed_at"])
+            for live in state["live"]:
+                member = Member(**live["member"])
+                restored._live[member.name] = _Live(member, live["waiting"], live["last_round"])
+            restored._ended = {(name, incarnation): why for name, incarnation, why in state["ended"]}
+        except (KeyError, TypeError, ValueError, InvalidRequest) as error:
+            raise CorruptData(f"not a snapshot of a rendezvous: {error!r}") from error
+        self.__dict__.update(restored.__dict__)
+
+    # --- how it decides ---
+
+    def _missing(self) -> tuple[str, ...]:
+        if not self.world:
+            return ()
+        still_in = {(n, live.member.incarnation) for n, live in self._live.items() if not live.waiting}
+        return tuple(m.name for m in self.world.members if (m.name, m.incarnation) not in still_in)
+
+    def _intact(self) -> bool:
+        return self.world is not None and not self._missing()
+
+    def _formable(self) -> bool:
+        if self.closed or any(not live.waiting for live in self._live.values()):
+            return False
+        return self.limits.size(len(self._live)) > 0
+
+    def _no_need_to_wait(self) -> str:
+        """Why a world is formed at once; empty if it is not."""
+        if not self._formable():
+            return ""
+        if len(self._live) >= self.limits.max_size:
+            return "as many as fit have arrived"
+        if 0 < self._expected <= len(self._live):
+            return "all that are expected have arrived"
+        if self.world and any(live.last_round == self.round for live in self._live.values()):
+            return "every survivor is back"
+        return ""
+
+    def _settle(self, now: float, happened: str, was_intact: bool) -> Outcome:
+        broke = self.round if was_intact and not self._intact() else None
+        if why := self._no_need_to_wait():
+            return self._form(now, why, broke)
+        return Outcome(happened, broke=broke)
+
+    def _form(self, now: float, why: str, broke: int | None) -> Outcome:
+        arrived = self.waiting
+        leader = max(arrived, key=lambda member: member.step)  # the first, so the oldest, of the highest
+        others = [member for member in arrived if member is not leader]
+        members = (leader, *others[: self.limits.size(len(arrived)) - 1])
+        self.world = World(self.round + 1, members, now)
+        for member in members:
+            self._live[member.name] = _Live(member, waiting=False, last_round=self.round)
+        return Outcome(f"round {self.round} has {len(members)} members: {why}", self.world, broke)
+
+    def _end(self, name: str, incarnation: str, why: str) -> None:
+        live = self._live.get(name)
+        if live and live.member.incarnation == incarnation:
+            del self._live[name]
+        self._ended.setdefault((name, incarnation), why)
+        while len(self._ended) > MAX_ENDED_REMEMBERED:
+            del self._ended[next(iter(self._ended))]
+
+    def _why_waiting(self) -> str:
+        arrived, limits = len(self.waiting), self.limits
+        if staying := len(self._live) - arrived:
+            return f"round {self.round} is in use by {staying}; {arrived} wait for the next"
+        if not limits.size(arrived):
+            return f"{arrived} have arrived, at least {limits.min_nodes} are needed in units of {limits.node_unit}"
+        return f"{arrived} have arrived; waiting {limits.wait_seconds:g} s after the latest for more"
+
+
+def _check_int(field: str, value: object, *, at_least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
+        raise InvalidRequest(f"{field} must be a whole number of at least {at_least}, not {value!r}")
+
+
+def _check_text(field: str, value: object, *, max_chars: int, min_chars: int = 0) -> None:
+    if not isinstance(value, str) or not min_chars <= len(value) <= max_chars:
+        raise InvalidRequest(f"{field} must be a string of {min_chars} to {max_chars} characters")
+
+
+def _check_identity(member: str, incarnation: str) -> None:
+    _check_text("member", member, max_chars=MAX_NAME_CHARS, min_chars=1)
+    _check_text("incarnation", incarnation, max_chars=MAX_NAME_CHARS, min_chars=1)
+
+
+def _check_attrs(attrs: dict[str, str]) -> None:
+    if not isinstance(attrs, dict) or len(attrs) > MAX_ATTRS:
+        raise InvalidRequest(f"attrs must be a dictionary of at most {MAX_ATTRS} strings")
+    for key, value in attrs.items():
+        _check_text("a key of attrs", key, max_chars=MAX_NAME_CHARS)
+        _check_text(f"attrs[{key!r}]", value, max_chars=MAX_ATTR_CHARS)

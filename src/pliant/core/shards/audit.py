@@ -1,0 +1,167 @@
+"""Proof that each record was accepted exactly once, from the rows that a master with ``audit`` keeps in its journal.
+
+Per epoch, each shard must be there, and its accepted ranges must tile it: no gap, nothing twice. Ranges are counted in
+a shard's own order, so a shard that is covered from its first position to its last has had all of its records accepted,
+shuffled or not. Pure: rows and a queue's definition in, findings out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from itertools import groupby
+from typing import Any
+
+from pliant.core.shards.datasets import Extent
+from pliant.core.shards.queue import EpochShard, ShardQueue
+
+MAX_FINDINGS = 20  # per dataset and kind, described; all are counted
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """Records ``[begin, end)`` of one shard, in the shard's order, that were accepted."""
+
+    dataset: str
+    epoch: int
+    ordinal: int
+    name: str
+    start: int
+    shard_end: int
+    begin: int
+    end: int
+    node: str
+    session: str
+    lease: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Positions ``[begin, end)`` of a shard, in its own order, and of what shard."""
+
+    epoch: int
+    name: str
+    start: int
+    shard_end: int
+    begin: int
+    end: int
+    why: str
+
+
+@dataclass(slots=True)
+class DatasetAudit:
+    dataset: str
+    epochs: int
+    records_expected: int
+    records_accepted: int = 0  # each range counted as often as it was accepted
+    missing: int = 0  # records
+    doubled: int = 0  # records accepted again
+    strange: int = 0  # shards that this dataset does not have
+    gaps: list[Finding] = field(default_factory=list)
+    doubles: list[Finding] = field(default_factory=list)
+    strangers: list[Finding] = field(default_factory=list)
+
+    @property
+    def exact(self) -> bool:
+        return not (self.missing or self.doubled or self.strange)
+
+
+@dataclass(frozen=True, slots=True)
+class JobAudit:
+    name: str
+    over: bool  # the job ended; else it is the audit of what was accepted so far
+    datasets: tuple[DatasetAudit, ...]
+
+    @property
+    def exact(self) -> bool:
+        return all(found.exact for found in self.datasets)
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``pliant audit --json`` prints it."""
+        datasets = [{**asdict(found), "exact": found.exact} for found in self.datasets]
+        return {"name": self.name, "over": self.over, "exact": self.exact, "datasets": datasets}
+
+
+def audit_dataset(queue: ShardQueue, rows: Iterable[AuditRow]) -> DatasetAudit:
+    """``rows`` are those of this dataset, in any order."""
+    audit = DatasetAudit(queue.spec.name, queue.spec.epochs, queue.records_per_epoch * queue.spec.epochs)
+    given_up = {(p.shard.epoch, p.shard.ordinal): p.message for p in queue.parked}
+    ordered = sorted(rows, key=lambda row: (row.epoch, row.ordinal, row.begin))
+    seen: dict[int, list[int]] = {}
+    covered = 0
+    for (epoch, ordinal), group in groupby(ordered, key=lambda row: (row.epoch, row.ordinal)):
+        accepted = list(group)
+        if epoch >= queue.spec.epochs or ordinal >= queue.shards_per_epoch:
+            audit.strange += 1
+            _tell(
+                audit.strangers, _finding(accepted[0], accepted[0].begin, accepted[0].end, "no shard of this dataset")
+            )
+            continue
+        seen.setdefault(epoch, []).append(ordinal)
+        extent = queue.extent(EpochShard(epoch, ordinal))
+        covered += _check_shard(audit, extent, accepted, given_up.get((epoch, ordinal), ""))
+    audit.missing = audit.records_expected - covered
+    if covered < audit.records_expected:
+        _name_lost_shards(audit, queue, seen, given_up)
+    return audit
+
+
+def _check_shard(audit: DatasetAudit, extent: Extent, accepted: list[AuditRow], given_up: str) -> int:
+    """How many of the shard's records were accepted, each counted once."""
+    upto = covered = 0
+    for row in accepted:
+        audit.records_accepted += row.end - row.begin
+        if (row.name, row.start, row.shard_end) != (extent.name, extent.start, extent.end):
+            audit.strange += 1
+            _tell(audit.strangers, _finding(row, row.begin, row.end, f"the shard is {extent}"))
+        if row.begin > upto:
+            _tell(audit.gaps, _finding(row, upto, row.begin, "never accepted"))
+        elif row.begin < upto:
+            again = min(upto, row.end)
+            audit.doubled += again - row.begin
+            _tell(audit.doubles, _finding(row, row.begin, again, f"again by {row.node}, lease {row.lease}"))
+        covered += max(0, row.end - max(upto, row.begin))
+        upto = max(upto, row.end)
+    size = extent.end - extent.start
+    if upto < size:
+        _tell(audit.gaps, _finding(accepted[0], upto, size, _why_missing(given_up)))
+    return covered
+
+
+def _name_lost_shards(
+    audit: DatasetAudit, queue: ShardQueue, seen: dict[int, list[int]], given_up: dict[tuple[int, int], str]
+) -> None:
+    """Shards that are not there at all; there may be a great many, so only the first few are looked at."""
+    for epoch in range(queue.spec.epochs):
+        for low, high in _holes(seen.get(epoch, []), queue.shards_per_epoch):
+            for ordinal in range(low, high):
+                if len(audit.gaps) >= MAX_FINDINGS:
+                    return
+                extent = queue.extent(EpochShard(epoch, ordinal))
+                why = _why_missing(given_up.get((epoch, ordinal), ""))
+                size = extent.end - extent.start
+                _tell(audit.gaps, Finding(epoch, extent.name, extent.start, extent.end, 0, size, why))
+
+
+def _why_missing(given_up: str) -> str:
+    return f"given up: {given_up}" if given_up else "never accepted"
+
+
+def _holes(ordinals: list[int], count: int) -> Iterator[tuple[int, int]]:
+    """Ranges of ``range(count)`` that are not in the sorted list."""
+    at = 0
+    for ordinal in ordinals:
+        if ordinal > at:
+            yield at, ordinal
+        at = ordinal + 1
+    if at < count:
+        yield at, count
+
+
+def _finding(row: AuditRow, begin: int, end: int, why: str) -> Finding:
+    return Finding(row.epoch, row.name, row.start, row.shard_end, begin, end, why)
+
+
+def _tell(findings: list[Finding], finding: Finding) -> None:
+    if len(findings) < MAX_FINDINGS:
+        findings.append(finding)

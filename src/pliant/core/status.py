@@ -1,0 +1,233 @@
+"""What is known of a job at one moment: the one status model of the project.
+
+A living master, a reader of the journal (``master/offline.py``) and a simulation all make it with
+``core.status_builder.build_status``. Whoever shows or sends it converts it, each in one place: ``core.status_json`` (the
+summary and ``--json``), ``rpc.status`` (protobuf), ``platforms.kubernetes.job_status`` (the status of an ElasticJob) and
+``master.metrics`` (Prometheus). Everything here is a frozen, plain value: two statuses are equal if they say the same.
+
+Times are seconds since the epoch; 0 means not yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pliant.core.job import Failure, Phase
+from pliant.core.nodes.fault_policy import ExitReason
+from pliant.core.nodes.states import ENDED as ENDED_NODE_STATES
+from pliant.core.nodes.states import NodeState
+from pliant.core.rendezvous.book import World
+from pliant.core.shards.datasets import ShardType
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition as Kubernetes has them: what holds of the job, why, and since when (RFC 3339)."""
+
+    type: str
+    status: str  # True, False or Unknown
+    reason: str = ""
+    message: str = ""
+    since: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RoleStatus:
+    """The nodes of one role, by state."""
+
+    name: str
+    min: int
+    max: int
+    wanted: int  # how many there should be; those that succeeded count
+    ready: int = 0  # running and registered
+    pending: int = 0  # starting, or waiting for room
+    succeeded: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    name: str
+    role: str
+    state: NodeState
+    exit_reason: ExitReason | None = None
+    message: str = ""
+    pid: int = 0  # of the program; 0: none is known to run
+    agent_pid: int = 0
+    host: str = ""
+    restarts: int = 0  # of the program, in place
+    replaces: str = ""
+    cpu: float = 0.0  # cores in use
+    memory_mb: float = 0.0
+    memory_limit_mb: float = 0.0
+    records_per_second: float = 0.0
+    created_at: float = 0.0
+    ended_at: float = 0.0
+    records: int = 0
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED_NODE_STATES
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedShard:
+    """A shard that failed too often and is handed out no more."""
+
+    name: str
+    start: int
+    end: int
+    epoch: int
+    failures: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetStatus:
+    name: str
+    type: ShardType = ShardType.TRAIN
+    records_per_epoch: int = 0
+    records_done: int = 0
+    records_total: int = 0  # over all epochs; of an open stream, what is known so far
+    epochs: int = 1
+    epochs_done: int = 0
+    shards_done: int = 0
+    shards_total: int = 0
+    shards_in_work: int = 0
+    shards_waiting: int = 0  # came back, not handed out again yet
+    parked: tuple[ParkedShard, ...] = ()
+    complete: bool = False
+    lease_timeout: float = 0.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the job is, over all datasets."""
+
+    records_done: int = 0
+    records_total: int = 0  # of all epochs
+    step: int = 0  # the newest training step
+    epoch: int = 0  # epochs that are done
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStatus:
+    """The newest plan that changed the job's nodes."""
+
+    name: str
+    reason: str = ""
+    time: str = ""  # when it was made, RFC 3339
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationStatus:
+    """The result of one evaluation. A metric that is not a finite number is None."""
+
+    version: int  # of the model
+    metrics: Mapping[str, float | None]
+    records: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStats:
+    """What a parameter server says of itself."""
+
+    rows: int = 0
+    bytes: int = 0  # of memory that parameters take
+    bytes_in: int = 0
+    bytes_out: int = 0
+    requests: int = 0
+    queue: int = 0  # requests in work, and pushes that wait for their order
+    apply_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    log_bytes: int = 0
+    iteration: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SeatStatus:
+    """One seat of the parameter servers and the node that holds it."""
+
+    seat: int
+    node: str = ""
+    address: str = ""  # empty: nobody serves it now
+    fencing_token: int = 0
+    partitions: int = 0
+    floats: int = 0  # of dense variables
+    weight: float = 1.0
+    leaving: bool = False
+    stats: ServerStats = ServerStats()
+    order: int = 0  # the last one that it executed
+
+
+@dataclass(frozen=True, slots=True)
+class ParametersStatus:
+    """The parameter servers and the replicated log of orders that they execute."""
+
+    sync: bool
+    iteration: int = 0
+    batch: int = 0
+    contributions: int = 0
+    examples: int = 0  # applied
+    stale: int = 0  # dropped since this master started
+    moved: int = 0  # staged again, likewise
+    last_order: int = 0
+    dump_order: int = 0  # of the newest complete dump; 0: there is none
+    dump_iteration: int = 0
+    map_version: int = 0
+    seats: tuple[SeatStatus, ...] = ()
+    staleness: tuple[int, ...] = ()  # contributions that were 0, 1, 2, up to 4, 8, 16, 32, 64 and more iterations old
+    moves: int = 0  # orders to move partitions, since this master started
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    name: str
+    phase: Phase
+    reason: str = ""  # why it is in this phase
+    message: str = (
+        ""  # for people: what keeps it from running as wanted, or how it ended, with the failed node's message
+    )
+    started_at: float = 0.0
+    suspended_at: float = 0.0
+    ended_at: float = 0.0
+    time: float = 0.0  # when this was so
+    master_starts: int = 0
+    components: tuple[str, ...] = ()  # of the master
+    conditions: tuple[Condition, ...] = ()  # as the platform states them
+    roles: tuple[RoleStatus, ...] = ()
+    nodes: tuple[NodeStatus, ...] = ()
+    datasets: tuple[DatasetStatus, ...] = ()
+    progress: Progress = Progress()
+    records_per_second: float = 0.0
+    stalled_seconds: float = 0.0  # time in which no record was finished although there was work
+    eta: float | None = None  # seconds until all records are done
+    goodput: float | None = None  # percent of the time of wanted workers in which they ran
+    last_plan: PlanStatus | None = None
+    evaluations: tuple[EvaluationStatus, ...] = ()
+    best: EvaluationStatus | None = None
+    first_failure: Failure | None = None
+    world: World | None = None
+    parameters: ParametersStatus | None = None
+
+    @property
+    def global_step(self) -> int:
+        return self.progress.step
+
+    @property
+    def seconds(self) -> float:
+        """How long it has run, or ran."""
+        return max(0.0, (self.ended_at or self.time) - self.started_at) if self.started_at else 0.0
+
+    @property
+    def live_nodes(self) -> list[NodeStatus]:
+        return [node for node in self.nodes if not node.ended]
+
+    @property
+    def seats(self) -> tuple[SeatStatus, ...]:
+        """Of the parameter servers, if there are any."""
+        return self.parameters.seats if self.parameters is not None else ()
+
+    def role(self, name: str) -> RoleStatus | None:
+        return next((role for role in self.roles if role.name == name), None)

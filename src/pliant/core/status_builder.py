@@ -1,0 +1,272 @@
+"""Makes a ``JobStatus`` from the state of a job, and from what only a living master knows.
+
+Pure: the same ``JobState`` at the same time yields the same status, whether a master holds it, the journal was replayed into
+it, or a simulation drives it. What is in no state machine (use of resources, rates, statistics of parameter servers) comes
+as ``LiveFigures``; without a master there are none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pliant.core.job import JobBook, Phase
+from pliant.core.job_state import JobState
+from pliant.core.nodes.book import NodeBook
+from pliant.core.nodes.states import Node, NodeState
+from pliant.core.parameters.book import ParameterBook
+from pliant.core.shards.book import ShardBook
+from pliant.core.shards.datasets import MAX_RECORDS
+from pliant.core.shards.queue import ShardQueue
+from pliant.core.status import (
+    DatasetStatus,
+    EvaluationStatus,
+    JobStatus,
+    NodeStatus,
+    ParametersStatus,
+    ParkedShard,
+    Progress,
+    RoleStatus,
+    SeatStatus,
+    ServerStats,
+)
+from pliant.core.training import Result
+
+COMPONENTS = ("nodes", "shards", "rendezvous", "training", "parameters")  # of a master that people know of
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFigures:
+    """What is measured of one node."""
+
+    cpu: float = 0.0  # cores
+    memory_mb: float = 0.0
+    memory_limit_mb: float = 0.0  # 0: unknown
+    records_per_second: float = 0.0
+    records: int = 0  # since this master started
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFigures:
+    """What is known of one parameter server beside its seat."""
+
+    stats: ServerStats = field(default_factory=ServerStats)
+    order: int = 0  # the last one that it executed
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterFigures:
+    """What is known of the parameter servers; counts are since this master started."""
+
+    stale: int = 0  # pushes that were too old
+    moved: int = 0  # pushes that had to be staged again elsewhere
+    moves: int = 0  # orders to move partitions
+    servers: Mapping[int, ServerFigures] = field(default_factory=dict)  # by seat
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFigures:
+    """What only a living master knows of its job."""
+
+    records_per_second: float = 0.0
+    step: int = 0
+    goodput: float | None = None  # percent
+    refusal: str = ""  # why the last change that somebody asked for was refused
+    nodes: Mapping[str, NodeFigures] = field(default_factory=dict)
+    parameters: ParameterFigures = field(default_factory=ParameterFigures)
+
+
+NOTHING_LIVE = LiveFigures()
+
+
+def build_status(name: str, state: JobState, now: float, live: LiveFigures = NOTHING_LIVE) -> JobStatus:
+    job, nodes, training = state.job, state.nodes, state.training
+    roles = role_statuses(nodes) if nodes is not None else ()
+    phase = _phase(job, nodes, roles)
+    progress = _progress(state.shards, live)
+    return JobStatus(
+        name=name,
+        phase=phase,
+        reason=job.reason or (nodes.suspended if nodes is not None else ""),
+        message=_message(job, nodes, live.refusal),
+        started_at=job.started_at,
+        suspended_at=_suspended_at(job, nodes) if nodes is not None and phase is Phase.SUSPENDED else 0.0,
+        ended_at=job.ended_at,
+        time=now,
+        master_starts=job.master_starts,
+        components=tuple(component for component in COMPONENTS if getattr(state, component) is not None),
+        roles=roles,
+        nodes=tuple(_node(node, live.nodes.get(node.name, NodeFigures())) for node in nodes.nodes()) if nodes else (),
+        datasets=tuple(_dataset(queue) for queue in state.shards.queues()) if state.shards is not None else (),
+        progress=progress,
+        records_per_second=live.records_per_second,
+        stalled_seconds=state.shards.pace.stalled if state.shards is not None else 0.0,
+        eta=None if job.over else _eta(progress, live.records_per_second),
+        goodput=live.goodput,
+        evaluations=tuple(map(evaluation_status, training.results.values())) if training is not None else (),
+        best=evaluation_status(training.best) if training is not None and training.best is not None else None,
+        first_failure=job.first_failure,
+        world=state.rendezvous.world if state.rendezvous is not None else None,
+        parameters=_parameters(state.parameters, live.parameters) if state.parameters is not None else None,
+    )
+
+
+def role_statuses(book: NodeBook) -> tuple[RoleStatus, ...]:
+    return tuple(_role(book, name) for name in book.roles())
+
+
+def _role(book: NodeBook, name: str) -> RoleStatus:
+    role, counts = book.role(name), book.counts(name)
+    return RoleStatus(
+        name=name,
+        min=role.spec.min_replicas,
+        max=role.spec.max_replicas,
+        wanted=role.spec.replicas,
+        ready=counts[NodeState.RUNNING],
+        pending=counts[NodeState.PENDING] + counts[NodeState.CREATING],
+        succeeded=role.succeeded,
+        failed=counts[NodeState.FAILED],
+    )
+
+
+def _phase(job: JobBook, nodes: NodeBook | None, roles: tuple[RoleStatus, ...]) -> Phase:
+    if job.over or nodes is None or not nodes.suspended:
+        return job.phase
+    return Phase.SUSPENDING if any(role.ready or role.pending for role in roles) else Phase.SUSPENDED
+
+
+def _suspended_at(job: JobBook, nodes: NodeBook) -> float:
+    """When it was suspended and its last node had ended."""
+    ended = (node.ended_at for node in nodes.nodes() if node.ended_at is not None)
+    return max(job.started_at, nodes.suspended_at, *ended)
+
+
+def _message(job: JobBook, nodes: NodeBook | None, refusal: str) -> str:
+    if job.over:
+        return _ending(job, nodes)
+    return refusal or (_unschedulable(nodes) if nodes is not None else "")
+
+
+def _ending(job: JobBook, nodes: NodeBook | None) -> str:
+    """Why it is over; of a failure also the message of the node that caused it."""
+    failure = nodes.failure if nodes is not None else None
+    if nodes is None or failure is None:
+        return job.reason
+    return f"{job.reason}: {nodes.get(failure.node).message}"
+
+
+def _unschedulable(nodes: NodeBook) -> str:
+    waiting = [node for node in nodes.live() if node.waiting_since is not None]
+    return f"{len(waiting)} nodes are unschedulable: {waiting[0].message}" if waiting else ""
+
+
+def _progress(shards: ShardBook | None, live: LiveFigures) -> Progress:
+    queues = [queue for queue in shards.queues() if not queue.never_requested] if shards is not None else []
+    return Progress(  # each dataset has at most MAX_RECORDS, and a sum travels as 64 bits like a part
+        records_done=min(MAX_RECORDS, sum(queue.finished_records for queue in queues)),
+        records_total=min(MAX_RECORDS, sum(queue.records_per_epoch * queue.spec.epochs for queue in queues)),
+        step=live.step,
+        epoch=max((queue.epochs_done for queue in queues), default=0),
+    )
+
+
+def _eta(progress: Progress, records_per_second: float) -> float | None:
+    left = progress.records_total - progress.records_done
+    return left / records_per_second if records_per_second and left > 0 else None
+
+
+def _node(node: Node, live: NodeFigures) -> NodeStatus:
+    return NodeStatus(
+        name=node.name,
+        role=node.role,
+        state=node.state,
+        exit_reason=node.exit_reason,
+        message=node.message,
+        pid=node.pid or 0,
+        agent_pid=node.agent_pid or 0,
+        host=node.host,
+        restarts=node.restarts,
+        replaces=node.replaces or "",
+        cpu=0.0 if node.ended else live.cpu,
+        memory_mb=0.0 if node.ended else live.memory_mb,
+        memory_limit_mb=(0.0 if node.ended else live.memory_limit_mb) or node.resources.memory_mb,
+        records_per_second=0.0 if node.ended else live.records_per_second,
+        created_at=node.created_at,
+        ended_at=node.ended_at or 0.0,
+        records=live.records,
+    )
+
+
+def _dataset(queue: ShardQueue) -> DatasetStatus:
+    spec = queue.spec
+    return DatasetStatus(
+        name=spec.name,
+        type=spec.type,
+        records_per_epoch=queue.records_per_epoch,
+        records_done=queue.finished_records,
+        records_total=queue.records_per_epoch * spec.epochs,
+        epochs=spec.epochs,
+        epochs_done=queue.epochs_done,
+        shards_done=queue.finished_shards,
+        shards_total=queue.shards_per_epoch * spec.epochs,
+        shards_in_work=queue.out,
+        shards_waiting=len(queue.returned),
+        parked=tuple(
+            ParkedShard(
+                name=parked.extent.name,
+                start=parked.extent.start,
+                end=parked.extent.end,
+                epoch=parked.shard.epoch,
+                failures=parked.shard.failures + parked.shard.timeouts,
+                message=parked.message,
+            )
+            for parked in queue.parked
+        ),
+        complete=queue.complete,
+        lease_timeout=queue.lease_timeout(),
+    )
+
+
+def evaluation_status(result: Result) -> EvaluationStatus:
+    metrics = {name: value if math.isfinite(value) else None for name, value in result.metrics.items()}
+    return EvaluationStatus(result.version, metrics, result.records)
+
+
+def _parameters(book: ParameterBook, live: ParameterFigures) -> ParametersStatus:
+    return ParametersStatus(
+        sync=book.options.sync,
+        iteration=book.iteration,
+        batch=book.options.batch,
+        contributions=book.contributions,
+        examples=book.examples,
+        stale=live.stale,
+        moved=live.moved,
+        last_order=book.last,
+        dump_order=book.base.order,
+        dump_iteration=book.base.iteration,
+        map_version=book.map.version,
+        seats=seat_statuses(book, live.servers),
+        staleness=tuple(book.staleness),
+        moves=live.moves,
+    )
+
+
+def seat_statuses(book: ParameterBook, servers: Mapping[int, ServerFigures]) -> tuple[SeatStatus, ...]:
+    seats = book.seats()
+    floats = book.map.floats({seat.number: seat.weight for seat in seats})
+    return tuple(
+        SeatStatus(
+            seat=seat.number,
+            node=seat.node,
+            address=seat.address,
+            fencing_token=seat.fencing_token,
+            partitions=book.map.partitions.count(seat.number),
+            floats=floats[seat.number],
+            weight=seat.weight,
+            leaving=seat.leaving,
+            stats=(server := servers.get(seat.number, ServerFigures())).stats,
+            order=server.order,
+        )
+        for seat in seats
+    )

@@ -1,0 +1,186 @@
+"""Puts the components of a master together, as the job needs them: the combinations of the modular master are lists.
+
+The order of the list is the order of ticks and of signals: who hands out work and keeps state comes before who supervises
+nodes, so a tick acts on what the ones before it found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pliant.core.changes import DesiredState
+from pliant.core.clock import Clock
+from pliant.core.job_state import JobState
+from pliant.core.nodes.book import NodeBook
+from pliant.core.nodes.states import Launch
+from pliant.core.parameters.book import ParameterBook
+from pliant.core.rendezvous.book import RendezvousBook
+from pliant.core.rendezvous.groups import GroupBook
+from pliant.core.shards.book import ShardBook
+from pliant.core.shards.datasets import ShardType
+from pliant.master.components.base import Component
+from pliant.master.components.changes import ChangeHandler
+from pliant.master.components.groups import GroupCoordinator
+from pliant.master.components.nodes import NodeManager
+from pliant.master.components.parameters.coordinator import ParameterCoordinator
+from pliant.master.components.platform_usage import PlatformUsage
+from pliant.master.components.programs import ProgramSupervisor
+from pliant.master.components.rendezvous import RendezvousServer
+from pliant.master.components.server_pool import ServerPool
+from pliant.master.components.shards import DataShardManager
+from pliant.master.components.signals import SignalBus
+from pliant.master.components.stats import MemoryStats
+from pliant.master.components.status_reporter import StatusReporter
+from pliant.master.components.training import TrainingService
+from pliant.master.controller import JobController
+from pliant.master.journal.journal import Journal
+from pliant.master.journal.notes import NoteStore
+from pliant.platforms.base import ControlChannel, Measured, NodeLaunch, NodeWatcher, Scaler
+from pliant.spec import JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPlatform:
+    """What the platform of the job offers to a master that manages nodes."""
+
+    scaler: Scaler
+    watcher: NodeWatcher
+    describe: Callable[[Launch], NodeLaunch]
+    is_single_machine: bool
+    channel: ControlChannel | None = None
+    usage: AsyncIterator[Sequence[Measured]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    spec: JobSpec
+    controller: JobController
+    notes_dir: Path
+    parameters_dir: Path
+
+    @property
+    def state(self) -> JobState:
+        return self.controller.state
+
+    @property
+    def journal(self) -> Journal:
+        return self.controller.journal
+
+    @property
+    def clock(self) -> Clock:
+        return self.controller.clock
+
+    @property
+    def signals(self) -> SignalBus:
+        return self.controller.signals
+
+    def components(self, platform: OpenPlatform | None) -> list[Component]:
+        """``platform``: where nodes come from; None: this master manages none."""
+        state = self.state
+        stats = MemoryStats(self.clock, state)
+        made: list[Component] = [stats]
+        shards = self._shards(state.shards) if state.shards is not None else None
+        parameters = None
+        if shards is not None:
+            made.append(shards)
+        if state.rendezvous is not None:
+            made.append(self._rendezvous(state.rendezvous))
+        if state.training is not None and shards is not None:
+            made.append(TrainingService(state.training, self.journal, shards, self.spec.evaluation_dataset()))
+        if state.parameters is not None and shards is not None:
+            parameters = self._parameters(state.parameters, shards)
+            made.append(parameters)
+        nodes, channel = None, None
+        if platform is not None and state.nodes is not None and state.groups is not None:
+            nodes, others = self._nodes(state.nodes, state.groups, parameters, platform)
+            made += [*others, nodes]
+            if platform.usage is not None:
+                made.append(PlatformUsage(stats, state.nodes, self.clock, platform.usage))
+            channel = platform.channel
+        if state.changes is not None:
+            made.append(self._changes(state.changes, nodes, parameters, channel))
+        if channel is not None:
+            made.append(StatusReporter(channel, self.controller.status))
+        return made
+
+    def _changes(
+        self,
+        desired: DesiredState,
+        nodes: NodeManager | None,
+        parameters: ParameterCoordinator | None,
+        channel: ControlChannel | None,
+    ) -> ChangeHandler:
+        return ChangeHandler(
+            self.state,
+            desired,
+            self.journal,
+            self.clock,
+            self.signals,
+            nodes=nodes,
+            parameters=parameters,
+            channel=channel,
+        )
+
+    def _shards(self, book: ShardBook) -> DataShardManager:
+        evaluated = self.state.training is not None  # then the training service defines a dataset for each evaluation
+        return DataShardManager(
+            book,
+            self.journal,
+            self.clock,
+            self.signals,
+            datasets=[d for d in self.spec.core_datasets() if not (evaluated and d.type is ShardType.EVAL)],
+            fault_tolerance=self.spec.components().fault_tolerance,
+            session_timeout=self.spec.fault.session_timeout,
+            audit=self.spec.audit,
+            notes=NoteStore(self.notes_dir),
+        )
+
+    def _rendezvous(self, book: RendezvousBook) -> RendezvousServer:
+        return RendezvousServer(book, self.journal, self.clock, member_timeout=self.spec.fault.session_timeout)
+
+    def _parameters(self, book: ParameterBook, shards: DataShardManager) -> ParameterCoordinator:
+        return ParameterCoordinator(
+            book,
+            self.journal,
+            self.clock,
+            self.signals,
+            shards,
+            self.parameters_dir,
+            restore=self.spec.parameters.restore,
+        )
+
+    def _nodes(
+        self, book: NodeBook, groups_book: GroupBook, parameters: ParameterCoordinator | None, platform: OpenPlatform
+    ) -> tuple[NodeManager, list[Component]]:
+        """The node manager, and those that go before it."""
+        nodes = NodeManager(
+            book,
+            self.state.job,
+            self.journal,
+            self.clock,
+            self.signals,
+            platform.scaler,
+            platform.watcher,
+            platform.describe,
+        )
+        groups = GroupCoordinator(
+            groups_book,
+            book,
+            self.journal,
+            self.clock,
+            max_restarts=self.spec.fault.error.limit,
+            is_single_machine=platform.is_single_machine,
+        )
+        programs = ProgramSupervisor(
+            self.state.job,
+            self.journal,
+            self.clock,
+            self.signals,
+            nodes=nodes,
+            groups=groups,
+            has_servers=parameters is not None,
+        )
+        pool = [ServerPool(nodes, parameters)] if parameters is not None else []
+        return nodes, [*pool, programs, groups]

@@ -1,0 +1,331 @@
+"""The node manager: the shell around ``core.nodes.book.NodeBook``.
+
+Calls of agents, events of the platform's watcher and the passing of time go in; launches and removals go to the
+platform's scaler. What is still to be launched or removed is *found* in the book each time, never stored here, so a master
+that was killed between a decision and its execution finds it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from pliant.core.clock import Clock
+from pliant.core.errors import Conflict, NotFound, PliantError
+from pliant.core.events import (
+    ExitCause,
+    JournalLost,
+    LaunchRefused,
+    NodeEnded,
+    NodeGivenUp,
+    NodeHung,
+    NodeLaunched,
+    NodeRemoved,
+    NodeRunning,
+    NodeScheduled,
+    NodeUnschedulable,
+    ProgramExited,
+    ProgramRestarted,
+    RoleScaled,
+)
+from pliant.core.job import JobBook
+from pliant.core.nodes.book import NodeBook
+from pliant.core.nodes.fault_policy import ExitReason
+from pliant.core.nodes.states import Decision, FailJob, Launch, NodeState, Remove, RestartProgram
+from pliant.master.components.base import BackgroundComponent
+from pliant.master.components.signals import (
+    JobOver,
+    MasterPaused,
+    NodesChanged,
+    NodesIdle,
+    ProgramGone,
+    RecordsAccepted,
+    Signal,
+    SignalBus,
+    StepReported,
+)
+from pliant.master.journal.journal import Journal
+from pliant.platforms.base import NodeEvent, NodeLaunch, NodeRemoval, NodeWatcher, ScalePlan, Scaler
+
+log = logging.getLogger(__name__)
+
+
+class NodeManager(BackgroundComponent):
+    name = "nodes"
+    title = "node manager"
+    enabled_by = "--need-pod-manager"
+
+    def __init__(
+        self,
+        book: NodeBook,
+        job: JobBook,
+        journal: Journal,
+        clock: Clock,
+        signals: SignalBus,
+        scaler: Scaler,
+        watcher: NodeWatcher,
+        describe: Callable[[Launch], NodeLaunch],
+    ) -> None:
+        super().__init__()
+        self.book = book
+        self._job = job
+        self._signals = signals
+        self._journal = journal
+        self._clock = clock
+        self._scaler = scaler
+        self._watcher = watcher
+        self._describe = describe
+        self._busy = asyncio.Lock()  # one plan at a time
+
+    async def start(self) -> None:
+        if self._job.over:
+            self.stop_nodes(self._job.reason)
+        await self._resume()
+        self.run_beside(self._follow_platform(), is_vital=True)
+
+    def on_event(self, signal: Signal) -> None:
+        now = self._clock.now()
+        match signal:
+            case RecordsAccepted(node=node) | StepReported(node=node):
+                self.book.progress(node, now)
+            case NodesIdle(nodes=nodes):
+                for node in nodes:
+                    self.book.idle(node, now)
+            case MasterPaused():
+                self.book.touch_all(now)
+            case JobOver(reason=reason):
+                self.stop_nodes(reason)
+            case _:
+                return
+
+    async def _resume(self) -> None:
+        """Compare the book with the nodes of the platform; needed after a restart, harmless at the start."""
+        self.book.touch_all(self._clock.now())
+        there = {event.node: event for event in await self._watcher.list()}
+        if not self.book.started:
+            await self._begin_beside(list(there))
+        for node in self.book.live():
+            event = there.get(node.name)
+            if event is not None and event.alive:
+                self._alive(event)
+            if event is not None and not event.alive:
+                self._ended(event)
+            elif event is None and node.accepted_at is not None:
+                self._ended(NodeEvent(node.name, False, ExitReason.UNKNOWN, "it was gone when the master came back"))
+        for node in self.book.nodes():
+            if node.ended and not node.gone and (node.name not in there or not there[node.name].alive):
+                self._ended(there.get(node.name) or NodeEvent(node.name, False))
+        self._apply(self._journal.do(self.book.start))
+
+    async def _begin_beside(self, there: list[str]) -> None:
+        """Nodes that this job's journal knows nothing of: an earlier master's, whose journal is lost. They end."""
+        strangers = [name for name in there if name.rpartition("-")[0] in self.book.roles()]
+        if not strangers:
+            return
+        self._journal.event(JournalLost(nodes=tuple(strangers)))
+        for name in strangers:
+            role, _, number = name.rpartition("-")
+            self._journal.do(self.book.reserve, role=role, number=int(number))
+        await self._scaler.scale(
+            ScalePlan(remove=tuple(NodeRemoval(n, 0.0) for n in strangers), reason="the job starts over")
+        )
+
+    async def _follow_platform(self) -> None:
+        """Process the watcher's events until cancelled."""
+        async for event in self._watcher.watch():
+            if event.alive:
+                self._alive(event)
+            else:
+                self._ended(event)
+
+    async def tick(self) -> None:
+        """Carry out what is due, and give up silent nodes."""
+        now = self._clock.now()
+        for late in self.book.overdue(now):
+            self.give_up(late.node, late.exit_reason, late.message)
+        for node in self.book.starved(now):
+            self._apply(self._journal.do(self.book.shrink, node=node))
+        async with self._busy:
+            await self._carry_out()
+
+    def give_up(self, node: str, exit_reason: ExitReason, message: str) -> None:
+        """Without having observed its end: removed at once, and replaced."""
+        self._journal.event(NodeHung(node=node, reason=message))
+        self._signals.publish(ProgramGone(node, None, exit_reason, message))
+        self._apply(self._journal.do(self.book.lost, node=node, exit_reason=exit_reason.value, message=message))
+
+    async def _carry_out(self) -> None:
+        now = self._clock.now()
+        launches = self.book.due(now)
+        removals = self.book.removals(now)
+        if not launches and not removals:
+            return
+        await self._journal.durable()  # nothing is done that a successor would not know of
+        reasons = [*(launch.reason for launch in launches), *(removal.reason for removal in removals)]
+        plan = ScalePlan(
+            tuple(self._describe(launch) for launch in launches),
+            tuple(NodeRemoval(r.node, r.grace) for r in removals),
+            "; ".join(list(dict.fromkeys(reasons))[:3]),
+        )
+        refused = {refusal.node: refusal for refusal in await self._scaler.scale(plan)}
+        for launch in launches:
+            refusal = refused.get(launch.node)
+            if refusal is None:
+                self._apply(self._journal.do(self.book.accepted, node=launch.node))
+                continue
+            self._journal.event(
+                LaunchRefused(node=launch.node, reason=refusal.message, unschedulable=refusal.unschedulable)
+            )
+            answer = self.book.refused if refusal.unschedulable else self.book.launch_failed
+            self._apply(self._journal.do(answer, node=launch.node, message=refusal.message))
+
+    # --- calls of agents
+
+    def register(
+        self, node: str, agent_pid: int, host: str, incarnation: int, pid: int, address: str = ""
+    ) -> tuple[bool, str, int]:
+        """(welcome, why not, the run its program should be)."""
+        record = self.book.get(node)
+        if record.ended:
+            return False, f"{node} was given up: {record.message or record.state.value}", record.incarnation
+        first = record.started_at is None
+        self._apply(self._journal.do(self.book.registered, node=node, agent_pid=agent_pid, host=host, address=address))
+        if first:
+            self._journal.event(NodeRunning(node=node, host=host))
+        if pid and incarnation == record.incarnation and record.pid != pid:
+            self._journal.do(self.book.program_started, node=node, incarnation=incarnation, pid=pid)
+        self._signals.publish(NodesChanged(self.book))
+        return True, "", self.book.get(node).incarnation
+
+    def program_started(self, node: str, incarnation: int, pid: int) -> None:
+        self._apply(self._journal.do(self.book.program_started, node=node, incarnation=incarnation, pid=pid))
+
+    def program_exited(
+        self, node: str, incarnation: int, exit_reason: ExitReason, message: str
+    ) -> RestartProgram | None:
+        """Decide after the end of a program; the agent restarts it as returned, or leaves."""
+        before = self.book.get(node)
+        if incarnation == before.incarnation and not before.ended:
+            self._journal.event(
+                ProgramExited(node=node, incarnation=incarnation, exit_reason=exit_reason, message=message)
+            )
+            self._signals.publish(ProgramGone(node, incarnation, exit_reason, message))
+        decisions = self._journal.do(
+            self.book.program_exited,
+            node=node,
+            incarnation=incarnation,
+            exit_reason=exit_reason.value,
+            message=message,
+        )
+        self._apply(decisions)
+        return next((d for d in decisions if isinstance(d, RestartProgram)), None)
+
+    def program_recalled(
+        self, node: str, incarnation: int, message: str, *, alone: bool = False
+    ) -> RestartProgram | None:
+        """Its program ended because its group is restarted, or because the master had it killed; no failure is counted."""
+        self._journal.event(
+            ProgramExited(
+                node=node,
+                incarnation=incarnation,
+                exit_reason=ExitReason.KILLED,
+                cause=ExitCause.MASTER if alone else ExitCause.GROUP,
+                message=message,
+            )
+        )
+        self._signals.publish(ProgramGone(node, incarnation, ExitReason.KILLED, message))
+        shown = {"exit_reason": ExitReason.KILLED.value} if alone else {}
+        decisions = self._journal.do(
+            self.book.program_recalled, node=node, incarnation=incarnation, message=message, **shown
+        )
+        self._apply(decisions)
+        return next((d for d in decisions if isinstance(d, RestartProgram)), None)
+
+    def heartbeat(self, node: str) -> tuple[bool, float, str]:
+        """(is to stop, grace in seconds, why)."""
+        record = self.book.get(node)
+        self.book.heartbeat(node, self._clock.now())
+        if record.ended:
+            return True, 0.0, f"{node} was given up: {record.message or record.state.value}"
+        return record.removal is not None, record.removal_grace, record.removal or ""
+
+    def check_run(self, node: str, incarnation: int) -> None:
+        """Refuse a program that was given up or superseded by another run."""
+        try:
+            record = self.book.get(node)
+        except NotFound:
+            return  # a guest: a program that someone else launched
+        if record.ended or incarnation < record.incarnation:
+            raise Conflict(f"{node} (run {incarnation}) was given up by the master; this program should end")
+
+    # --- changes of the running job
+
+    def scale(self, role: str, replicas: int, reason: str, first: Sequence[str] = ()) -> None:
+        before = self.book.role(role).spec.replicas
+        chosen = {"first": list(first)} if first else {}
+        decisions = self._journal.do(self.book.scale, role=role, replicas=replicas, reason=reason, **chosen)
+        self._journal.event(RoleScaled(role=role, before=before, replicas=replicas, reason=reason))
+        self._apply(decisions)
+
+    def change(self, method: str, arguments: Mapping[str, Any]) -> None:
+        """Carry out another operation of the book, which was tried on a copy of it."""
+        self._apply(self._journal.do(getattr(self.book, method), **arguments))
+
+    def stop_nodes(self, reason: str, grace: float | None = None) -> None:
+        self._apply(self._journal.do(self.book.stop, reason=reason, grace=grace))
+
+    # --- inside
+
+    def _alive(self, event: NodeEvent) -> None:
+        """The platform reports that a node is unschedulable, or was scheduled."""
+        try:
+            record = self.book.get(event.node)
+        except PliantError:
+            return
+        waits = record.waiting_since is not None
+        if event.unschedulable and not record.ended and not (waits and record.message == event.unschedulable):
+            if not waits:
+                self._journal.event(NodeUnschedulable(node=event.node, reason=event.unschedulable))
+            self._apply(self._journal.do(self.book.unschedulable, node=event.node, message=event.unschedulable))
+        elif not event.unschedulable and waits and record.state is NodeState.CREATING:
+            self._journal.event(NodeScheduled(node=event.node))
+            self._apply(self._journal.do(self.book.room_found, node=event.node))
+
+    def _ended(self, event: NodeEvent) -> None:
+        try:
+            record = self.book.get(event.node)
+        except PliantError:
+            log.warning("the platform reports %s, which this job never had", event.node)
+            return
+        if record.gone:
+            return
+        if not record.ended:
+            self._journal.event(NodeEnded(node=event.node, exit_reason=event.exit_reason, message=event.message))
+            self._signals.publish(ProgramGone(event.node, None, event.exit_reason, event.message))
+        self._apply(
+            self._journal.do(
+                self.book.node_ended,
+                node=event.node,
+                exit_reason=event.exit_reason.value,
+                message=event.message,
+                host=event.host,
+            )
+        )
+
+    def _apply(self, decisions: Iterable[Decision]) -> None:
+        """Launches and removals are found in the book by ``tick``; here they are only noted as events."""
+        for decision in decisions:
+            match decision:
+                case Launch(node=node, reason=reason):
+                    self._journal.event(NodeLaunched(node=node, reason=reason))
+                case RestartProgram(node=node, incarnation=incarnation, delay=delay, reason=reason):
+                    self._journal.event(
+                        ProgramRestarted(node=node, incarnation=incarnation, delay_s=delay, reason=reason)
+                    )
+                case FailJob(node=node, exit_reason=exit_reason, reason=reason):
+                    self._journal.event(NodeGivenUp(node=node, exit_reason=exit_reason, reason=reason))
+                case Remove(node=node, grace=grace, reason=reason):
+                    self._journal.event(NodeRemoved(node=node, grace_s=grace, reason=reason))
+        self._signals.publish(NodesChanged(self.book))

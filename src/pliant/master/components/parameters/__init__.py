@@ -1,0 +1,1 @@
+"""The coordinator of parameter servers and its parts: what it observes of them, dumps, moves."""

@@ -1,0 +1,147 @@
+"""The rendezvous server: the shell around ``core.rendezvous.book.RendezvousBook``; it wakes those that wait for a world."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pliant.core.clock import Clock
+from pliant.core.end_policy import worker_roles
+from pliant.core.events import MemberSilent, ProgramFrozen, WorldFormed, WorldLimitsSet
+from pliant.core.nodes.fault_policy import ExitReason
+from pliant.core.rendezvous.book import Closed, Expelled, Outcome, RendezvousBook, RoundStatus, Waiting, World
+from pliant.master.components.base import Component
+from pliant.master.components.signals import JobOver, MasterPaused, NodesChanged, ProgramGone, ProgramStopped, Signal
+from pliant.master.journal.journal import Journal
+
+MAX_STOPPED_S = 1.5  # that a program may be stopped before its peers continue without it
+
+
+class RendezvousServer(Component):
+    name = "rendezvous"
+    title = "rendezvous server"
+    enabled_by = "strategy allreduce, or --need-rendezvous"
+
+    def __init__(self, book: RendezvousBook, journal: Journal, clock: Clock, *, member_timeout: float) -> None:
+        """``member_timeout``: seconds of silence after which a member is out of its world."""
+        self.book = book
+        self._member_timeout = member_timeout
+        self._journal = journal
+        self._clock = clock
+        self._changed = asyncio.Event()
+        self._expected = -1
+        self._heard: dict[str, float] = {}  # member -> when; not journaled
+
+    def prepare(self) -> None:
+        self._resume()
+
+    def on_event(self, signal: Signal) -> None:
+        match signal:
+            case ProgramGone(node=node, exit_reason=reason):
+                finished = reason is ExitReason.COMPLETED and self.was_member(node)
+                self.died(node)
+                if finished:  # training is complete: a late worker must not restart it
+                    self.close()
+            case ProgramStopped(node=node, seconds=seconds) if seconds >= MAX_STOPPED_S and self.is_member(node):
+                self._journal.event(ProgramFrozen(node=node, reason="its program is stopped by a signal", killed=False))
+                self.died(node)
+            case NodesChanged(nodes=nodes):
+                self.expect(sum(len(nodes.active(role)) for role in worker_roles(nodes)))
+            case MasterPaused():
+                self._resume()
+            case JobOver():
+                self.close()
+            case _:
+                return
+
+    def join(self, member: str, incarnation: str, attrs: dict[str, str], step: int, after: int | None) -> None:
+        self._publish(
+            self._journal.do(
+                self.book.join, member=member, incarnation=incarnation, attrs=attrs, step=step, after=after
+            )
+        )
+        self.heard_of(member)
+
+    def leave(self, member: str, incarnation: str) -> None:
+        self._publish(self._journal.do(self.book.leave, member=member, incarnation=incarnation))
+
+    def died(self, member: str) -> None:
+        """A program ended, or was given up; no incarnation of it is a member any more."""
+        self._heard.pop(member, None)
+        self._publish(self._journal.do(self.book.died, member=member, incarnation=None))
+
+    def set_limits(self, min_nodes: int, max_nodes: int, wait_seconds: float | None = None) -> None:
+        limits = self.book.limits
+        wait = limits.wait_seconds if wait_seconds is None else wait_seconds
+        if (min_nodes, max_nodes, wait) == (limits.min_nodes, limits.max_nodes, limits.wait_seconds):
+            return
+        self._publish(
+            self._journal.do(self.book.set_limits, min_nodes=min_nodes, max_nodes=max_nodes, wait_seconds=wait_seconds)
+        )
+        self._journal.event(WorldLimitsSet(min_nodes=min_nodes, max_nodes=max_nodes))
+
+    def expect(self, count: int) -> None:
+        """The number of workers that exist or are being created; a world of that size is formed without waiting."""
+        if count != self._expected:
+            self._expected = count
+            self._publish(self._journal.do(self.book.expect, count=count))
+
+    def close(self) -> None:
+        if not self.book.closed:
+            self._publish(self._journal.do(self.book.close))
+
+    def is_member(self, name: str) -> bool:
+        """Of the world in use, or waiting for one."""
+        book = self.book
+        gone = book.status(book.round).missing if book.round else ()
+        in_world = book.world is not None and any(m.name == name for m in book.world.members) and name not in gone
+        return in_world or any(m.name == name for m in book.waiting)
+
+    def was_member(self, name: str) -> bool:
+        """Of the latest world."""
+        return self.book.world is not None and any(m.name == name for m in self.book.world.members)
+
+    def heard_of(self, member: str) -> None:
+        """A sign of life of a member's own process. None is expected of others."""
+        if self.is_member(member):
+            self._heard[member] = self._clock.now()
+
+    def _resume(self) -> None:
+        """After a pause of the master, silence is counted from now on."""
+        now = self._clock.now()
+        names = {m.name for m in self.book.waiting} | {
+            m.name for m in (self.book.world.members if self.book.world else ())
+        }
+        self._heard = dict.fromkeys(names, now)
+
+    async def get_world(self, member: str, incarnation: str) -> World | Waiting | Expelled | Closed:
+        """Wait until there is a world with this member, or there will be none."""
+        while True:
+            found = self.book.world_of(member, incarnation)
+            if not isinstance(found, Waiting) or found.join_again:
+                return found
+            await self._changed.wait()
+
+    async def watch_round(self, round: int, known_waiting: int) -> RoundStatus:
+        """Wait until the round is broken, or the number of waiting workers differs from what the caller knows."""
+        while True:
+            status = self.book.status(round)
+            if not status.intact or status.waiting != known_waiting:
+                return status
+            await self._changed.wait()
+
+    async def tick(self) -> None:
+        now = self._clock.now()
+        for member, heard in list(self._heard.items()):
+            if now - heard > self._member_timeout:
+                del self._heard[member]
+                self._journal.event(MemberSilent(node=member, seconds=now - heard))
+                self.died(member)
+        if self.book.due(self._clock.now()):
+            self._publish(self._journal.do(self.book.form))
+
+    def _publish(self, outcome: Outcome) -> None:
+        if outcome.formed is not None:
+            members = tuple(member.name for member in outcome.formed.members)
+            self._journal.event(WorldFormed(round=outcome.formed.round, members=members, reason=outcome.reason))
+        self._changed.set()
+        self._changed = asyncio.Event()

@@ -1,0 +1,148 @@
+"""The controller of one job: its components, ticked in order, until the job is over and nothing of it is left.
+
+Which components there are depends on the job (``assembly``); the controller knows only the list and what every component
+can do. What one learns reaches the others as signals, delivered in the order of the list. How a job ends is decided by
+``core.end_policy``; here it is journaled and carried out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from pliant.core.clock import Clock
+from pliant.core.end_policy import end_of_job, is_gone
+from pliant.core.errors import NotAvailable
+from pliant.core.events import EventRecord, JobEnded
+from pliant.core.job import Phase
+from pliant.core.job_state import JobState
+from pliant.core.shards.audit import JobAudit
+from pliant.core.status import JobStatus
+from pliant.core.status_builder import LiveFigures, build_status
+from pliant.master.components.base import Component
+from pliant.master.components.nodes import NodeManager
+from pliant.master.components.signals import EndRequested, JobOver, NodesChanged, Signal, SignalBus
+from pliant.master.journal.journal import Journal
+
+C = TypeVar("C", bound=Component)
+
+
+class JobController:
+    def __init__(
+        self,
+        name: str,
+        state: JobState,
+        journal: Journal,
+        clock: Clock,
+        signals: SignalBus,
+        *,
+        read_events: Callable[[int, int], list[EventRecord]],
+        read_audit: Callable[[], JobAudit] | None = None,
+        heartbeat_seconds: float = 1.0,
+        session_timeout: float = 30.0,
+    ) -> None:
+        self.name = name
+        self.state = state
+        self.journal = journal
+        self.clock = clock
+        self.signals = signals
+        self.components: list[Component] = []
+        self.read_events = read_events
+        self.read_audit = read_audit
+        self.heartbeat_seconds = heartbeat_seconds
+        # Who waits at the master is silent meanwhile: no wait, and no pause between two beats, may come near the time-out.
+        self.beat_seconds = min(2.0, session_timeout / 5)
+        self.max_wait_s = min(30.0, session_timeout / 3)
+        self.ended = asyncio.Event()  # the job is over (its nodes may still be on their way out)
+        self.gone = asyncio.Event()  # and nothing of it is left
+        self.woken = asyncio.Event()  # something is to be done before the next tick
+        self._by_type: dict[type[Component], Component] = {}
+        signals.connect(self._on_event)
+
+    def add(self, *components: Component) -> None:
+        """In the order in which they are ticked and receive signals."""
+        for component in components:
+            self.components.append(component)
+            self._by_type[type(component)] = component
+            self.signals.connect(component.on_event)
+
+    def find(self, kind: type[C]) -> C | None:
+        """The component of this type, if the master runs it."""
+        found = self._by_type.get(kind)
+        return found if isinstance(found, kind) else None
+
+    def require(self, kind: type[C]) -> C:
+        found = self.find(kind)
+        if found is None:
+            raise NotAvailable(f"this master runs without its {kind.title}", hint=f"start it with {kind.enabled_by}")
+        return found
+
+    def status(self) -> JobStatus:
+        """The job's state, and the figures that only its components know."""
+        live = LiveFigures()
+        for component in self.components:
+            live = component.status(live)
+        return build_status(self.name, self.state, self.clock.now(), live)
+
+    # --- life
+
+    def prepare(self) -> None:
+        for component in self.components:
+            component.prepare()
+
+    async def start(self) -> None:
+        for component in self.components:
+            await component.start()
+
+    async def tick(self) -> None:
+        for component in self.components:
+            component.check()
+            await component.tick()
+        self._check_end()
+
+    async def stop(self) -> None:
+        """This master ends, whatever becomes of the job."""
+        for component in reversed(self.components):
+            await component.stop()
+
+    def _on_event(self, signal: Signal) -> None:
+        match signal:
+            case NodesChanged():
+                self.woken.set()
+            case EndRequested(reason, at_once, failed):
+                self.end_job(reason, at_once=at_once, failed=failed)
+
+    # --- what concerns the job as a whole
+
+    def check_run(self, node: str, incarnation: int) -> None:
+        """Refuse a program that was given up, or followed by another run; without nodes of our own all are guests."""
+        if (nodes := self.find(NodeManager)) is not None:
+            nodes.check_run(node, incarnation)
+
+    def end_job(self, reason: str, *, at_once: bool = False, failed: bool = False) -> None:
+        """As somebody asked for; ``at_once``: without grace for its programs."""
+        if self.state.job.over and not at_once:
+            return
+        self._end(Phase.FAILED if failed else Phase.STOPPED, reason)
+        if at_once and (nodes := self.find(NodeManager)) is not None:
+            nodes.stop_nodes(reason, grace=0.0)
+
+    def _check_end(self) -> None:
+        end = end_of_job(self.state)
+        if end is not None and (end.phase is not Phase.SUCCEEDED or self._is_settled()):
+            self._end(end.phase, end.reason)
+        if self.state.job.over:
+            self.ended.set()
+        if is_gone(self.state):
+            self.gone.set()
+
+    def _is_settled(self) -> bool:
+        settled = [component.is_settled() for component in self.components]  # each is asked: it begins what is missing
+        return all(settled)
+
+    def _end(self, phase: Phase, reason: str) -> None:
+        if self.journal.do(self.state.job.end, phase=phase.value, reason=reason):
+            self.journal.event(JobEnded(phase=phase, reason=reason))
+        self.signals.publish(JobOver(reason))
+        self.ended.set()

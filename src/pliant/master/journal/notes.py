@@ -1,0 +1,58 @@
+"""What programs note on finished shards: bytes, short ones in the journal itself, longer ones as files beside it.
+
+A note's text is what ``core.shards.book`` journals with the acknowledgement: the bytes, or the name of the file that has them. The
+file is on disk before the text is journaled, and is named by its content, so writing it again changes nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import shutil
+from hashlib import blake2b
+from pathlib import Path
+
+from pliant.core.errors import CorruptData, InvalidRequest
+from pliant.files.atomic import write_bytes
+
+MAX_INLINE_BYTES = 4096
+MAX_NOTE_BYTES = 12 << 20  # so that one fits into a message
+_INLINE, _FILE = "=", "@"
+
+
+class NoteStore:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def keep(self, dataset: str, data: bytes) -> str:
+        """Returns the text to journal; the bytes are durable by then."""
+        if len(data) > MAX_NOTE_BYTES:
+            raise InvalidRequest(
+                f"a note of {len(data):,} bytes on a shard of {dataset!r}; allowed: {MAX_NOTE_BYTES:,}",
+                hint="smaller shards have smaller notes; for evaluation see --eval-shard-size",
+            )
+        if len(data) <= MAX_INLINE_BYTES:
+            return _INLINE + base64.b64encode(data).decode()
+        name = blake2b(data, digest_size=16).hexdigest()
+        folder = self._of(dataset)
+        if not (folder / name).exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            write_bytes(folder / name, data)
+        return _FILE + name
+
+    def read(self, dataset: str, text: str) -> bytes:
+        if text.startswith(_INLINE):
+            return base64.b64decode(text[1:])
+        path = self._of(dataset) / text[1:]
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise CorruptData(f"a note on a shard of {dataset!r} is missing: {path}: {error.strerror}") from error
+        if blake2b(data, digest_size=16).hexdigest() != text[1:]:
+            raise CorruptData(f"a note on a shard of {dataset!r} was changed: {path}")
+        return data
+
+    def drop(self, dataset: str) -> None:
+        shutil.rmtree(self._of(dataset), ignore_errors=True)
+
+    def _of(self, dataset: str) -> Path:
+        return self._folder / blake2b(dataset.encode(), digest_size=8).hexdigest()

@@ -1,0 +1,216 @@
+"""Where a journal is stored: an interface, so that a cluster can store it elsewhere, and its implementation in SQLite.
+
+A store takes *batches*: all that was decided since the last one, in one transaction. What ``commit`` returned from is
+there after a crash of the process at any instant, and with ``sync="full"`` of the machine too.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pliant.core.errors import CorruptData, MasterUnavailable, PliantError
+from pliant.core.events import EventRecord, event_from_facts
+from pliant.core.job_state import JobSnapshot, Operation
+from pliant.core.shards.audit import AuditRow
+
+FORMAT = 1
+
+
+@dataclass(slots=True)
+class Batch:
+    operations: list[Operation] = field(default_factory=list)
+    events: list[EventRecord] = field(default_factory=list)
+    audit: list[AuditRow] = field(default_factory=list)
+    snapshot: JobSnapshot | None = None  # the state before this batch's operations; all earlier ones are dropped
+
+    def append(self, later: Batch) -> None:
+        """Add what came later; its snapshot holds the operations of before."""
+        if later.snapshot is not None:
+            self.snapshot = later.snapshot
+            self.operations = []
+        self.operations += later.operations
+        self.events += later.events
+        self.audit += later.audit
+
+    def __bool__(self) -> bool:
+        return bool(self.operations or self.events or self.audit or self.snapshot is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    snapshot: JobSnapshot | None
+    operations: list[Operation]
+    last_event: int
+
+
+class JournalStore(ABC):
+    @abstractmethod
+    def load(self) -> Recovered: ...
+
+    @abstractmethod
+    def commit(self, batch: Batch) -> None: ...
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS operations (
+    seq INTEGER PRIMARY KEY, machine TEXT NOT NULL, method TEXT NOT NULL, now REAL NOT NULL, arguments TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS snapshot (id INTEGER PRIMARY KEY CHECK (id = 1), state TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS definitions (
+    machine TEXT NOT NULL, name TEXT NOT NULL, definition TEXT NOT NULL, PRIMARY KEY (machine, name));
+CREATE TABLE IF NOT EXISTS events (
+    number INTEGER PRIMARY KEY, time REAL NOT NULL, kind TEXT NOT NULL, node TEXT NOT NULL, facts TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS audit (
+    dataset TEXT NOT NULL, epoch INTEGER NOT NULL, ordinal INTEGER NOT NULL, name TEXT NOT NULL,
+    start INTEGER NOT NULL, shard_end INTEGER NOT NULL, begin INTEGER NOT NULL, end INTEGER NOT NULL,
+    node TEXT NOT NULL, session TEXT NOT NULL, lease INTEGER NOT NULL);
+"""
+
+
+class SqliteStore(JournalStore):
+    def __init__(self, path: Path, *, sync: str = "full") -> None:
+        self.path = path
+        # One thread writes (the journal's), after the loading thread is done with it: no two at a time.
+        try:
+            self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=30)
+        except sqlite3.Error as error:
+            raise _in_words(path, error) from error
+        try:
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute(f"PRAGMA synchronous = {'FULL' if sync == 'full' else 'NORMAL'}")
+            self._db.executescript(_SCHEMA)
+            self._db.execute("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (str(FORMAT),))
+            (found,) = self._db.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()
+        except (sqlite3.Error, TypeError) as error:
+            self._db.close()
+            raise _in_words(path, error) from error
+        if found != str(FORMAT):
+            self._db.close()
+            raise CorruptData(f"{path} has journal format {found}; this release reads {FORMAT}")
+
+    def load(self) -> Recovered:
+        try:
+            return self._load()
+        except (sqlite3.Error, ValueError) as error:
+            raise _in_words(self.path, error) from error
+
+    def _load(self) -> Recovered:
+        row = self._db.execute("SELECT state FROM snapshot").fetchone()
+        snapshot = JobSnapshot(json.loads(row[0]), self._load_definitions()) if row else None
+        rows = self._db.execute("SELECT machine, method, now, arguments FROM operations ORDER BY seq")
+        operations = [Operation(machine, method, now, json.loads(args)) for machine, method, now, args in rows]
+        (last_event,) = self._db.execute("SELECT coalesce(max(number), 0) FROM events").fetchone()
+        return Recovered(snapshot, operations, last_event)
+
+    def _load_definitions(self) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {}
+        for machine, name, text in self._db.execute("SELECT machine, name, definition FROM definitions"):
+            found.setdefault(machine, {})[name] = json.loads(text)
+        return found
+
+    def commit(self, batch: Batch) -> None:
+        db = self._db
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            self._write(batch)
+            db.execute("COMMIT")
+        except Exception:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+
+    def _write(self, batch: Batch) -> None:
+        db = self._db
+        if batch.snapshot is not None:
+            db.execute("INSERT OR REPLACE INTO snapshot VALUES (1, ?)", (_compact(batch.snapshot.state),))
+            self._write_definitions(batch.snapshot.definitions)
+            db.execute("DELETE FROM operations")
+        rows = [(o.machine, o.method, o.now, _compact(o.arguments)) for o in batch.operations]
+        db.executemany("INSERT INTO operations (machine, method, now, arguments) VALUES (?, ?, ?, ?)", rows)
+        if batch.events:
+            rows_e = [(e.number, e.time, e.kind.value, e.node, _compact(e.facts)) for e in batch.events]
+            db.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", rows_e)
+        if batch.audit:
+            db.executemany(f"INSERT INTO audit VALUES ({', '.join('?' * 11)})", [_audit(r) for r in batch.audit])
+
+    def _write_definitions(self, definitions: Mapping[str, Mapping[str, Any]]) -> None:
+        """Only those that are new: they can be long, and do not change."""
+        known = set(self._db.execute("SELECT machine, name FROM definitions"))
+        new = [
+            (machine, name, _compact(value))
+            for machine, values in definitions.items()
+            for name, value in values.items()
+            if (machine, name) not in known
+        ]
+        self._db.executemany("INSERT INTO definitions VALUES (?, ?, ?)", new)
+
+    def close(self) -> None:
+        self._db.close()
+
+
+_PASSES = frozenset(  # what is wrong with the disk or the folder, not with the file
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_PERM,
+    }
+)
+
+
+def _in_words(path: Path, error: Exception) -> PliantError:
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF in _PASSES:  # the low byte: extended codes say more
+        return MasterUnavailable(f"the journal {path} cannot be opened: {error}")
+    return CorruptData(
+        f"{path} is not a journal of Pliant, or is damaged: {error}",
+        hint="put the file aside (and the files beside it, -wal and -shm) and start the job again",
+    )
+
+
+def _audit(row: AuditRow) -> Sequence[Any]:
+    return (
+        row.dataset, row.epoch, row.ordinal, row.name, row.start, row.shard_end,
+        row.begin, row.end, row.node, row.session, row.lease,
+    )  # fmt: skip
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def read_events(path: Path, *, after: int = 0, limit: int = 1000) -> list[EventRecord]:
+    """The events of a journal, which may be in use: SQLite allows readers."""
+    with _reader(path) as db:
+        rows = db.execute(
+            "SELECT number, time, kind, facts FROM events WHERE number > ? ORDER BY number LIMIT ?",
+            (after, limit),
+        ).fetchall()
+    return [EventRecord(number, time, event_from_facts(kind, json.loads(facts))) for number, time, kind, facts in rows]
+
+
+def read_audit(path: Path) -> list[AuditRow]:
+    with _reader(path) as db:
+        return [AuditRow(*row) for row in db.execute("SELECT * FROM audit ORDER BY dataset, epoch, start, begin")]
+
+
+class _reader:
+    def __init__(self, path: Path) -> None:
+        self._db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)
+
+    def __enter__(self) -> sqlite3.Connection:
+        return self._db
+
+    def __exit__(self, *_: object) -> None:
+        self._db.close()

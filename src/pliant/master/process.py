@@ -1,0 +1,340 @@
+"""One master process: replays the journal, assembles the components that the job needs, serves, and ends with the job.
+
+Life cycle: replay the journal, listen (on the port of the predecessor, so that agents and programs find it), open the
+platform, then tick the controller until the job is over and its nodes are gone. The caller holds the master's lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import signal
+import threading
+import time
+from collections import deque
+from contextlib import AsyncExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+
+from pliant.checkpoint.slots import remove_job
+from pliant.core.clock import Clock
+from pliant.core.errors import JobFailed, PermanentError, RetryableError
+from pliant.core.events import MasterStarted
+from pliant.core.job import Phase
+from pliant.core.nodes.states import Launch
+from pliant.core.shards.audit import JobAudit
+from pliant.files.atomic import read_json, write_json
+from pliant.master.assembly import Assembly, OpenPlatform
+from pliant.master.clock import SystemClock
+from pliant.master.components.signals import MasterPaused, SignalBus
+from pliant.master.components.status_reporter import StatusReporter
+from pliant.master.controller import JobController
+from pliant.master.job_dir import JobDir
+from pliant.master.journal.journal import Journal
+from pliant.master.journal.store import JournalStore, SqliteStore, read_events
+from pliant.master.metrics import MetricsServer, serve_metrics
+from pliant.master.offline import audit_of
+from pliant.master.services import add_services
+from pliant.master.summary import job_summary
+from pliant.platforms.base import JobContext, NodeLaunch, Platform
+from pliant.platforms.job_environment import job_environment
+from pliant.platforms.registry import make_platform, platform_traits
+from pliant.rpc.identity import create_token_file
+from pliant.rpc.server import SERVING, add_health, bind, make_server
+from pliant.rpc.tls import TlsFiles, create_certificates
+from pliant.spec import JobSpec, initial_state, load_spec
+
+log = logging.getLogger(__name__)
+
+TICK_S = 0.1  # between two ticks
+MAX_TICK_S = 2.0  # a longer pause means that this process did not run
+MAX_EVENTS_KEPT = 500  # with the summary of an ended job: the last ones
+MAX_EVENTS_READ = 1 << 31
+MAX_BIND_ATTEMPTS = 50  # at the predecessor's port, TICK_S apart
+DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})
+
+
+class Master:
+    def __init__(
+        self,
+        job_dir: JobDir,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        advertise: str = "",
+        token_file: Path | None = None,
+        tls_dir: Path | None = None,
+        parameters_dir: Path | None = None,
+        clock: Clock | None = None,
+        platform: Platform | None = None,
+        store: JournalStore | None = None,
+    ) -> None:
+        """``advertise``: where nodes reach this master, if not where it listens. Token and certificates are made in the
+        job's folder unless they are given, and what parameter servers keep is there unless ``parameters_dir`` says otherwise.
+        ``clock``, ``platform`` and ``store`` are the real time, the spec's platform and the job's file unless given.
+        """
+        self.job_dir = job_dir
+        self.spec: JobSpec = load_spec(job_dir.spec)
+        self._host = host
+        self._port = port
+        self._advertise = advertise
+        self._token_file = token_file or job_dir.token
+        self._tls_dir = tls_dir
+        self._parameters_dir = parameters_dir or job_dir.parameters
+        self._leaving = ""  # why this master ends although the job goes on
+        self._clock = clock or SystemClock()
+        self.state = initial_state(self.spec)
+        self._platform = platform
+        self._traits = platform_traits(self.spec.platform.kind) if platform is None else platform.traits
+        self._uses_tls = self.spec.security.uses_tls(default=self._traits.encrypts_by_default)
+        self._store = store
+        self._broken = asyncio.Event()
+        self._token = ""
+        self._last_tick = time.monotonic()
+        self._max_tick_s = min(MAX_TICK_S, self.spec.fault.heartbeat_timeout / 4)
+
+    async def run(self) -> Phase:
+        """Until the job is over; returns how it ended. ``RetryableError``: the disk cannot be written for now."""
+        try:
+            return await self._run()
+        except OSError as error:
+            if error.errno not in DISK_ERRORS:
+                raise
+            raise RetryableError(
+                f"cannot write to {self.job_dir.path}: {error}", hint="make room on its disk"
+            ) from error
+
+    async def _run(self) -> Phase:
+        async with AsyncExitStack() as undo:
+            journal = self._open_journal()
+            undo.push_async_callback(journal.close)
+            token = self._token = create_token_file(self._token_file)
+            tls = self._certificates() if self._uses_tls else None
+            server = make_server(token)
+            health = add_health(server)
+            undo.push_async_callback(self._close_platform)
+            undo.push_async_callback(server.stop, 0.5)
+            address = await self._listen(server, tls)
+            controller = self._make_controller(journal, self._advertise or address)
+            add_services(server, controller)
+            start = journal.do(self.state.job.master_started)
+            journal.event(MasterStarted(start=start))
+            controller.prepare()
+            metrics = self._serve_metrics(controller, first=start == 1)
+            if metrics is not None:
+                undo.push_async_callback(asyncio.to_thread, metrics.close)
+            await server.start()
+            await health.set("", SERVING)
+            where = {
+                "address": self._advertise or address,
+                "listens": address,
+                "pid": os.getpid(),
+                "metrics_port": metrics.port if metrics else None,
+            }
+            write_json(self.job_dir.master_file, where)
+            await self._serve(controller)
+        return self.state.job.phase
+
+    def _certificates(self) -> TlsFiles:
+        return TlsFiles(self._tls_dir) if self._tls_dir else create_certificates(self.job_dir.tls, (self._host,))
+
+    def _open_journal(self) -> Journal:
+        """With every state machine as it was when the predecessor ended."""
+        store = self._store or SqliteStore(self.job_dir.journal, sync=self.spec.journal.sync)
+        try:
+            recovered = store.load()
+            self.state.replay(recovered.snapshot, recovered.operations, source=f"the journal {self.job_dir.journal}")
+        except BaseException:
+            store.close()
+            raise
+        if recovered.snapshot is not None or recovered.operations:
+            log.info("replayed %d operations of the journal", len(recovered.operations))
+        journal = Journal(store, self._clock, self.state, last_event=recovered.last_event)
+        journal.on_failure = lambda _: self._broken.set()
+        return journal
+
+    def _serve_metrics(self, controller: JobController, *, first: bool) -> MetricsServer | None:
+        try:
+            return serve_metrics(controller, self.spec.metrics_port, self._host)
+        except OSError as error:
+            where = f"{self._host}:{self.spec.metrics_port}"
+            if first:
+                raise PermanentError(
+                    f"cannot serve metrics on {where}: {error.strerror}", hint="choose another --metrics-port, or 0"
+                ) from error
+            log.warning("no metrics any more, %s is taken: %s", where, error)  # that ends no running job
+            return None
+
+    async def _close_platform(self) -> None:
+        if self._platform is not None:
+            await self._platform.close()
+
+    # --- making
+
+    async def _listen(self, server: grpc.aio.Server, tls: TlsFiles | None) -> str:
+        """Where the predecessor listened, else (a first start, or the port was taken meanwhile) where we can."""
+        before = read_json(self.job_dir.master_file)
+        wanted = str(before.get("listens", before["address"])) if before else f"{self._host}:{self._port}"
+        for attempt in range(MAX_BIND_ATTEMPTS):
+            try:
+                port = bind(server, wanted, tls)
+                return f"{wanted.rpartition(':')[0]}:{port}"
+            except RuntimeError as error:
+                if before is None and self._port:
+                    raise PermanentError(
+                        f"cannot listen on {wanted}: {error}", hint="choose another --port, or 0 for any free one"
+                    ) from error
+                if attempt == 0:
+                    log.warning("cannot listen on %s yet: %s", wanted, error)
+                await asyncio.sleep(TICK_S)
+        raise PermanentError(f"{wanted} is taken by another program; agents look for the master there")
+
+    def _last_events(self) -> list[dict[str, Any]]:
+        found = deque(read_events(self.job_dir.journal, limit=MAX_EVENTS_READ), maxlen=MAX_EVENTS_KEPT)
+        return [event.to_json() for event in found]
+
+    def _read_audit(self) -> JobAudit:
+        return audit_of(self.job_dir)
+
+    def _make_controller(self, journal: Journal, address: str) -> JobController:
+        events = self.job_dir.journal
+        controller = JobController(
+            self.spec.name,
+            self.state,
+            journal,
+            self._clock,
+            SignalBus(),
+            read_events=lambda after, limit: read_events(events, after=after, limit=limit),
+            read_audit=self._read_audit if self.spec.audit else None,
+            heartbeat_seconds=min(1.0, self.spec.fault.heartbeat_timeout / 5),
+            session_timeout=self.spec.fault.session_timeout,
+        )
+        assembly = Assembly(self.spec, controller, self.job_dir.path / "notes", self._parameters_dir)
+        platform = self._open_platform(address) if self.state.nodes is not None else None
+        controller.add(*assembly.components(platform))
+        return controller
+
+    def _open_platform(self, address: str) -> OpenPlatform:
+        if self._platform is None:
+            self._platform = make_platform(self.spec.platform.kind)
+        tls_dir = (self._tls_dir or self.job_dir.tls) if self._uses_tls else None
+        context = JobContext(
+            self.spec.name,
+            self.job_dir.path,
+            address,
+            self._token_file,
+            tls_dir,
+            self.spec.platform.model_dump(),  # amounts as numbers, not as people write them
+        )
+        scaler, watcher = self._platform.open(context)
+        return OpenPlatform(
+            scaler,
+            watcher,
+            self._describe,
+            is_single_machine=self._traits.is_single_machine,
+            channel=self._platform.control_channel(),
+            usage=self._platform.usage(),
+        )
+
+    def _describe(self, launch: Launch) -> NodeLaunch:
+        role = self.spec.roles[launch.role]
+        return NodeLaunch(
+            launch.node,
+            launch.role,
+            launch.resources,
+            tuple(role.command),
+            {} if self._traits.builds_node_environment else self._role_variables(launch.role),
+            self.spec.working_dir or "",
+            launch.avoid_hosts,
+            launch.high_priority,
+            job_environment(
+                self.spec,
+                checkpoint_dir=str(self.job_dir.path / "checkpoints"),
+                parameters_dir=self._parameters_dir,
+            ),
+        )
+
+    def _role_variables(self, role: str) -> dict[str, str]:
+        env = dict(self.spec.roles[role].env)
+        if self._traits.is_single_machine and "OMP_NUM_THREADS" not in os.environ:
+            cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+            threads = max(1, cores // self.spec.roles[role].replicas.max)  # else all programs compete for all cores
+            env.setdefault("OMP_NUM_THREADS", str(threads))
+        return env
+
+    # --- serving
+
+    async def _serve(self, controller: JobController) -> None:
+        loop = asyncio.get_running_loop()
+        in_main_thread = threading.current_thread() is threading.main_thread()
+        for number in (signal.SIGTERM, signal.SIGINT) if in_main_thread else ():
+            loop.add_signal_handler(number, self._on_signal, controller, signal.Signals(number).name)
+        await controller.start()
+        try:
+            while not controller.gone.is_set():
+                await self._tick(controller)
+            await self._finish(controller)
+        finally:
+            await controller.stop()
+
+    async def _finish(self, controller: JobController) -> None:
+        """What stays of a job of which nothing else is left."""
+        if self._traits.is_single_machine:
+            await asyncio.to_thread(remove_job, self.spec.name, self._token)
+        if not self.job_dir.exists():
+            raise JobFailed(f"the job's folder {self.job_dir.path} was removed while the job ran")
+        await controller.journal.durable()
+        summary = job_summary(controller, asdict(self.spec.components())).to_json()
+        write_json(self.job_dir.summary_file, summary)
+        if (reporter := controller.find(StatusReporter)) is not None:
+            audit = {"audit": (await asyncio.to_thread(self._read_audit)).to_json()} if self.spec.audit else {}
+            events = await asyncio.to_thread(self._last_events)  # the journal may be gone with the Pod
+            await reporter.finish({**summary, **audit, "events": events})
+
+    def _on_signal(self, controller: JobController, name: str) -> None:
+        """On this machine that is how a person stops the job. In a cluster only this master has to go elsewhere."""
+        if self._traits.restarts_master:
+            self._leaving = f"the master got {name}; another goes on"
+            controller.woken.set()
+        else:
+            controller.end_job(f"the master got {name}")
+
+    async def _tick(self, controller: JobController) -> None:
+        self._forgive_absence(controller)
+        await controller.tick()
+        if not controller.gone.is_set():
+            await self._pause(controller)
+        if self._broken.is_set():
+            raise RetryableError(f"the journal cannot be written: {controller.journal.failure}")
+        if self._leaving:
+            await controller.journal.durable()
+            raise RetryableError(self._leaving)
+        self._check_folder(controller)
+
+    @staticmethod
+    async def _pause(controller: JobController) -> None:
+        controller.woken.clear()
+        try:
+            async with asyncio.timeout(TICK_S):  # not wait_for, which up to Python 3.11 may lose a cancellation
+                await controller.woken.wait()
+        except TimeoutError:
+            return
+
+    def _check_folder(self, controller: JobController) -> None:
+        """Without the job's folder no decision survives and no log is kept: end at once what is left."""
+        if not self.job_dir.exists() and not self.state.job.over:
+            log.error("the job's folder was removed")
+            controller.end_job("the job's folder was removed", at_once=True)
+
+    def _forgive_absence(self, controller: JobController) -> None:
+        """If this master itself was frozen or starved, the silence of others meanwhile is not theirs."""
+        now = time.monotonic()
+        absent, self._last_tick = now - self._last_tick, now
+        if absent >= self._max_tick_s:
+            log.warning("this master did not run for %.1f s", absent)
+            controller.signals.publish(MasterPaused(absent))

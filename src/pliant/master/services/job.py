@@ -1,0 +1,93 @@
+"""The job as a whole: its status, events and audit, and what people ask of it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pliant.core.changes import Answer, Change, ChangeRequest, MovePartitions, RequestSource, Stop, plan_request
+from pliant.core.errors import NotAvailable
+from pliant.core.planning.plan import JobStage, RolePlan
+from pliant.master.components.changes import ChangeHandler
+from pliant.master.components.scaling import ManualGenerator, ManualPlan, PlanningConfig
+from pliant.master.controller import JobController
+from pliant.master.services.waiting import MAX_REASON, Context, at_most
+from pliant.rpc import pliant_pb2 as pb
+from pliant.rpc import pliant_pb2_grpc as services
+from pliant.rpc.audits import audit_message
+from pliant.rpc.events import event_message
+from pliant.rpc.status import status_message
+
+WORKER = "worker"  # the role that is scaled if none is named
+MAX_ID = 200  # characters
+MAX_EVENTS_BYTES = 4 << 20  # of one reply
+
+
+class JobServicer(services.JobServicer):
+    def __init__(self, controller: JobController) -> None:
+        self._controller = controller
+
+    async def GetStatus(self, request: pb.Empty, context: Context) -> pb.JobStatus:
+        await self._controller.journal.durable()
+        return status_message(self._controller.status())
+
+    async def WaitForEnd(self, request: pb.Empty, context: Context) -> pb.JobStatus:
+        await at_most(self._controller.ended.wait(), context)
+        await self._controller.journal.durable()
+        return status_message(self._controller.status())
+
+    async def GetEvents(self, request: pb.EventsRequest, context: Context) -> pb.EventsReply:
+        await self._controller.journal.durable()
+        limit = min(max(request.limit, 0) or 1000, 10_000)
+        return await asyncio.to_thread(self._events, request.after, limit)
+
+    def _events(self, after: int, limit: int) -> pb.EventsReply:
+        """In a thread: events of a large job name many nodes, and the master has other callers."""
+        reply, size = pb.EventsReply(), 0
+        for event in self._controller.read_events(after, limit):
+            message = event_message(event)
+            size += message.ByteSize()
+            if reply.events and size > MAX_EVENTS_BYTES:
+                break  # the caller asks for those after the last
+            reply.events.append(message)
+        return reply
+
+    async def GetAudit(self, request: pb.Empty, context: Context) -> pb.AuditReply:
+        if self._controller.read_audit is None:
+            raise NotAvailable(
+                f"job {self._controller.name} was run without --audit", hint="run it with `pliant run --audit`"
+            )
+        await self._controller.journal.durable()
+        found = await asyncio.to_thread(self._controller.read_audit)  # from the journal on disk, as a person would
+        return audit_message(found)
+
+    async def Scale(self, request: pb.ScaleRequest, context: Context) -> pb.ScaleReply:
+        manual = ManualPlan(
+            {request.role or WORKER: RolePlan(request.replicas)},
+            reason=request.reason[:MAX_REASON],
+            id=request.id[:MAX_ID],
+        )
+        base_version = request.base_version if request.HasField("base_version") else None
+        plan = ManualGenerator().generate_plan(JobStage.RUNNING, PlanningConfig(base_version, manual=manual))
+        assert plan is not None
+        answer = await self._handle(plan_request(plan, RequestSource.PERSON))
+        before, now = int(answer.results["before"]), int(answer.results["now"])
+        return pb.ScaleReply(before=before, now=now, version=answer.version)
+
+    async def Stop(self, request: pb.StopRequest, context: Context) -> pb.Empty:
+        await self._handle(_request(request, Stop(at_once=request.at_once, failed=request.failed)))
+        return pb.Empty()
+
+    async def MoveOff(self, request: pb.MoveOffRequest, context: Context) -> pb.MoveOffReply:
+        answer = await self._handle(_request(request, MovePartitions(request.node, request.share)))
+        found = answer.results
+        return pb.MoveOffReply(seat=int(found["seat"]), partitions=int(found["partitions"]), weight=found["weight"])
+
+    async def _handle(self, request: ChangeRequest) -> Answer:
+        answer = self._controller.require(ChangeHandler).handle(request)
+        await self._controller.journal.durable()
+        answer.check()
+        return answer
+
+
+def _request(message: pb.StopRequest | pb.MoveOffRequest, change: Change) -> ChangeRequest:
+    return ChangeRequest(message.id[:MAX_ID], RequestSource.PERSON, (change,), message.reason[:MAX_REASON])

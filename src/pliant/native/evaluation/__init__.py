@@ -1,0 +1,1 @@
+"""Evaluation beside training: rounds, model versions, and metrics over all records."""

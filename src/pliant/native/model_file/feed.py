@@ -1,0 +1,214 @@
+"""From stored records to the batches of a model: the user's ``dataset_fn`` on a few records at a time.
+
+``dataset_fn`` is applied to each batch of records by itself. So what it drops, reorders or adds stays within the batch, and the
+step plan decides alone which records a step has, whoever computes it. A value that it yields is ``(features, label)``; in mode
+``predict`` also the features alone. Floats become float32, as models want them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import default_collate
+
+from pliant.core.errors import InvalidRequest
+from pliant.data import DataReader, open_reader
+from pliant.data.stream import Dataset, Item, Signal
+from pliant.native.model_file.contract import ModelFile
+from pliant.native.model_file.description import Description
+
+TENSORFLOW = "DATASET"  # name in a model file: DATASET = "tensorflow" passes real tf.data datasets to dataset_fn
+
+
+class Mode(StrEnum):
+    """What ``dataset_fn`` receives as ``mode``."""
+
+    TRAINING = "train"
+    EVALUATION = "eval"
+    PREDICTION = "predict"
+
+
+class Indexed:
+    """A reader in the form that the step plan fetches from: pairs of global index and record."""
+
+    def __init__(self, reader: DataReader) -> None:
+        self.reader = reader
+
+    def __len__(self) -> int:
+        return len(self.reader)
+
+    def __getitem__(self, index: int) -> tuple[int, Any]:
+        return index, self.reader[index]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[tuple[int, Any]]:
+        return list(zip(indices, self.reader.fetch(indices), strict=True))
+
+
+class Batch:
+    """Features and labels of some records, collated; ``ids`` are the global indices of the records, ``size`` their number."""
+
+    __slots__ = ("features", "ids", "labels", "size")
+
+    def __init__(self, features: Any, labels: Any, ids: list[int]) -> None:
+        self.features = features
+        self.labels = labels
+        self.ids = ids
+        self.size = len(ids)
+
+
+class Feed:
+    """``dataset_fn`` of a model file, for one reader and mode."""
+
+    def __init__(self, file: ModelFile, reader: DataReader, mode: Mode) -> None:
+        self._file = file
+        self._function = file.get("dataset_fn")
+        self._reader = reader
+        self._mode = mode
+        self._tensorflow = getattr(file.module, TENSORFLOW, "") == "tensorflow"
+
+    def batch(self, records: Sequence[tuple[int, Any]]) -> Batch | None:
+        """One batch of what is left of these records; None if nothing is."""
+        values = list(self.values(records))
+        if not values:
+            return None
+        features, labels = [], []
+        for value, _ in values:
+            feature, label = self._pair(value)
+            features.append(_plain(feature))
+            labels.append(_plain(label))
+        known = labels[0] is not None
+        return Batch(self._collate(features), self._collate(labels) if known else None, [i for _, i in values])
+
+    def values(self, records: Sequence[tuple[int, Any]]) -> Iterator[tuple[Any, int]]:
+        """What ``dataset_fn`` makes of records, each value with the index of the record it was made from."""
+        made = self._apply(records)
+        if isinstance(made, Dataset):
+            for value, marks in made.items():
+                if not isinstance(value, Signal):
+                    if len(marks) > 1:
+                        raise InvalidRequest(
+                            f"{self._where}: it makes batches; batching is ours",
+                            hint="leave out .batch(…), see --batch-size",
+                        )
+                    yield value, marks[0][1] if marks else records[0][0]
+            return
+        loose = list(made)
+        if self._mode is Mode.PREDICTION and len(loose) != len(records):
+            raise InvalidRequest(
+                f"{self._where}: in mode predict it yielded {len(loose)} values for {len(records)} records, so which "
+                "belongs to which is unknown",
+                hint="use the dataset's own map and filter, which keep track",
+            )
+        for number, value in enumerate(loose):
+            yield value, records[min(number, len(records) - 1)][0]
+
+    def _apply(self, records: Sequence[tuple[int, Any]]) -> Iterable[Any]:
+        origin = _Origin(self._reader)
+        items: list[Item] = [(record, ((origin, index),)) for index, record in records]
+        if self._tensorflow:
+            return _tf_values(self._function, [record for _, record in records], self._mode, self._reader.metadata)
+        made = self._function(Dataset(lambda: iter(items)), str(self._mode), self._reader.metadata)
+        if not isinstance(made, Dataset) and not isinstance(made, Iterable):
+            what = f"{self._where}: {self._file.name_of('dataset_fn')}"
+            if made is None:
+                raise InvalidRequest(f"{what} returns None, not a dataset", hint="is its `return` missing?")
+            raise InvalidRequest(f"{what} must return a dataset; it returns {type(made).__name__}")
+        return made
+
+    def _pair(self, value: Any) -> tuple[Any, Any]:
+        if isinstance(value, tuple | list) and len(value) == 2:
+            return value[0], value[1]
+        if self._mode is Mode.PREDICTION:
+            return value, None
+        shape = f"a {type(value).__name__}" + (f" of {len(value)}" if isinstance(value, tuple | list) else "")
+        raise InvalidRequest(f"{self._where}: it must yield (features, label); it yields {shape}")
+
+    def _collate(self, values: list[Any]) -> Any:
+        try:
+            return default_collate(values)
+        except (TypeError, RuntimeError) as error:
+            raise InvalidRequest(
+                f"{self._where}: what it yields cannot be one batch: {error}",
+                hint="yield tensors, NumPy arrays or numbers of one shape, in tuples or dicts; pad what has no fixed length",
+            ) from error
+
+    @property
+    def _where(self) -> str:
+        return self._file.where("dataset_fn")
+
+
+class _Origin:
+    """Names a record in errors; nothing is acknowledged here, since a whole batch is committed at once."""
+
+    def __init__(self, reader: DataReader) -> None:
+        self._reader = reader
+
+    def consumed(self, position: int) -> None:
+        return
+
+    def describe(self, position: int) -> tuple[str, int]:
+        part, record = self._reader.locate(position)
+        return f"{part} record {record}", position
+
+
+def open_data(file: ModelFile, description: Description, sources: Sequence[str]) -> DataReader:
+    """The reader of the given paths, or the model file's own."""
+    source: Any = sources[0] if len(sources) == 1 else list(sources)
+    own = file.get("custom_data_reader")
+    if own is None:
+        return open_reader(source, **description.data_options)
+    made = file.call(own, source, **description.data_options)
+    try:
+        reader = open_reader(source, custom_data_reader=lambda _: made)
+        file.call_as("create_shards of the reader", lambda: reader.parts)
+        return reader
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{file.where('custom_data_reader')}: {error.message}", hint=error.hint) from None
+
+
+MODES = {"train": Mode.TRAINING, "evaluate": Mode.EVALUATION, "predict": Mode.PREDICTION}  # by task
+
+
+def first_batch(file: ModelFile, reader: DataReader, description: Description) -> Batch | None:
+    """Of the first records that ``dataset_fn`` lets through; None if it drops them all."""
+    feed = Feed(file, reader, MODES[description.task])
+    count = min(len(reader), 2 * description.micro_batch)
+    return feed.batch([(i, record) for i, record in enumerate(reader.fetch(range(count)))]) if count else None
+
+
+def _plain(value: Any) -> Any:
+    """Tensors of TensorFlow become arrays, float64 becomes float32."""
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, tuple | list):
+        return tuple(_plain(one) for one in value) if not _are_numbers(value) else _plain(np.asarray(value))
+    if isinstance(value, torch.Tensor):
+        return value.float() if value.dtype is torch.float64 else value
+    if hasattr(value, "numpy") and not isinstance(value, np.ndarray | np.generic):
+        value = value.numpy()
+    if isinstance(value, float | np.float64):
+        return np.float32(value)
+    if isinstance(value, np.ndarray) and value.dtype == np.float64:
+        return value.astype(np.float32)
+    return value
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    return isinstance(values, list) and bool(values) and all(isinstance(v, int | float) for v in values)
+
+
+def _tf_values(function: Any, records: list[Any], mode: str, metadata: Any) -> Iterator[Any]:
+    """Through a real ``tf.data`` pipeline, of these records only. Batching is ours."""
+    from pliant.data.tf_dataset import _tensorflow
+
+    tf = _tensorflow()
+    first = records[0]
+    if isinstance(first, dict):
+        dataset = tf.data.Dataset.from_tensor_slices({n: [record[n] for record in records] for n in first})
+    else:
+        dataset = tf.data.Dataset.from_tensor_slices(records)
+    return iter(function(dataset, str(mode), metadata))

@@ -1,0 +1,121 @@
+"""One model, whatever it is: a torch module or a Keras model on the torch back end. How it is made and called.
+
+``saved_models`` stores and loads it.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from pliant.core.errors import InvalidRequest
+from pliant.native.model_file.contract import ModelFile
+from pliant.native.model_file.description import Description
+from pliant.native.model_file.feed import Batch
+
+
+def make_model(file: ModelFile, *, seed: int, sample: Batch | None) -> nn.Module:
+    """The user's model, with the same first weights on every worker. ``sample``: for models that are built by their input."""
+    seed_all(seed)
+    if (keras := sys.modules.get("keras")) is not None:
+        keras.utils.clear_session()  # it numbers layers per process, and a state is known by their names
+        keras.utils.set_random_seed(seed)  # its initializers have numbers of their own
+    model = file.make_model()
+    name = file.model_class or "custom_model"
+    where = f"{file.path}:{file.lines.get(name, 1)}"
+    if not isinstance(model, nn.Module):
+        kind = f"{type(model).__module__}.{type(model).__name__}"
+        hint = "set KERAS_BACKEND=torch" if "keras" in kind else "derive it from torch.nn.Module"
+        raise InvalidRequest(f"{where}: {name} returns a {kind}, which is no torch module", hint=hint)
+    unbuilt = (is_keras(model) and not model.built) or _is_lazy(model)
+    if unbuilt and sample is not None:
+        with torch.no_grad():
+            file.call_as(name, predict, model.eval(), sample.features)
+        model.train()
+    if _is_lazy(model):
+        raise InvalidRequest(
+            f"{where}: {name} has parameters that get their shape from the first batch",
+            hint="dataset_fn drops all of the first records: set the shape"
+            if sample is None
+            else "use all of its layers",
+        )
+    return model
+
+
+def _is_lazy(model: nn.Module) -> bool:
+    return any(isinstance(p, nn.parameter.UninitializedParameter) for p in model.parameters())
+
+
+def seed_all(seed: int) -> None:
+    """Whatever a model may draw its first weights from."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % (1 << 32))
+
+
+def check_tables(model: nn.Module, about: Description) -> None:
+    """Tables of ``pliant.torch`` are on parameter servers or in one process: workers that go in step do not share them."""
+    tables: list[Any] = [m for m in model.modules() if type(m).__module__ == "pliant.torch.tables.embedding"]
+    if tables and about.strategy.startswith("ps") and about.trained:
+        raise InvalidRequest(
+            "--trained with tables on parameter servers",
+            hint="--ps-options restore=FOLDER begins from the dumps of a job",
+        )
+    if tables and (about.strategy == "allreduce" or (about.strategy == "local" and about.virtual_workers > 1)):
+        raise InvalidRequest(
+            f"the model has the table {tables[0].spec.name!r}, and {about.strategy} would train it on each worker by itself",
+            hint="use --strategy ps-sync or ps-async, or local",
+        )
+
+
+def is_keras(model: nn.Module) -> bool:
+    return any(base.__module__.startswith("keras.") for base in type(model).__mro__)
+
+
+def predict(model: nn.Module, features: Any) -> Any:
+    """A tuple of features is given as several arguments, all else as one. Train or evaluate: as the module is set."""
+    if is_keras(model):
+        given = list(features) if isinstance(features, tuple | list) else features
+        return model(given, training=model.training)
+    return model(*features) if isinstance(features, tuple | list) else model(features)
+
+
+def feature_of(features: Any, key: str | int, table: str) -> Any:
+    """The ids of a table, among the features of a batch."""
+    try:
+        if isinstance(features, dict | tuple | list):
+            return features[key]  # type: ignore[index]  # a list by a name raises
+        raise TypeError
+    except (KeyError, IndexError, TypeError):
+        known = ", ".join(map(str, features)) if isinstance(features, dict) else f"a {type(features).__name__}"
+        raise InvalidRequest(
+            f"table {table!r} is to have its ids from the feature {key!r}", hint=f"features are {known:.300}"
+        ) from None
+
+
+def loss_of(file: ModelFile, labels: Any, predictions: Any) -> torch.Tensor:
+    """The mean over the batch."""
+    made = file.get("loss")(labels, predictions)
+    if not isinstance(made, torch.Tensor):
+        raise InvalidRequest(f"{file.where('loss')}: loss must return a tensor; it returns {type(made).__name__}")
+    return made if made.dim() == 0 else made.mean()
+
+
+def copy_state(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+
+
+def as_arrays(value: Any) -> Any:
+    """Tensors as NumPy arrays, in the same structure."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().cpu().float().numpy() if value.dtype is torch.bfloat16 else value.detach().cpu().numpy()
+    if isinstance(value, dict):
+        return {name: as_arrays(one) for name, one in value.items()}
+    if isinstance(value, tuple | list):
+        return tuple(as_arrays(one) for one in value)
+    raise InvalidRequest(f"tensors are expected, also in tuples and dicts; there is a {type(value).__name__}")

@@ -1,0 +1,1 @@
+"""Prediction: each record once, in order, into one file."""

@@ -1,0 +1,132 @@
+"""The observed state of one job, and how a Pod's state is read.
+
+An object belongs to a job if its owner reference has the job's uid: after a job was deleted and another of the same name
+created, what is left of the old one does not belong to the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+from pliant.core.job import FINAL_PHASES
+from pliant.platforms.kubernetes.kinds import Object
+from pliant.platforms.kubernetes.names import CONTAINER, MADE_BY_LABEL, MADE_BY_MASTER, master_name, node_of
+from pliant.platforms.kubernetes.plans import PLAN_ENDED, status_of
+
+Key = tuple[str, str]  # namespace and name of a job
+READY, NOT_READY = "True", "False"
+
+
+@dataclass(frozen=True)  # without slots, for the cached properties
+class ObservedJob:
+    """The objects that name a job, whether or not they belong to it; ``job`` is None if no job of that name exists."""
+
+    key: Key
+    job: Object | None = None
+    plans: tuple[Object, ...] = ()
+    pods: tuple[Object, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.key[1]
+
+    @property
+    def phase(self) -> str:
+        return str(status_of(self.job or {}).get("phase") or "")
+
+    @property
+    def ended(self) -> bool:
+        return self.phase in FINAL_PHASES
+
+    @property
+    def suspended(self) -> bool:
+        return bool(self.job and self.job["spec"].get("suspend"))
+
+    @property
+    def master(self) -> Object | None:
+        return self.pods_by_name.get(master_name(self.name))
+
+    @cached_property
+    def pods_by_name(self) -> dict[str, Object]:
+        """The job's own."""
+        return {pod["metadata"]["name"]: pod for pod in self.own_pods}
+
+    @cached_property
+    def own_pods(self) -> tuple[Object, ...]:
+        return tuple(pod for pod in self.pods if self.job is not None and owner_uid(pod) == uid_of(self.job))
+
+    @cached_property
+    def nodes(self) -> tuple[Object, ...]:
+        """Pods of nodes, whatever their state."""
+        return tuple(pod for pod in self.own_pods if node_of(pod))
+
+    @cached_property
+    def master_plans(self) -> tuple[Object, ...]:
+        """Plans that this very job's master wrote, in the order in which they are executed."""
+        mine = (
+            plan for plan in self.plans if made_by_master(plan) and self.job and owner_uid(plan) == uid_of(self.job)
+        )
+        return tuple(sorted(mine, key=lambda plan: int(plan["spec"].get("sequence") or 0)))
+
+    @property
+    def manual_plans(self) -> tuple[Object, ...]:
+        return tuple(plan for plan in self.plans if not made_by_master(plan))
+
+
+def uid_of(item: Object) -> str:
+    return str(item["metadata"]["uid"])
+
+
+def owner_uid(item: Mapping[str, Any]) -> str:
+    """Of the ElasticJob that owns it; empty where none does."""
+    owners = item["metadata"].get("ownerReferences") or ()
+    return next((str(owner["uid"]) for owner in owners if owner.get("kind") == "ElasticJob"), "")
+
+
+def made_by_master(plan: Object) -> bool:
+    return bool((plan["metadata"].get("labels") or {}).get(MADE_BY_LABEL) == MADE_BY_MASTER)
+
+
+def is_finished(plan: Object) -> bool:
+    return status_of(plan).get("phase") in PLAN_ENDED
+
+
+def is_deleting(item: Object) -> bool:
+    return bool(item["metadata"].get("deletionTimestamp"))
+
+
+def is_over(pod: Object) -> bool:
+    """Whether its containers have terminated for good."""
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def condition(item: Object, kind: str) -> Object:
+    found = (item.get("status") or {}).get("conditions") or ()
+    return next((entry for entry in found if entry.get("type") == kind), {})
+
+
+def is_ready(pod: Object) -> bool:
+    return condition(pod, "Ready").get("status") == READY and not is_deleting(pod)
+
+
+def container(pod: Object) -> Object:
+    """The state of the node's or the master's own container; empty where nothing is known yet."""
+    found = (pod.get("status") or {}).get("containerStatuses") or ()
+    return next((entry for entry in found if entry.get("name") == CONTAINER), {})
+
+
+def last_termination(pod: Object) -> Object:
+    """How its container terminated, now or the last time; empty: it never did."""
+    state = container(pod)
+    now = (state.get("state") or {}).get("terminated")
+    return now or (state.get("lastState") or {}).get("terminated") or {}
+
+
+def micro_time(now: float) -> str:
+    """As Leases and Events want it. A fraction of exactly zero is refused by some servers."""
+    moment = datetime.fromtimestamp(now, UTC)
+    return moment.replace(microsecond=moment.microsecond or 1).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,1 @@
+"""What a worker uses: the parameters of all servers as if they were one."""

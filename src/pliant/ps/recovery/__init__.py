@@ -1,0 +1,1 @@
+"""How a server comes back: dumps, the log of staged pushes, and the executor of the orders after them."""

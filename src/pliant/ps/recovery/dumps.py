@@ -1,0 +1,140 @@
+"""Dumps: what one seat has after one order, as a file, and a model put together again from such files.
+
+A seat writes ``seat-<n>.<random>.safetensors`` (arrays) and ``seat-<n>.json`` (what they are, and name and checksum of the
+first), each whole or not there. So if two processes write the same part (one lost the seat while it was frozen, and woke up),
+there is one whole part of the one or the other, never the arrays of one with the checksum of the other.
+
+Of a table there are its ids, its rows with the state of their optimizer, and their counters; of a variable each block with its
+state; an increment also names the rows that were evicted since the dump before.
+
+``load`` yields the chunks of a whole chain (a full dump, then its increments) in order, filtered by the current owner: so a
+dump can be restored on another number of servers. The error for a missing, truncated or damaged file names it.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from pliant.core.errors import CorruptData
+from pliant.files.atomic import atomic_path
+from pliant.ps.files import arrays_of, read_manifest
+from pliant.ps.payloads import BlockState, Evicted, RowBatch, StateChunk
+
+FORMAT = 1
+READ_BYTES = 1 << 22  # at a time, for a checksum
+
+
+def write_chunks(stem: Path, chunks: Iterable[StateChunk], *, facts: Mapping[str, Any]) -> int:
+    """``stem`` with two suffixes; returns the bytes written. Raises ``OSError`` if the disk is full."""
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    listed: list[dict[str, Any]] = []
+    for at, chunk in enumerate(chunks):
+        match chunk:
+            case RowBatch(table=table, ids=ids, data=data, counters=counters):
+                listed.append({"kind": "rows", "table": table})
+                arrays |= {f"{at}.ids": ids, f"{at}.data": data, f"{at}.counters": counters}
+            case BlockState(variable=variable, block=block, data=data, changed=changed):
+                listed.append({"kind": "block", "variable": variable, "block": block, "changed": changed})
+                arrays |= {f"{at}.data": data}
+            case Evicted(table=table, ids=ids):
+                listed.append({"kind": "evicted", "table": table})
+                arrays |= {f"{at}.ids": ids}
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    target = stem.with_name(f"{stem.name}.{secrets.token_hex(6)}.safetensors")
+    with atomic_path(target) as temporary:
+        try:
+            save_file(arrays, temporary)
+        except SafetensorError as error:  # it wraps what the system says
+            raise OSError(str(error)) from error
+        size, crc = _checksum(temporary)
+    facts = {"format": FORMAT, **facts, "file": target.name, "chunks": listed, "bytes": size, "crc32": crc}
+    try:
+        with atomic_path(stem.with_suffix(".json")) as temporary:
+            temporary.write_text(json.dumps(facts))
+    except OSError:
+        target.unlink(missing_ok=True)  # the next try has another name, and needs the room
+        raise
+    return size
+
+
+def is_whole(stem: Path) -> bool:
+    """Whether it was written to the end; its arrays are not looked at."""
+    try:
+        facts = read_facts(stem)
+        return bool(facts["bytes"] == arrays_of(stem, facts).stat().st_size)
+    except (CorruptData, OSError):
+        return False
+
+
+def read_facts(stem: Path) -> dict[str, Any]:
+    path = stem.with_suffix(".json")
+    try:
+        facts = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise CorruptData(f"{path} cannot be read: {error}") from None
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT or not isinstance(facts.get("chunks"), list):
+        raise CorruptData(f"{path} is damaged, or of another release")
+    return facts
+
+
+def read_chunks(stem: Path) -> Iterator[StateChunk]:
+    """Checks the whole file before the first chunk comes."""
+    facts = read_facts(stem)
+    path = arrays_of(stem, facts)
+    try:
+        size, crc = _checksum(path)
+    except OSError as error:
+        raise CorruptData(f"{path} cannot be read: {error}") from None
+    if size != facts["bytes"] or crc != facts["crc32"]:
+        raise CorruptData(
+            f"{path} is damaged: {size:,} bytes with checksum {crc}, not {facts['bytes']:,} with {facts['crc32']}"
+        )
+    try:
+        with safe_open(path, framework="numpy") as file:
+            for at, listed in enumerate(facts["chunks"]):
+                yield _chunk(file.get_tensor, at, listed)
+    except (SafetensorError, KeyError, TypeError) as error:
+        raise CorruptData(f"{path} is damaged: {error}") from None
+
+
+def load(dump: Path, seat: int | None, keep: Callable[[StateChunk], StateChunk | None]) -> Iterator[StateChunk]:
+    """The chunks of a dump and of what it rests on, oldest first; ``seat``: only of its files. ``keep`` filters."""
+    for order in read_manifest(dump)["chain"]:
+        link = dump.parent / f"{order:012d}"
+        for number in read_manifest(link)["seats"]:
+            if seat is not None and number != seat:
+                continue
+            for chunk in read_chunks(link / f"seat-{number}"):
+                kept = keep(chunk)
+                if kept is not None:
+                    yield kept
+
+
+def _chunk(get: Callable[[str], Any], at: int, listed: Mapping[str, Any]) -> StateChunk:
+    match listed["kind"]:
+        case "rows":
+            return RowBatch(listed["table"], get(f"{at}.ids"), get(f"{at}.data"), get(f"{at}.counters"))
+        case "block":
+            return BlockState(listed["variable"], listed["block"], get(f"{at}.data"), listed["changed"])
+        case "evicted":
+            return Evicted(listed["table"], get(f"{at}.ids"))
+    raise KeyError(f"a chunk of kind {listed['kind']!r}")
+
+
+def _checksum(path: Path) -> tuple[int, int]:
+    size = crc = 0
+    with path.open("rb") as file:
+        while data := file.read(READ_BYTES):
+            size += len(data)
+            crc = zlib.crc32(data, crc)
+    return size, crc

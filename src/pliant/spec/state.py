@@ -1,0 +1,64 @@
+"""The state that a job begins with, as its spec says: which state machines there are, and how each is set up."""
+
+from __future__ import annotations
+
+from pliant.core.changes import DesiredState
+from pliant.core.job import JobBook
+from pliant.core.job_state import JobState
+from pliant.core.nodes.book import NodeBook
+from pliant.core.nodes.states import RoleSpec
+from pliant.core.parameters.book import ParameterBook
+from pliant.core.rendezvous.book import RendezvousBook
+from pliant.core.rendezvous.groups import GroupBook
+from pliant.core.shards.book import ShardBook
+from pliant.core.training import TrainingBook
+from pliant.spec.job import JobSpec
+
+
+def initial_state(spec: JobSpec) -> JobState:
+    wanted = spec.components()
+    return JobState(
+        job=JobBook(),
+        nodes=_nodes(spec) if wanted.nodes else None,
+        groups=GroupBook() if wanted.nodes else None,
+        changes=DesiredState(spec.desired()),
+        shards=ShardBook() if wanted.shards else None,
+        parameters=_parameters(spec) if wanted.parameters else None,
+        rendezvous=RendezvousBook(spec.rendezvous_limits()) if wanted.rendezvous else None,
+        training=_training(spec) if wanted.training else None,
+    )
+
+
+def _nodes(spec: JobSpec) -> NodeBook:
+    high_share = spec.platform.kubernetes.high_priority_share
+    roles = {
+        name: RoleSpec(
+            name,
+            role.replicas.min,
+            role.replicas.max,
+            role.replicas.target,
+            role.resources.to_core(),
+            role.min_resources.to_core(),
+            bool(role.critical),
+            high_share=high_share if name == "worker" else 0.0,
+        )
+        for name, role in spec.roles.items()
+        if role.command
+    }
+    return NodeBook(
+        roles,
+        spec.fault_policy(),
+        policies={name: spec.fault_policy(name) for name in roles},
+        suspended="the job's description says so" if spec.suspend else "",
+    )
+
+
+def _parameters(spec: JobSpec) -> ParameterBook:
+    servers = spec.roles.get("ps")
+    seats = servers.replicas.target if servers else 1
+    return ParameterBook(spec.parameters.to_core(spec.strategy), seats)
+
+
+def _training(spec: JobSpec) -> TrainingBook:
+    evaluation = spec.evaluation_dataset()
+    return TrainingBook(eval_dataset=evaluation.name if evaluation else "", every_steps=spec.checkpoint.every_steps)

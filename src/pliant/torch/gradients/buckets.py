@@ -1,0 +1,52 @@
+"""Gradients travel in buckets: flat buffers of some megabytes, each with whole parameters of one type.
+
+The order is that in which a backward pass finishes them (the last parameters first), and the same on every worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True)
+class Bucket:
+    params: tuple[int, ...]  # numbers of its parameters in the list of all
+    offsets: tuple[int, ...]
+    numel: int
+    dtype: torch.dtype
+
+
+def make_buckets(params: Sequence[torch.nn.Parameter], max_bytes: int) -> list[Bucket]:
+    buckets: list[Bucket] = []
+    open_numbers: dict[torch.dtype, list[int]] = {}
+
+    def close(dtype: torch.dtype) -> None:
+        numbers = open_numbers.pop(dtype, [])
+        if numbers:
+            sizes = [params[i].numel() for i in numbers]
+            offsets = [sum(sizes[:n]) for n in range(len(sizes))]
+            buckets.append(Bucket(tuple(numbers), tuple(offsets), sum(sizes), dtype))
+
+    filled: dict[torch.dtype, int] = {}
+    for number in reversed(range(len(params))):
+        param = params[number]
+        size = param.numel() * param.element_size()
+        if filled.get(param.dtype, 0) + size > max_bytes and open_numbers.get(param.dtype):
+            close(param.dtype)
+            filled[param.dtype] = 0
+        open_numbers.setdefault(param.dtype, []).append(number)
+        filled[param.dtype] = filled.get(param.dtype, 0) + size
+    for dtype in list(open_numbers):
+        close(dtype)
+    return buckets
+
+
+def slices(bucket: Bucket, flat: torch.Tensor, params: Sequence[torch.nn.Parameter]) -> list[torch.Tensor]:
+    """The bucket's buffer as one view per parameter, in its shape."""
+    return [
+        flat[offset : offset + params[number].numel()].view(params[number].shape)
+        for number, offset in zip(bucket.params, bucket.offsets, strict=True)
+    ]

@@ -1,0 +1,227 @@
+"""What one step does on this worker: compute its share, commit with all others, repair after a lost peer.
+
+A step is computed as often as it takes: if the world breaks, a new one forms, the units that no survivor has are distributed again,
+and the collective runs once more. The step is committed when every unit was counted once; then the update is applied, on all
+workers to the same sums.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from pliant.client.job import Job
+from pliant.core.errors import InvalidRequest, PliantError
+from pliant.core.rendezvous.virtual_workers import hosted_by, share_missing
+from pliant.torch.accumulator import mean_loss
+from pliant.torch.checkpoints import Checkpointer
+from pliant.torch.control_lane import ControlLane, Word
+from pliant.torch.elastic_world import ElasticWorld
+from pliant.torch.gradients.gradient_sum import NOT_FINITE
+from pliant.torch.plan import StepPlan, unit_seed
+from pliant.torch.step import Step
+from pliant.torch.termination import EXIT_CODE, TerminationNotice
+from pliant.torch.training_state import TrainingState
+from pliant.torch.worlds.world import WorldBroken
+
+log = logging.getLogger(__name__)
+
+REPORT_INTERVAL_S = 0.2
+
+
+class StepController:
+    def __init__(
+        self,
+        state: TrainingState,
+        elastic: ElasticWorld,
+        notice: TerminationNotice,
+        *,
+        on_commit: Callable[[Step], None],
+        on_leave: Callable[[], None],
+    ) -> None:
+        """``on_leave`` releases what the Trainer holds, before the process exits upon notice."""
+        self._state, self._elastic, self._notice = state, elastic, notice
+        self._position, self._accumulator = state.position, state.accumulator
+        self._on_commit, self._on_leave = on_commit, on_leave
+        self._job: Job | None = None
+        self._dataset: Any = None
+        self._collate: Callable[[list[Any]], Any] = list
+        self._weight = 1.0  # of the current micro-batch: its share of the step's records
+        self._last_report = -math.inf
+        self.checkpointer: Checkpointer | None = None
+        self.stop_requested = False  # by this worker
+
+    def report_to(self, job: Job) -> None:
+        self._job = job
+
+    def begin_loop(self, dataset: Any, collate: Callable[[list[Any]], Any]) -> None:
+        self._dataset, self._collate = dataset, collate
+
+    @property
+    def _plan(self) -> StepPlan:
+        assert self._state.plan is not None
+        return self._state.plan
+
+    # --- for ``Step``
+
+    def micro_batches(self, step: Step) -> Iterator[Any]:
+        """This worker's micro-batches, as many times as it takes; commits the step at the end."""
+        self._begin_step()
+        boundary = self._position.boundary
+        while True:
+            try:
+                for unit, last in self._units_to_do():
+                    indices = self._plan.indices(step.index, unit)
+                    if indices:
+                        batch = self._begin_unit(step, unit, indices, last=last)
+                        yield batch
+                        self._end_unit(step, unit)
+                    else:
+                        self._accumulator.skip_unit(unit)
+                if self._commit(step):
+                    return
+            except WorldBroken as error:
+                log.info("%s", error.message)
+                self._accumulator.gradients.abandon()
+                if self._elastic.form():
+                    continue
+                if self._position.boundary == boundary:  # another's state, of before this step
+                    self._begin_step()
+                    continue
+                step.committed = True  # by the others; this process has the state after it
+                step.loss = self._position.loss if self._position.boundary == boundary + 1 else math.nan
+                return
+
+    def backward(self, step: Step, loss: torch.Tensor) -> None:
+        weighted = loss * self._weight
+        self._accumulator.add_loss(float(weighted.detach()))
+        self._state.update.scaled(weighted).backward()  # type: ignore[no-untyped-call]
+
+    # --- computing
+
+    def _begin_step(self) -> None:
+        self._accumulator.begin_step(self._state.update.params())
+
+    def _units_to_do(self) -> list[tuple[int, bool]]:
+        """This worker's share of the missing units, each with whether it is the last."""
+        world, done, peer_units = self._elastic.world, self._accumulator.units, self._elastic.peer_units
+        share: Sequence[int]
+        if peer_units is None or not any(peer_units):
+            seats = hosted_by(world.rank, world.size, self._state.virtual_workers)
+            share = range(seats.start * self._state.accumulate, seats.stop * self._state.accumulate)
+        else:
+            share = share_missing(self._state.units, peer_units)[world.rank]
+        todo = [unit for unit in share if unit not in done]
+        return [(unit, number == len(todo)) for number, unit in enumerate(todo, start=1)]
+
+    def _begin_unit(self, step: Step, unit: int, indices: Sequence[int], *, last: bool) -> Any:
+        seed = unit_seed(self._state.seed, step.index + (self._position.loop << 40), unit)
+        random.seed(seed)
+        torch.manual_seed(seed)
+        if (numpy := sys.modules.get("numpy")) is not None:
+            numpy.random.seed(seed & 0xFFFFFFFF)
+        step.unit, step.backwards = unit, 0
+        self._weight = len(indices) / step.records
+        batch = self._collate(_fetch(self._dataset, indices))
+        self._accumulator.begin_unit(self._elastic.world, last=last)
+        return batch
+
+    def _end_unit(self, step: Step, unit: int) -> None:
+        if not step.backwards:
+            raise InvalidRequest(f"step.backward was not called for a micro-batch of step {step.index}")
+        step.unit = -1
+        self._accumulator.end_unit(unit)
+
+    # --- committing
+
+    def _commit(self, step: Step) -> bool:
+        """Add up over all workers, and apply; False if the step must be computed again."""
+        world, gradients = self._elastic.world, self._accumulator.gradients
+        if world.broken.is_set():  # a world of one has no collective that would fail
+            raise WorldBroken(f"round {world.round} is over")
+        lane = self._fill_lane()
+        works = gradients.start(world)
+        if not world.alone:
+            world.finish([*works, world.allreduce(lane.tensor)])
+        counts = lane.unit_counts()
+        if any(count != 1 for count in counts):
+            raise PliantError(f"step {step.index}: micro-batches were counted {counts} times, not once each")
+        flags = lane[Word.FLAGS]
+        if 0 < flags < NOT_FINITE:
+            gradients.calibrate(world)
+            self._position.attempt += 1
+            self._elastic.peer_units = None
+            self._accumulator.discard()
+            return False
+        self._accumulator.buffers.take(lane.buffers)
+        gradients.store(lane.used(), finite=flags == 0)
+        self._apply(step)
+        step.loss = self._position.loss = mean_loss(lane[Word.LOSS], lane[Word.LOST_LOSSES])
+        self._elastic.has_joiners = bool(lane[Word.JOINERS]) and self._elastic.is_member
+        self._position.stopped = bool(lane[Word.STOP])
+        self._finish(step)
+        self._save_and_leave(save=bool(lane[Word.SAVE]) and not lane[Word.BUSY], leaving=lane[Word.LEAVING])
+        return True
+
+    def _fill_lane(self) -> ControlLane:
+        """What this worker contributes to the control lane."""
+        accumulator, world = self._accumulator, self._elastic.world
+        used = accumulator.gradients.used()
+        lane = ControlLane(self._state.units, len(used), accumulator.buffers.words)
+        lane[Word.JOINERS] = world.waiting
+        lane[Word.FLAGS] = accumulator.gradients.flags()
+        lane[Word.LOSS], lane[Word.LOST_LOSSES] = accumulator.loss, accumulator.lost_losses
+        lane[Word.LEAVING] = int(self._notice.given)
+        lane[Word.STOP] = int(self.stop_requested)
+        if self.checkpointer is not None:
+            lane[Word.SAVE] = int(self.checkpointer.is_due(self._position.total + 1, world.rank))
+            lane[Word.BUSY] = int(self.checkpointer.is_busy())
+        lane.set_units(accumulator.units)
+        lane.set_used(used)
+        accumulator.buffers.put(lane.buffers)
+        return lane
+
+    def _apply(self, step: Step) -> None:
+        self._state.update.apply(ends_epoch=step.number == self._plan.steps_per_epoch - 1)
+
+    def _finish(self, step: Step) -> None:
+        self._position.commit_step()
+        self._accumulator.end_step()
+        self._elastic.peer_units = None
+        step.committed = True
+        self._on_commit(step)
+        now = time.monotonic()
+        if self._job is not None and self._job.elastic and now - self._last_report > REPORT_INTERVAL_S:
+            self._last_report = now
+            self._job.report_step(self._position.step, loss=step.loss)
+
+    # --- checkpoints and notice
+
+    def _save_and_leave(self, *, save: bool, leaving: int) -> None:
+        """Take the checkpoint that all agreed on. Who was asked to terminate goes now: between two steps nothing is lost."""
+        everybody = leaving == self._elastic.world.size
+        if save or everybody:
+            self.take_checkpoint(wait=everybody)
+        if self._notice.given and leaving:
+            log.info("was asked to terminate (SIGTERM); leaves after step %d", self._position.step)
+            self._on_leave()
+            raise SystemExit(EXIT_CODE)
+
+    def take_checkpoint(self, *, wait: bool) -> None:
+        if self.checkpointer is not None:
+            world = self._elastic.world
+            self.checkpointer.take(
+                self._position.total, self._state.state_dict, world.rank, world.size, world.round, wait=wait
+            )
+
+
+def _fetch(dataset: Any, indices: Sequence[int]) -> list[Any]:
+    many = getattr(dataset, "__getitems__", None)
+    return list(many(list(indices))) if many is not None else [dataset[i] for i in indices]

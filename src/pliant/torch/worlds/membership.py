@@ -1,0 +1,197 @@
+"""Membership in worlds: joining, watching, leaving, through the job's master.
+
+A thread keeps a long poll for changes of the current round at the master; it notifies the world when a peer is gone and
+how many wait to be admitted, and it is this process's heartbeat. While the master is unavailable the thread keeps retrying, and
+training continues: only a change of the world has to wait.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import grpc
+
+from pliant.client.job import Job
+from pliant.core.errors import Conflict, PliantError, RetryableError, SessionExpired
+from pliant.core.nodes.environment import NodeEnvironment
+from pliant.rpc import pliant_pb2 as pb
+from pliant.rpc.channel import DEADLINE_S
+from pliant.rpc.own_address import own_address
+from pliant.torch.worlds.group_reaper import wait_for_reaped_groups
+from pliant.torch.worlds.world import Peer, World, WorldBroken, connect, open_store
+
+log = logging.getLogger(__name__)
+
+MAX_RETRY_PAUSE_S = 0.02  # peers wait meanwhile
+WATCH_TIMEOUT_S = 2.0  # a long poll is renewed after this
+WORLD_TIMEOUT_S = 20.0
+MAX_UNITS = 4 * 4096  # a member's units travel as bits in one attribute of at most 4096 hex digits
+
+
+class Expelled(RetryableError):
+    """The master expelled this process (it was frozen, say); it may join again as a new member, without its state."""
+
+
+class TrainingOver(SystemExit):
+    """The others have finished the training that this process came to join; there is nothing left to do."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(0)
+        self.message = message
+
+
+class Membership:
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._master = job.master
+        self._host = own_address(self._master.address.target)
+        self._store = open_store(self._host)
+        self._incarnation = uuid.uuid4().hex
+        self._retry_timeout = NodeEnvironment.from_env(os.environ).orphan_timeout
+        self._round = 0  # of the last world that this incarnation was in
+        self._watched: World | None = None
+        self._wake = threading.Event()
+        self._pending_call: Any = None  # the one that waits for news
+        self._closed = False
+        self._watcher = threading.Thread(target=self._watch, name="pliant-world", daemon=True)
+        self._watcher.start()
+
+    def join(self, progress: int, *, has_state: bool, units: frozenset[int]) -> World:
+        """Wait for the next world and connect to it.
+
+        Raises ``Expelled`` if the master expelled this process meanwhile; a peer that dies while the world is formed only
+        leads to another try.
+        """
+        attrs = {
+            "store": f"{self._host}:{self._store.port}",
+            "state": "1" if has_state else "0",
+            "units": f"{sum(1 << unit for unit in units):x}",
+        }
+        while True:
+            self._ask_to_join(progress, attrs)
+            found = self._wait_for_world()
+            if found is None:
+                continue
+            world = self._enter(found)
+            try:
+                connect(world, self._store, self._host)
+            except WorldBroken as error:
+                log.info("%s", error)
+                world.leave()
+                continue
+            return world
+
+    def subgroup(self, world: World, ranks: Sequence[int]) -> World:
+        return world.subgroup(ranks, self._store, self._host)
+
+    def close(self) -> None:
+        """Leave for good."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._watched is not None:
+            self._watched.leave()
+        self._report_leaving()
+        self._wake.set()
+        if (call := self._pending_call) is not None:
+            call.cancel()
+        self._watcher.join(5)
+        wait_for_reaped_groups(3)
+
+    def _report_leaving(self) -> None:
+        if self._job.closed:
+            return
+        request = pb.LeaveRequest(member=self._job.node, incarnation=self._incarnation)
+        try:
+            self._master.call(self._master.stubs.rendezvous.Leave, request, timeout=2)
+        except PliantError as error:
+            log.debug("leaving was not reported to the master: %s", error)
+
+    # --- joining
+
+    def _call(self, method: Callable[..., Any], request: Any, *, timeout: float = DEADLINE_S) -> Any:
+        return self._master.call_with_retry(
+            method, request, retry_timeout=self._retry_timeout, timeout=timeout, max_pause=MAX_RETRY_PAUSE_S
+        )
+
+    def _ask_to_join(self, progress: int, attrs: dict[str, str]) -> None:
+        request = pb.JoinRequest(
+            member=self._job.node, incarnation=self._incarnation, attrs=attrs, step=progress, after=self._round
+        )
+        try:
+            self._call(self._master.stubs.rendezvous.Join, request)
+        except SessionExpired as error:
+            self._incarnation = uuid.uuid4().hex
+            self._round = 0
+            raise Expelled(f"{self._job.node} was expelled: {error.message}") from None
+        except Conflict as error:
+            raise TrainingOver(error.message) from None
+
+    def _wait_for_world(self) -> pb.World | None:
+        """The world that this process is a member of; None: join again."""
+        request = pb.GetWorldRequest(member=self._job.node, incarnation=self._incarnation)
+        while True:
+            reply = self._call(self._master.stubs.rendezvous.GetWorld, request, timeout=WORLD_TIMEOUT_S)
+            match reply.state:
+                case pb.WORLD_STATE_FORMED:
+                    world: pb.World = reply.world
+                    return world
+                case pb.WORLD_STATE_REJOIN:
+                    self._round = max(self._round, reply.round)
+                    return None
+                case pb.WORLD_STATE_CLOSED:
+                    raise TrainingOver(reply.reason)
+                case pb.WORLD_STATE_EXPELLED:
+                    self._incarnation = uuid.uuid4().hex
+                    self._round = 0
+                    raise Expelled(f"{self._job.node} was expelled: {reply.reason}")
+
+    def _enter(self, found: pb.World) -> World:
+        peers = [_peer(member) for member in found.members]
+        rank = [peer.name for peer in peers].index(self._job.node)
+        world = World(found.round, rank, peers)
+        self._round = found.round
+        self._watched = world
+        self._wake.set()
+        return world
+
+    # --- watching
+
+    def _watch(self) -> None:
+        while not self._closed and not self._job.closed:
+            world = self._watched
+            if world is None or world.broken.is_set():
+                self._wake.wait(WATCH_TIMEOUT_S)
+                self._wake.clear()
+                continue
+            request = pb.WatchRoundRequest(
+                round=world.round,
+                known_waiting=world.waiting,
+                member=self._job.node,
+                incarnation=self._incarnation,
+            )
+            try:
+                watch = self._master.stubs.rendezvous.WatchRound
+                self._pending_call = self._master.start(watch, request, timeout=WATCH_TIMEOUT_S)
+                if self._closed:  # ``close`` may have cancelled the call before this one
+                    self._pending_call.cancel()
+                status = self._pending_call.result()
+            except (grpc.RpcError, grpc.FutureCancelledError, ValueError) as error:  # ValueError: the job was closed
+                log.debug("no news of round %d: %s", world.round, error)
+                self._wake.clear()  # else the wait is none, and this a busy loop while the master is away
+                self._wake.wait(0.1)
+                continue
+            world.waiting = status.waiting
+            if not status.intact:
+                world.break_up()
+
+
+def _peer(member: pb.Member) -> Peer:
+    bits = int(member.attrs["units"], 16)
+    units = frozenset(unit for unit in range(bits.bit_length()) if bits >> unit & 1)
+    return Peer(member.name, member.attrs["store"], member.step, member.attrs["state"] == "1", units)

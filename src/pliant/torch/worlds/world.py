@@ -1,0 +1,194 @@
+"""One world as a set of processes that can add tensors up: a gloo group, and a way to leave it at any moment.
+
+A collective is never waited for by its own ``wait``: that would hang on a frozen peer until a time-out. Its future and the
+master's report that the world is broken set one event, whichever comes first (``World.finish``). An abandoned collective may
+still write into its buffers later, so buffers of a broken world are never used again, and the group is ended by a reaper
+thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
+
+from pliant.core.errors import RetryableError
+from pliant.torch.worlds.group_reaper import make_device, reap_group
+
+CONNECT_TIMEOUT_S = 30.0  # for all members to reach each other
+NEVER = timedelta(days=1)  # the time-out of a collective; never reached: see ``finish``
+
+
+class WorldBroken(RetryableError):
+    """A peer is gone; form a new world and continue with the survivors."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    name: str
+    store: str  # host:port of the key-value store that it opened
+    progress: int  # the higher, the newer its state
+    has_state: bool
+    units: frozenset[int]  # of the step in progress, that it has gradients of
+
+
+@dataclass
+class World:
+    round: int
+    rank: int
+    peers: Sequence[Peer]
+    group: Any = None  # dist.ProcessGroupGloo; None in a world of one
+    broken: threading.Event = field(default_factory=threading.Event)
+    waiting: int = 0  # joiners, as the master reports
+    tag: str = ""
+    port: int = 0  # where this process listens for its peers' connections, and where they do
+    peer_ports: frozenset[int] = frozenset()
+    _interrupts: set[threading.Event] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def size(self) -> int:
+        return len(self.peers)
+
+    @property
+    def alone(self) -> bool:
+        return self.group is None
+
+    def break_up(self) -> None:
+        """The master reports that a peer is gone: all waiting ends."""
+        with self._lock:
+            self.broken.set()
+            for event in self._interrupts:
+                event.set()
+
+    def allreduce(self, tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM) -> Any:
+        """Start summing a tensor over all peers, in place."""
+        options = dist.AllreduceOptions()
+        options.reduceOp = op
+        options.timeout = NEVER
+        return self._begin(lambda: self.group.allreduce([tensor], options))
+
+    def broadcast(self, tensor: torch.Tensor) -> Any:
+        """Start sending rank 0's tensor to all."""
+        options = dist.BroadcastOptions()
+        options.timeout = NEVER
+        return self._begin(lambda: self.group.broadcast([tensor], options))
+
+    def subgroup(self, ranks: Sequence[int], own_store: TCPStore, host: str) -> World:
+        """Some of the peers as a group of their own, which breaks with the world."""
+        part = World(self.round, list(ranks).index(self.rank), [self.peers[r] for r in ranks], tag="/part")
+        part.broken = self.broken
+        part._interrupts, part._lock = self._interrupts, self._lock
+        connect(part, own_store, host)
+        return part
+
+    def finish(self, works: Sequence[Any]) -> None:
+        """Wait until all are done; raises ``WorldBroken`` as soon as one failed or the world is known to be broken."""
+        if not works:
+            return
+        done = threading.Event()
+        left = len(works)
+        failed: list[Exception] = []
+        count = threading.Lock()
+
+        def one_done(future: Any) -> None:
+            nonlocal left
+            try:
+                future.value()
+            except RuntimeError as error:  # what gloo raises when a peer closed its connection
+                failed.append(error)
+            with count:
+                left -= 1
+                if left == 0 or failed:
+                    done.set()
+
+        with self._lock:
+            self._interrupts.add(done)
+            if self.broken.is_set():
+                done.set()
+        for work in works:
+            work.get_future().add_done_callback(one_done)
+        done.wait()
+        with self._lock:
+            self._interrupts.discard(done)
+        if failed:
+            raise WorldBroken(f"round {self.round}: a collective failed: {str(failed[0])[:200]}")
+        if left:
+            raise WorldBroken(f"round {self.round}: the master reports that a peer is gone")
+
+    def leave(self) -> None:
+        """Leave this world."""
+        self.break_up()
+        self.release()
+
+    def release(self) -> None:
+        """Release the group; ending it may block, so the reaper does it."""
+        if self.group is not None:
+            held, self.group = [self.group], None
+            reap_group(held, self.port, self.peer_ports)
+
+    def _begin(self, start: Callable[[], Any]) -> Any:
+        try:
+            return start()
+        except RuntimeError as error:
+            raise WorldBroken(f"round {self.round}: a collective could not start: {str(error)[:200]}") from error
+
+
+def open_store(host: str) -> TCPStore:
+    """The store of this process, for the worlds that name it. It outlives them all."""
+    return TCPStore(host, 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=CONNECT_TIMEOUT_S))
+
+
+def connect(world: World, own_store: TCPStore, host: str) -> None:
+    """Reach all peers; raises ``WorldBroken`` if one is gone before that."""
+    if world.size == 1:
+        return
+    made: list[Any] = []
+    problems: list[Exception] = []
+    done = threading.Event()
+
+    def make() -> None:
+        try:
+            made.append(_make_group(world, own_store, host))
+        except (RuntimeError, ValueError) as error:
+            problems.append(error)
+        done.set()
+
+    with world._lock:
+        world._interrupts.add(done)
+        if world.broken.is_set():
+            done.set()
+    thread = threading.Thread(target=make, name=f"form-{world.round}", daemon=True)
+    thread.start()
+    done.wait()
+    with world._lock:
+        world._interrupts.discard(done)
+    if not made:
+        why = str(problems[0])[:200] if problems else "a peer is gone"
+        raise WorldBroken(f"round {world.round} could not be formed: {why}")
+    world.group = made[0]
+
+
+def _make_group(world: World, own_store: TCPStore, host: str) -> Any:
+    seconds = timedelta(seconds=CONNECT_TIMEOUT_S)
+    if world.rank == 0:
+        store = own_store
+    else:
+        address, _, port = world.peers[0].store.rpartition(":")
+        store = TCPStore(address, int(port), is_master=False, wait_for_workers=False, timeout=seconds)
+    options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
+    device, world.port = make_device(host)
+    options._devices = [device]
+    options._timeout = seconds  # an abandoned attempt ends by itself
+    prefix = PrefixStore(f"pliant/{world.round}{world.tag}", store)
+    prefix.set(f"port/{world.rank}", str(world.port))
+    group = dist.ProcessGroupGloo(prefix, world.rank, world.size, options)
+    ports = (int(prefix.get(f"port/{rank}")) for rank in range(world.size) if rank != world.rank)
+    world.peer_ports = frozenset(port for port in ports if port)
+    return group

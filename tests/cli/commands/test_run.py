@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.command_line import CommandLine
+
+from pliant.cli.commands import run as run_module
+from pliant.core.job import Phase
+from pliant.core.status import JobStatus
+from pliant.core.summary import JobSummary
+from pliant.master.job_dir import JobDir
+from pliant.spec import JobSpec, load_spec
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--workers", "0", "--", "true"], "roles.worker.replicas"),
+        (["--workers", "4:2", "--", "true"], "at most max, which is 2"),
+        (["--workers", "x", "--", "true"], "a range such as 2:8"),
+        (["--memory", "lots", "--", "true"], "512Mi"),
+        (["--cpu", "-1", "--", "true"], "roles.worker.resources.cpu"),
+        (["--name", "Bad Name", "--", "true"], "all lower case"),
+        (["--strategy", "magic", "--", "true"], "one of none"),
+        (["--platform", "moon", "--", "true"], "no platform 'moon'"),
+        (["--env", "X", "--", "true"], "NAME=VALUE"),
+        (["--nnodes", "x", "--", "true"], "--nnodes"),
+        (["--workers", "2", "--nnodes", "2", "--", "true"], "exclude each other"),
+        (["--summary", "/proc/s.json", "--", "true"], "--summary /proc/s.json cannot be written: /proc: "),
+        (["--summary", "/proc", "--", "true"], "--summary /proc is a directory"),
+        (["missing.yaml"], "cannot be read"),
+        (["missing.py"], "no file missing.py"),
+        (["--", "python", "missing.py"], "no file missing.py"),
+        (["--", "nosuchprogram"], "no program 'nosuchprogram'"),
+        (["--", "./nosuchprogram"], "no program './nosuchprogram'"),
+        ([], "Missing argument"),
+        (["--bogus", "--", "true"], "--bogus"),
+        (["--resume", "--name", "x", "--", "true"], "to resume"),
+    ],
+)
+def test_a_mistake_is_told_in_one_message_and_leaves_no_job_behind(
+    command_line: CommandLine, args: list[str], told: str
+) -> None:
+    result = command_line("run", *args)
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    assert not command_line.home.exists()
+
+
+def test_a_broken_file_is_named_with_its_place(command_line: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("roles:\n  worker:\n    comand: [true]\n")
+    result = command_line("run", str(file))
+    assert result.exit_code == 2
+    assert "roles.worker.comand" in result.stderr
+    assert not command_line.home.exists()
+
+
+def test_a_job_file_takes_no_arguments_of_a_program(command_line: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("roles: {worker: {command: ['true']}}\n")
+    result = command_line("run", str(file), "--", "--epochs", "3")
+    assert result.exit_code == 2
+    assert "takes no arguments" in result.stderr
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> list[JobSpec]:
+    """What would have been launched."""
+    seen: list[JobSpec] = []
+
+    def launch(home: JobDir, *_: Any, **__: Any) -> JobSummary:
+        seen.append(load_spec(home.spec))
+        return JobSummary(JobStatus("launched", Phase.SUCCEEDED))
+
+    monkeypatch.setattr(run_module, "launch", launch)
+    return seen
+
+
+def test_what_follows_the_dashes_reaches_the_program_untouched(
+    command_line: CommandLine, launched: list[JobSpec]
+) -> None:
+    result = command_line("run", "-n", "2", "--", "echo", "--workers", "7", "-n", "--json", "--", "x")
+    assert result.exit_code == 0
+    worker = launched[0].roles["worker"]
+    assert list(worker.command) == ["echo", "--workers", "7", "-n", "--json", "--", "x"]
+    assert worker.replicas.max == 2
+
+
+def test_what_follows_a_python_file_is_its_own_even_without_dashes(
+    command_line: CommandLine, launched: list[JobSpec]
+) -> None:
+    program = command_line.program("")
+    assert command_line("run", "-n", "2", str(program), "--epochs", "3", "-n", "5").exit_code == 0
+    worker = launched[0].roles["worker"]
+    assert list(worker.command) == ["python", str(program), "--epochs", "3", "-n", "5"]
+    assert worker.replicas.max == 2
+
+
+def test_options_after_a_job_file_are_those_of_run(
+    command_line: CommandLine, launched: list[JobSpec], tmp_path: Path
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("name: filed\nroles: {worker: {command: ['true'], replicas: 3}}\n")
+    assert command_line("run", str(file), "--workers", "2", "--max-restarts", "0").exit_code == 0
+    assert launched[0].name == "filed"
+    assert launched[0].roles["worker"].replicas.max == 2
+    assert launched[0].fault.error.limit == 0
+
+
+def test_a_job_that_ended_is_only_replaced_when_asked(command_line: CommandLine, launched: list[JobSpec]) -> None:
+    assert command_line("run", "--name", "a", "--", "true").exit_code == 0
+    (command_line.job("a") / "summary.json").write_text("{}")
+    refused = command_line("run", "--name", "a", "--", "true")
+    assert refused.exit_code == 2
+    assert "--overwrite" in refused.stderr
+    assert command_line("run", "--name", "a", "--overwrite", "--", "true").exit_code == 0

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.cli.command_line import CommandLine
+
+from pliant.cli.options.native import ServerOptions
+from pliant.native.zoo import models
+
+
+def test_a_model_of_the_zoo_is_listed_and_started_once(
+    command_line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = command_line("zoo", "list")
+    assert [line.split()[0] for line in listed.output.splitlines()] == sorted(models())
+    monkeypatch.chdir(tmp_path)
+    assert command_line("zoo", "init", "my_model.py").exit_code == 0
+    assert (tmp_path / "my_model.py").read_text() == models()["blank"].read_text()
+    assert command_line("zoo", "init", "deepfm", "new/folder/net.py").exit_code == 0
+    assert (tmp_path / "new/folder/net.py").read_text() == models()["deepfm"].read_text()
+    for args, told in (
+        (["my_model.py"], "there is a file my_model.py"),
+        (["deepfn"], "there is no model 'deepfn' in the zoo"),
+        (["blank", "my_model.py/net.py"], "my_model.py/net.py cannot be written"),
+    ):
+        result = command_line("zoo", "init", *args)
+        assert result.exit_code == 2
+        assert told in result.output
+    assert command_line("zoo", "init", "my_model.py", "--overwrite").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--strategy", "magic"], "allowed: local, allreduce, ps-sync, ps-async"),
+        (["--strategy", "local", "--max-workers", "2"], "trains in one process"),
+        (["--strategy", "local", "--num-ps", "1"], "has no parameter servers"),
+        (["--max-ps", "2", "--strategy", "allreduce"], "--max-ps 2 with --strategy allreduce, which has no parameter"),
+        (["--min-ps", "3", "--num_ps", "2"], "--min-ps 3 is more than --num-ps 2"),
+        (["--min-ps", "3", "--max_ps", "2"], "--min-ps 3 is more than --max-ps 2"),
+        (["--num-ps", "3", "--max-ps", "2"], "--num-ps 3 is more than --max-ps 2"),
+        (["--num_epoch", "0"], "greater than or equal to 1"),
+        (["--batch_size", "0"], "greater than or equal to 1"),
+        (["--min-workers", "3", "--max-workers", "2"], "is more than --max-workers"),
+        (["--strategy", "allreduce", "--max-workers", "2", "--batch-size", "1"], "cannot be shared by 2"),
+        (["--eval-every-steps", "5"], "without evaluation data"),
+        (["--best-mode", "middle"], "--best-mode"),
+        (["--model-params", "width"], "is not name=value"),
+        (["--ps-options", "max_staleness=2"], "--ps-options with --strategy local, which has no parameter servers"),
+        (["--data-options", "delimiter=5"], "--data cannot be opened with --data-options delimiter=5: "),
+        (["--model-class", ""], "name a class by --model-class; classes in it: Net"),
+        (["--model", "."], "--model . is a directory"),
+        (["--summary", "/proc/s.json"], "--summary /proc/s.json cannot be written: /proc: "),
+        (["--output", "/proc/out"], "--output /proc/out cannot be written: /proc: "),
+        (["--model-class", "Nut"], "there is no class Nut; classes in it: Net"),
+        (["--data", "nothing*.csv"], "no file at"),
+        (["--trained", "nowhere"], "there is no trained model in"),
+        (["--output", "net.py"], "is no directory"),
+    ],
+)
+def test_a_mistake_in_training_is_told_in_one_message_and_leaves_no_job_behind(
+    command_line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str], told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text(models()["blank"].read_text())
+    (tmp_path / "train.csv").write_text("x0,x1,label\n0.5,0.5,1\n")
+    given = ["--model", "net.py", "--model-class", "Net"] + ([] if "--data" in args else ["--data", "train.csv"])
+    result = command_line("train", *given, *args)
+    assert result.exit_code == 2, result.output
+    assert told in result.output
+    assert not command_line.home.exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "replicas"),
+    [
+        ({}, (1, 1, 8)),
+        ({"num_ps": 2}, (1, 2, 8)),
+        ({"num_ps": 5}, (1, 5, 20)),
+        ({"max_ps": 3}, (1, 1, 3)),
+        ({"min_ps": 2, "max_ps": 2}, (2, 2, 2)),
+    ],
+)
+def test_a_job_starts_with_the_servers_asked_for_and_may_be_scaled(
+    given: dict[str, int], replicas: tuple[int, int, int]
+) -> None:
+    made = ServerOptions(**given).replicas()
+    assert (made["min"], made["wanted"], made["max"]) == replicas

@@ -1,0 +1,44 @@
+"""Paths of native training that runs on Kubernetes: as Pods see them, or refused with what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pliant.cli.launch.native import _with_pod_paths, pod_path
+from pliant.core.errors import InvalidRequest
+from pliant.native.model_file.description import Description
+
+
+def described(**more: object) -> Description:
+    return Description.model_validate({"model": "net.py", "data": ["train.csv"], **more})
+
+
+def test_relative_paths_are_of_the_claim_and_urls_stay() -> None:
+    given = described(data=["a/*.rio", "s3://b/c"], eval_data=["/data/in/the/image.csv"], output="out", trained="old")
+    made = _with_pod_paths(given, "team", servers=True)
+    assert made.data == ["/pliant/shared/a/*.rio", "s3://b/c"]
+    assert made.eval_data == ["/data/in/the/image.csv"]
+    assert (made.output, made.trained) == ("/pliant/shared/out", "/pliant/shared/old")
+
+
+def test_what_no_pod_would_find_or_what_would_be_lost_is_refused(tmp_path: Path) -> None:
+    here = str(tmp_path)
+    cases = [
+        (described(), None, False, "Pods do not see files of this machine"),
+        (described(data=[here]), "team", False, "is a path of this machine"),
+        (described(data=["s3://b/c"], output="/nowhere/out"), None, False, "would be lost"),
+        (described(data=["s3://b/c"]), None, True, "parameter servers on Kubernetes need a folder"),
+    ]
+    for given, claim, servers, told in cases:
+        with pytest.raises(InvalidRequest, match=told) as error:
+            _with_pod_paths(given, claim, servers=servers)
+        assert "--claim" in error.value.hint
+
+
+def test_checkpoints_go_to_the_claim_or_to_a_url() -> None:
+    assert pod_path("saved", "--checkpoint-dir", "team") == "/pliant/shared/saved"
+    assert pod_path("s3://b/saved", "--checkpoint-dir", None) == "s3://b/saved"
+    with pytest.raises(InvalidRequest, match="would be lost"):
+        pod_path("/nowhere/saved", "--checkpoint-dir", "team")

@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from tests.cli.command_line import CommandLine
+
+from pliant.cli import app as app_module
+from pliant.cli.app import COMMANDS
+from pliant.cli.handles.program_output import OutputTail
+
+OURS = [name for name in COMMANDS if name != "data"]
+
+
+def make_job(command_line: CommandLine, name: str, summary: dict[str, Any] | None = None) -> Path:
+    folder = command_line.job(name)
+    (folder / "logs").mkdir(parents=True)
+    (folder / "job.yaml").write_text(f"name: {name}\nroles: {{worker: {{command: ['true']}}}}\n")
+    if summary is not None:
+        (folder / "summary.json").write_text(json.dumps({"name": name, "datasets": [], "nodes": [], **summary}))
+    return folder
+
+
+def test_the_help_lists_every_command(command_line: CommandLine) -> None:
+    shown = command_line("--help")
+    assert shown.exit_code == 0
+    assert all(f"  {name} " in shown.stdout for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_each_command_has_help_with_an_example_and_its_exit_codes(command_line: CommandLine, name: str) -> None:
+    shown = command_line(name, "--help")
+    assert shown.exit_code == 0
+    assert f"\n      pliant {name}" in shown.stdout
+    assert "Exit code" in shown.stdout
+
+
+def test_an_unknown_command_gets_a_suggestion(command_line: CommandLine) -> None:
+    result = command_line("statsu")
+    assert result.exit_code == 2
+    assert "did you mean status?" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["status", "logs", "events", "top", "audit"])
+def test_without_any_job_a_command_says_how_to_start_one(command_line: CommandLine, command: str) -> None:
+    result = command_line(command)
+    assert result.exit_code == 2
+    assert "pliant run" in result.stderr
+
+
+def test_a_name_with_a_typo_gets_a_suggestion(command_line: CommandLine) -> None:
+    make_job(command_line, "digits", {"phase": "Succeeded", "reason": "done"})
+    result = command_line("status", "digitz")
+    assert result.exit_code == 2
+    assert "did you mean digits?" in result.stderr
+
+
+@pytest.mark.parametrize("args", [["stop"], ["scale", "--workers", "2"]])
+def test_what_changes_a_job_wants_its_name(command_line: CommandLine, args: list[str]) -> None:
+    make_job(command_line, "digits")
+    result = command_line(*args)
+    assert result.exit_code == 2
+    assert "no job is named" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "args", [[], ["--workers", "2", "--replicas", "2"], ["--role", "ps", "--workers", "2"], ["ps=2", "ps=3"]]
+)
+def test_scale_wants_one_number(command_line: CommandLine, args: list[str]) -> None:
+    make_job(command_line, "digits")
+    result = command_line("scale", "digits", *args)
+    assert result.exit_code == 2
+    assert "either" in result.stderr
+
+
+def test_an_ended_job_is_not_scaled_and_stopping_it_again_is_no_mistake(command_line: CommandLine) -> None:
+    make_job(command_line, "digits", {"phase": "Failed", "reason": "no worker is left"})
+    scaled = command_line("scale", "digits", "--workers", "2")
+    assert scaled.exit_code == 2
+    assert "it is over" in scaled.stderr
+    stopped = command_line("stop", "digits")
+    assert stopped.exit_code == 0
+    assert "Failed: no worker is left" in stopped.stdout
+
+
+def test_a_job_without_master_and_journal_is_shown_as_interrupted(command_line: CommandLine) -> None:
+    make_job(command_line, "digits")
+    shown = json.loads(command_line("status", "--json").stdout)
+    assert shown["phase"] == "Interrupted"
+    assert shown["master"] == {"address": "", "pid": 0, "alive": False}
+    assert "no process" in shown["note"]
+    assert command_line("stop", "digits").exit_code == 0
+
+
+def test_pruning_removes_ended_jobs_and_no_others(command_line: CommandLine) -> None:
+    make_job(command_line, "old", {"phase": "Succeeded", "reason": "done"})
+    make_job(command_line, "broken-off")
+    assert command_line("jobs", "--prune", "--yes").stdout == "removed old\n"
+    assert [row["name"] for row in json.loads(command_line("jobs", "--json").stdout)] == ["broken-off"]
+    assert "no ended jobs" in command_line("jobs", "--prune", "--yes").stdout
+
+
+def test_the_schema_is_one_of_jobs(command_line: CommandLine) -> None:
+    plain, structural = (json.loads(command_line("schema", *args).stdout) for args in ([], ["--structural"]))
+    assert "$schema" in plain
+    assert "roles" in plain["properties"]
+    assert "$defs" not in structural
+
+
+def test_the_doctor_finds_a_sane_machine_healthy(command_line: CommandLine) -> None:
+    make_job(command_line, "broken-off")
+    result = command_line("doctor", "--json")
+    report = json.loads(result.stdout)
+    states = {check["name"]: check["state"] for check in report["checks"]}
+    assert result.exit_code == 0
+    assert report["healthy"]
+    assert states["python"] == states["grpcio"] == states["loopback"] == states["home"] == "ok"
+    assert states["interrupted jobs"] == "warning"
+
+
+def test_the_doctor_fails_if_the_home_cannot_be_written(command_line: CommandLine) -> None:
+    command_line.home.write_text("a file where a folder should be")
+    result = command_line("doctor")
+    assert result.exit_code == 1
+    assert "PLIANT_HOME" in result.stdout
+
+
+def test_a_command_whose_extra_is_missing_says_which_to_install(
+    command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_numpy(name: str) -> Any:
+        if name == "pliant.cli.commands.data":
+            raise ModuleNotFoundError("No module named 'numpy'", name="numpy")
+        return import_module(name)
+
+    monkeypatch.setattr(app_module, "import_module", without_numpy)
+    result = command_line("data", "info", "x")
+    assert result.exit_code == 2
+    assert "pip install 'pliant[data]'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "lines", "shown"),
+    [
+        ("a\nb\nc\n", 2, ["b", "c"]),
+        ("a\nb\nc", 2, ["b", "c"]),
+        ("a\nb\n", 0, []),
+        ("a\nb\n", 9, ["a", "b"]),
+        ("", 3, []),
+        ("\n\n\n", 2, ["", ""]),
+        ("x" * 200_000 + "\nlast\n", 1, ["last"]),
+        ("first\n" + "x" * 200_000 + "\n", 1, ["x" * 200_000]),
+    ],
+)
+def test_the_tail_begins_with_the_last_lines(tmp_path: Path, content: str, lines: int, shown: list[str]) -> None:
+    (tmp_path / "worker-0.log").write_text(content)
+    console = Console(soft_wrap=True, record=True, quiet=False, file=(tmp_path / "out").open("w"))
+    tail = OutputTail(tmp_path, console)
+    tail.skip_to_last(lines)
+    tail.show_new()
+    tail.finish()
+    console.file.close()
+    assert (tmp_path / "out").read_text() == "".join(f"worker-0 | {line}\n" for line in shown)
+
+
+def test_logs_of_the_master_are_asked_for_apart(command_line: CommandLine) -> None:
+    folder = make_job(command_line, "digits", {"phase": "Succeeded", "reason": "done"})
+    (folder / "logs" / "worker-0.log").write_text("from the worker\n")
+    (folder / "logs" / "master.log").write_text("from the master\n")
+    assert command_line("logs").stdout == "worker-0 | from the worker\n"
+    assert command_line("logs", "--master").stdout == "master | from the master\n"
+    unknown = command_line("logs", "--node", "worker-7")
+    assert unknown.exit_code == 2
+    assert "did you mean worker-0?" in unknown.stderr

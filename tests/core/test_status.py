@@ -1,0 +1,142 @@
+"""What is known of a job: made of its state and of what only a living master knows."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from pliant.core.job import JobBook, Phase
+from pliant.core.job_state import JobState
+from pliant.core.nodes.book import NodeBook
+from pliant.core.nodes.fault_policy import FaultPolicy
+from pliant.core.nodes.states import NodeState, RoleSpec
+from pliant.core.shards.book import ShardBook
+from pliant.core.shards.datasets import MAX_RECORDS, DatasetSpec
+from pliant.core.status import JobStatus, Progress, RoleStatus
+from pliant.core.status_builder import LiveFigures, NodeFigures, build_status
+from pliant.core.training import TrainingBook
+from pliant.rpc.status import status_from_message, status_message
+
+
+@pytest.fixture
+def state() -> JobState:
+    nodes = NodeBook({"worker": RoleSpec("worker", 1, 4, 2)}, FaultPolicy())
+    state = JobState(job=JobBook(), nodes=nodes, shards=ShardBook(), training=TrainingBook())
+    state.job.master_started(100.0)
+    nodes.start(100.0)
+    return state
+
+
+def nodes_of(state: JobState) -> NodeBook:
+    assert state.nodes is not None
+    return state.nodes
+
+
+def run_workers(state: JobState) -> None:
+    for name in ("worker-0", "worker-1"):
+        nodes_of(state).accepted(101.0, node=name)
+        nodes_of(state).registered(102.0, node=name, agent_pid=7, host="here")
+
+
+def built(state: JobState, now: float = 200.0, live: LiveFigures | None = None) -> JobStatus:
+    return build_status("job", state, now, live or LiveFigures())
+
+
+def test_a_role_counts_its_nodes_by_state(state: JobState) -> None:
+    assert built(state).roles == (RoleStatus("worker", 1, 4, 2, ready=0, pending=2),)
+    run_workers(state)
+    assert built(state).roles == (RoleStatus("worker", 1, 4, 2, ready=2),)
+    nodes_of(state).node_ended(103.0, node="worker-0", exit_reason="Completed", message="")
+    found = built(state).role("worker")
+    assert found is not None
+    assert (found.wanted, found.ready, found.succeeded, found.failed) == (2, 1, 1, 0)
+
+
+def test_a_suspended_job_is_suspending_until_its_last_node_has_ended(state: JobState) -> None:
+    run_workers(state)
+    nodes_of(state).suspend(110.0, reason="night")
+    status = built(state)
+    assert (status.phase, status.reason, status.suspended_at) == (Phase.SUSPENDING, "night", 0.0)
+    for number, name in enumerate(("worker-0", "worker-1")):
+        nodes_of(state).node_ended(111.0 + number, node=name, exit_reason="Killed", message="")
+    status = built(state)
+    assert (status.phase, status.suspended_at) == (Phase.SUSPENDED, 112.0)
+    nodes_of(state).resume(120.0, reason="day")
+    status = built(state)
+    assert (status.phase, status.reason, status.suspended_at) == (Phase.RUNNING, "", 0.0)
+
+
+def test_an_ended_job_says_why_and_has_no_eta(state: JobState) -> None:
+    assert state.shards is not None
+    state.shards.create(100.0, dataset=DatasetSpec("train", 10, size=100, epochs=2).to_json())
+    live = LiveFigures(records_per_second=20.0, step=5)
+    running = built(state, live=live)
+    assert (running.progress, running.eta) == (Progress(0, 200, step=5), 10.0)
+    state.job.end(150.0, phase="Stopped", reason="enough")
+    ended = built(state, live=live)
+    assert (ended.phase, ended.reason, ended.message, ended.eta) == (Phase.STOPPED, "enough", "enough", None)
+    assert (ended.seconds, running.seconds) == (50.0, 100.0)
+
+
+def test_people_are_told_of_a_refused_change_before_nodes_that_wait(state: JobState) -> None:
+    assert built(state).message == ""
+    nodes_of(state).accepted(101.0, node="worker-0")
+    nodes_of(state).unschedulable(102.0, node="worker-0", message="0/3 machines are free")
+    assert built(state).message == "1 nodes are unschedulable: 0/3 machines are free"
+    assert built(state, live=LiveFigures(refusal="at most 4")).message == "at most 4"
+
+
+def test_what_a_node_uses_is_shown_as_long_as_it_lives(state: JobState) -> None:
+    run_workers(state)
+    figures = NodeFigures(cpu=1.5, memory_mb=64.0, records_per_second=3.0, records=30)
+    live = LiveFigures(nodes={"worker-0": figures})
+    node = built(state, live=live).nodes[0]
+    assert (node.state, node.cpu, node.memory_mb, node.records) == (NodeState.RUNNING, 1.5, 64.0, 30)
+    nodes_of(state).node_ended(103.0, node="worker-0", exit_reason="Completed", message="")
+    status = built(state, live=live)
+    node = status.nodes[0]
+    assert (node.ended, node.cpu, node.records_per_second, node.records) == (True, 0.0, 0.0, 30)
+    assert [node.name for node in status.live_nodes] == ["worker-1"]
+
+
+def test_two_statuses_of_the_same_state_are_equal_also_with_metrics_that_are_no_numbers(state: JobState) -> None:
+    assert state.training is not None
+    state.training.report_metrics(101.0, version=1, metrics={"loss": math.nan, "auc": 0.5})
+    copy = JobState(job=JobBook(), nodes=NodeBook({}, FaultPolicy()), shards=ShardBook(), training=TrainingBook())
+    copy.restore(state.snapshot())
+    assert built(copy) == built(state)
+    assert built(state).evaluations[0].metrics == {"loss": None, "auc": 0.5}
+
+
+def test_the_components_are_those_that_the_job_has(state: JobState) -> None:
+    assert built(state).components == ("nodes", "shards", "training")
+
+
+def test_why_a_job_failed_is_known_after_very_many_other_nodes_have_ended() -> None:
+    nodes = NodeBook({"worker": RoleSpec("worker", 10, 10, 10, critical=True)}, FaultPolicy(), keep_ended=3)
+    state = JobState(job=JobBook(), nodes=nodes)
+    state.job.master_started(100.0)
+    nodes.start(100.0)
+    while nodes.failure is None:
+        node = nodes.live()[0]
+        nodes.accepted(101.0, node=node.name)
+        nodes.registered(101.0, node=node.name, agent_pid=7, host="here")
+        nodes.node_ended(102.0, node=node.name, exit_reason="Error", message="no such file")
+    state.job.end(103.0, phase=Phase.FAILED.value, reason=nodes.failure.reason)
+    nodes.stop(103.0, reason="it failed")
+    for node in nodes.live():
+        nodes.node_ended(104.0, node=node.name, exit_reason="Killed", message="")
+    assert built(state).message == f"{nodes.failure.reason}: no such file"
+    assert len(nodes.nodes()) == 4, "the last three, and the one that the job failed for"
+
+
+def test_the_progress_of_several_very_large_datasets_fits_the_wire(state: JobState) -> None:
+    assert state.shards is not None
+    state.shards.open_session(100.0, session="s", node="worker-0", incarnation=0)
+    for number, name in enumerate("abc", start=1):
+        state.shards.create(100.0, dataset=DatasetSpec(name, MAX_RECORDS // 10, size=MAX_RECORDS).to_json())
+        state.shards.exchange(100.0, session="s", request=number, dataset=name, want=1)
+    status = built(state)
+    assert status.progress.records_total == MAX_RECORDS
+    assert status_from_message(status_message(status)).progress == status.progress

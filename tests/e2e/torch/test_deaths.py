@@ -1,0 +1,287 @@
+"""A worker may be gone at any point of a step: the others go on in their process, and the result is the same."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.torch.trainer_threads import TrainerThreads, Worker, alone_result, bits
+
+from pliant.testing import wait_until
+
+pytestmark = pytest.mark.e2e  # a real master, and several trainers around it
+
+POINTS = ("before the collective", "in the collective", "before the optimizer", "after the optimizer")
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, bytes]:
+    return bits(alone_result().trainer.model)
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4, 8])
+def test_the_result_does_not_depend_on_the_number_of_workers(
+    tmp_path: Path, workers: int, expected: dict[str, bytes]
+) -> None:
+    with TrainerThreads(tmp_path, workers=workers) as threads:
+        threads.work()
+        threads.assert_all_equal(expected)
+        threads.assert_each_record_once(38)
+
+
+@pytest.mark.parametrize("victim", [0, 2])
+@pytest.mark.parametrize("point", POINTS)
+def test_a_worker_that_dies_at_any_point_changes_nothing(
+    tmp_path: Path, point: str, victim: int, expected: dict[str, bytes]
+) -> None:
+    with TrainerThreads(tmp_path, workers=3) as threads:
+        threads.workers[victim].dies(point, step=3)
+        threads.work()
+        assert [w.died for w in threads.workers] == [i == victim for i in range(3)]
+        threads.assert_all_equal(expected)
+        threads.assert_each_record_once(38)
+
+
+@pytest.mark.parametrize("victims", [(0, 1), (1, 2), (0, 1, 2)])
+def test_several_that_die_at_once_change_nothing(
+    tmp_path: Path, victims: tuple[int, ...], expected: dict[str, bytes]
+) -> None:
+    with TrainerThreads(tmp_path, workers=4) as threads:
+        for victim, point in zip(victims, POINTS, strict=False):
+            threads.workers[victim].dies(point, step=2)
+        threads.work()
+        assert sum(w.died for w in threads.workers) == len(victims)
+        threads.assert_all_equal(expected)
+        threads.assert_each_record_once(38)
+
+
+def test_survivors_compute_nothing_twice(tmp_path: Path) -> None:
+    with TrainerThreads(tmp_path, workers=3, deterministic=False) as threads:
+        threads.workers[1].dies("before the collective", step=2)
+        threads.workers[0].dies("in the collective", step=5)
+        threads.work()
+        for worker in threads.workers:
+            assert set(worker.computed.values()) == {1}
+        threads.assert_each_record_once(38)
+
+
+def test_in_floating_point_the_result_is_the_same_within_rounding(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"deterministic": False, "optimizer": partial(torch.optim.SGD, lr=0.1, momentum=0.9)}
+    plain = alone_result(**options).trainer.model.state_dict()
+    with TrainerThreads(tmp_path, workers=3, **options) as threads:
+        threads.workers[2].dies("in the collective", step=3)
+        threads.work()
+        for worker in threads.survivors:
+            for name, value in worker.trainer.model.state_dict().items():
+                torch.testing.assert_close(value, plain[name], rtol=1e-4, atol=1e-5)
+
+
+def test_all_begin_with_the_first_weights_of_one(tmp_path: Path) -> None:
+    with TrainerThreads(tmp_path, workers=3, seeds=True) as threads:
+        threads.work()
+        threads.assert_all_equal(bits(threads.workers[0].trainer.model))
+
+
+def test_of_those_equally_far_one_that_shares_the_state_leads_although_it_is_younger(tmp_path: Path) -> None:
+    with TrainerThreads(tmp_path, workers=2, seeds=True) as threads:
+        older, younger = threads.workers
+        younger.trainer.load_state_dict(younger.trainer.state_dict())
+        threads.start(older)
+        wait_until(threads.waiting, what="its arrival")
+        threads.start(younger)
+        threads.finish()
+        assert younger.trainer.rank == 0
+        threads.assert_all_equal(bits(alone_result(weights=1).trainer.model))
+
+
+@pytest.mark.parametrize("point", ["sending", "receiving"])
+def test_a_death_while_the_state_is_sent_changes_nothing(
+    tmp_path: Path, point: str, expected: dict[str, bytes]
+) -> None:
+    with TrainerThreads(tmp_path, workers=3) as threads, threads.points():
+        joiner = threads.add_worker()
+
+        def word_of_it() -> None:
+            wait_until(
+                lambda: (
+                    not joiner.alive
+                    or joiner.trainer.world_size > 1  # it was fast, and is in already
+                    or any(w.trainer._elastic.world.waiting for w in threads.workers)
+                ),
+                what="the joiner",
+            )
+
+        for worker in threads.workers[:3]:
+            worker.does(lambda: threads.start(joiner), "before the collective", step=2)
+            worker.does(word_of_it, "before the collective", step=3)
+        victims = [joiner] if point == "receiving" else threads.workers[:1]
+        for victim in victims:
+            victim.dies(point, step=0 if victim is joiner else None)
+        threads.start(*threads.workers[:3])
+        threads.finish()
+        threads.assert_all_equal(expected)
+        threads.assert_each_record_once(38)
+
+
+def test_a_joiner_takes_part_from_a_step_boundary_on(tmp_path: Path, expected: dict[str, bytes]) -> None:
+    with TrainerThreads(tmp_path, workers=2) as threads, threads.points():
+        joiner = threads.add_worker(weights=99)
+
+        def let_it_in() -> None:
+            threads.start(joiner)
+            wait_until(threads.waiting, what="the joiner")
+            wait_until(lambda: any(w.trainer._elastic.world.waiting for w in threads.workers[:2]), what="word of it")
+
+        threads.workers[0].does(let_it_in, "before the collective", step=2)
+        threads.start(*threads.workers[:2])
+        threads.finish()
+        threads.assert_all_equal(expected)
+        threads.assert_each_record_once(38)
+        assert joiner.computed, "it had a share"
+
+
+def test_a_frozen_worker_comes_back_as_a_new_one(tmp_path: Path, expected: dict[str, bytes]) -> None:
+    with TrainerThreads(tmp_path, workers=3) as threads, threads.points():
+        frozen = threads.workers[1]
+        frozen.freezes("before the collective", step=2)
+
+        def let_it_back() -> None:
+            frozen.thawed.set()
+            wait_until(threads.waiting, what="its return")  # else the others may be gone before it is back
+
+        threads.workers[0].does(let_it_back, "before the collective", step=4)
+        threads.start()
+        assert frozen.frozen.wait(20)
+        threads.declare_dead(frozen)
+        threads.finish()
+        threads.assert_all_equal(expected)
+        threads.assert_each_record_once(38)
+
+
+def test_a_worker_alone_in_its_world_notices_that_it_was_given_up(tmp_path: Path, expected: dict[str, bytes]) -> None:
+    with TrainerThreads(tmp_path, workers=1) as threads, threads.points():
+        first, second = threads.workers[0], threads.add_worker()
+        first.freezes("before the collective", step=3)
+        threads.start(first)
+        assert first.frozen.wait(20)
+        threads.declare_dead(first)
+        second.freezes("before the collective", step=1)
+        threads.start(second)
+        assert second.frozen.wait(20)
+        wait_until(first.trainer._elastic.world.broken.is_set, what="word that it is out")
+        first.thawed.set()
+        wait_until(threads.waiting, what="its return")
+        second.thawed.set()
+        threads.finish()
+        threads.assert_all_equal(expected)
+        assert first.trainer._elastic.world.round == second.trainer._elastic.world.round
+
+
+def test_more_workers_than_virtual_workers_leave_hot_spares_that_take_over(
+    tmp_path: Path, expected: dict[str, bytes]
+) -> None:
+    with TrainerThreads(tmp_path, workers=6) as threads:
+        for victim in range(4):
+            threads.workers[victim].dies("before the collective", step=1 + victim)
+        threads.work()
+        threads.assert_all_equal(expected)
+        threads.assert_each_record_once(38)
+
+
+def two_loops(worker: Worker) -> None:
+    for step in worker.trainer.steps(worker.data, micro_batch=3):
+        worker.learn(step)
+    for step in worker.trainer.steps(worker.data, micro_batch=3):
+        worker.learn(step)
+
+
+def test_a_joiner_in_the_second_loop_skips_the_first(tmp_path: Path) -> None:
+    expected = bits(alone_result(two_loops).trainer.model)
+    with TrainerThreads(tmp_path, workers=2) as threads, threads.points():
+        joiner = threads.add_worker(two_loops)
+        for worker in threads.workers[:2]:
+            worker.program = two_loops
+
+        def let_it_in() -> None:
+            threads.workers[0].does(really, "before the collective", step=1)
+
+        def really() -> None:
+            threads.start(joiner)
+            # Its own word: it is told in this very step, and a later one may have no share for a third.
+            wait_until(lambda: threads.workers[0].trainer._elastic.world.waiting, what="word of it")
+
+        threads.workers[0].does(let_it_in, "at the end", step=4)
+        threads.start(*threads.workers[:2])
+        threads.finish()
+        threads.assert_all_equal(expected)
+        threads.assert_each_record_once(38, epochs=1, phases=2)
+        assert {phase for phase, _, _ in joiner.computed} == {1}
+
+
+def test_a_loop_left_by_break_between_two_steps_is_over_for_all(tmp_path: Path) -> None:
+    def program(worker: Worker) -> None:
+        for step in worker.trainer.steps(worker.data, micro_batch=3, epochs=9):
+            worker.learn(step)
+            if step.index == 2:
+                break
+        for step in worker.trainer.steps(worker.data, micro_batch=3):
+            worker.learn(step)
+
+    expected = bits(alone_result(program).trainer.model)
+    with TrainerThreads(tmp_path, workers=3) as threads:
+        for worker in threads.workers:
+            worker.program = program
+        threads.workers[1].dies("before the optimizer", step=2)
+        threads.work()
+        threads.assert_all_equal(expected)
+        assert threads.workers[0].committed == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (1, 3)]
+
+
+def test_training_goes_on_while_the_master_is_away(tmp_path: Path, expected: dict[str, bytes]) -> None:
+    with TrainerThreads(tmp_path, workers=2) as threads, threads.points():
+        for worker in threads.workers:
+            worker.freezes("before the collective", step=1)
+        threads.start()
+        for worker in threads.workers:
+            assert worker.frozen.wait(20)
+        threads.master.kill()
+        for worker in threads.workers:
+            worker.thawed.set()
+        threads.wait_for_step(5)
+        threads.master.start()
+        threads.finish()
+        threads.assert_all_equal(expected)
+
+
+def test_a_gradient_that_does_not_fit_is_computed_again_with_the_same_result(tmp_path: Path) -> None:
+    data = [(x * (1.0 if i < 30 else 1e9), y) for i, (x, y) in enumerate(alone_result().data)]
+    expected = bits(alone_result(data=data).trainer.model)
+    with TrainerThreads(tmp_path, workers=3, data=data) as threads:
+        threads.workers[0].dies("in the collective", step=2)
+        threads.work()
+        threads.assert_all_equal(expected)
+        threads.assert_each_record_once(38)
+
+
+def test_fifty_worlds_leave_no_connection_and_no_thread_behind(tmp_path: Path) -> None:
+    import os
+
+    def program(worker: Worker) -> None:
+        for step in worker.trainer.steps(worker.data, micro_batch=3, epochs=13):
+            worker.learn(step)
+            if step.index % 4 == 0:
+                counts.append((len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))))
+            worker.trainer._elastic.has_joiners = True  # as if somebody waited
+
+    counts: list[tuple[int, int]] = []
+    with TrainerThreads(tmp_path, workers=2, deterministic=False) as threads:
+        for worker in threads.workers:
+            worker.program = program
+        threads.work()
+        assert threads.workers[0].trainer._elastic.world.round > 40
+    early, late = counts[len(counts) // 4 : len(counts) // 2], counts[-len(counts) // 4 :]
+    assert min(files for files, _ in late) <= max(files for files, _ in early)
+    assert min(threads for _, threads in late) <= max(threads for _, threads in early)

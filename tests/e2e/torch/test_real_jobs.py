@@ -1,0 +1,144 @@
+"""Real jobs of real processes, killed, frozen and grown: the result does not know."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from tests.e2e.torch.training_job import PROGRAM, TrainingJob
+
+from pliant.core.events import EventKind
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+POINTS = ("before", "inside", "between", "after")
+
+
+Alone = Callable[[bool], TrainingJob]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Alone:
+    """The same training by `python program.py`, exact or not, once it is asked for."""
+
+    @cache
+    def run(exact: bool) -> TrainingJob:
+        job = TrainingJob(tmp_path_factory.mktemp("alone"), workers=1, exact=exact)
+        env = {k: v for k, v in job._env.items() if not k.startswith("PLIANT_")}
+        subprocess.run([sys.executable, str(PROGRAM)], env=env, check=True, timeout=100, capture_output=True)
+        job.assert_each_record_once()
+        return job
+
+    return run
+
+
+def assert_same(job: TrainingJob, alone: Alone, *, exact: bool = True) -> None:
+    """To the last bit, or within rounding."""
+    if exact:
+        assert job.hashes() == alone(True).hashes()
+        return
+    expected = alone(False).weights()[0]
+    assert job.weights()
+    for weights in job.weights():
+        for name, value in weights.items():
+            torch.testing.assert_close(value, expected[name], rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 4, 8])
+def test_weights_are_equal_to_the_last_bit_for_any_number_of_workers(
+    tmp_path: Path, workers: int, alone: Alone
+) -> None:
+    with TrainingJob(tmp_path, workers=workers) as job:
+        job.ends_well()
+    assert_same(job, alone)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_program_killed_at_any_point_of_a_step_changes_nothing(tmp_path: Path, point: str, alone: Alone) -> None:
+    with TrainingJob(tmp_path, workers=3, pace=0.02, kill=f"worker-0 {point} 4") as job:
+        job.ends_well()
+        summary = job.summary()
+    assert (job.traces / "killed").exists()
+    assert_same(job, alone)
+    assert not job.computed_twice()
+    others = {line["pid"] for line in job.lines() if line["node"] != "worker-0"}
+    assert len(others) == 2, "survivors go on in their process"
+    assert summary["restarts"] == 1
+
+
+@pytest.mark.parametrize("point", ["sending", "receiving"])
+def test_a_program_killed_while_another_joins_changes_nothing(tmp_path: Path, point: str, alone: Alone) -> None:
+    with TrainingJob(tmp_path, workers=3, kill=f"any {point} 0") as job:
+        job.ends_well()
+    assert (job.traces / "killed").exists()
+    assert_same(job, alone)
+
+
+def test_a_frozen_program_is_left_behind_and_comes_back_as_a_new_one(tmp_path: Path, alone: Alone) -> None:
+    with TrainingJob(tmp_path, workers=3, pace=0.15) as job:
+        job.wait_for_step(3)
+        pid = job.freeze_program("worker-1")
+        job.until(lambda: job.events(EventKind.FROZEN), "the master's word that it is stopped")
+        step = job.committed()
+        job.wait_for_step(step + 2)
+        job.thaw(pid)
+        job.ends_well()
+        summary = job.summary()
+    assert_same(job, alone)
+    assert (summary["restarts"], summary["replacements"]) == (0, 0)
+    assert "joining again as a new member" in job.log("worker-1") or pid in {
+        x["pid"] for x in job.lines() if "hash" in x
+    }
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("exact", [True, False], ids=["exact", "float"])
+def test_a_random_history_of_faults_changes_nothing(tmp_path: Path, exact: bool, alone: Alone) -> None:
+    seed = int(os.environ.get("PLIANT_CHAOS_SEED", random.randrange(10**6)))
+    print(f"PLIANT_CHAOS_SEED={seed}")
+    chance = random.Random(seed)
+    with TrainingJob(tmp_path, workers="1:3", exact=exact, pace=0.15) as job:
+        for step in (2, 5, 8, 11, 14):
+            job.wait_for_step(step)
+            deed = chance.choice(
+                ["program", "agent", "two", "all but one", "leader", "master", "freeze", "fewer", "more"]
+            )
+            print(f"step {step}: {deed}")
+            status = job.wait_for(lambda s: s, "the master")
+            running = sorted(n.name for n in status.nodes if n.state == "Running" and n.pid)
+            chance.shuffle(running)
+            match deed:
+                case "program":
+                    victims = running[:1]
+                case "two":
+                    victims = running[:2]
+                case "all but one":
+                    victims = running[1:]
+                case "leader":
+                    ranks = {x["node"]: x["rank"] for x in job.lines() if "commit" in x}
+                    victims = [name for name in running if ranks.get(name) == 0][:1]
+                case _:
+                    victims = []
+            pids = [node.pid for node in status.nodes if node.name in victims]
+            for pid in pids:
+                job.send(pid, 9)
+            if deed == "agent" and running:
+                job.send(next(n.agent_pid for n in status.nodes if n.name == running[0]), 9)
+            elif deed == "master":
+                job.kill_master()
+            elif deed == "freeze" and len(running) > 1:  # the others must be able to go on meanwhile
+                stopped = next(n.pid for n in status.nodes if n.name == running[0])
+                job.send(stopped, 19)
+                job.wait_for_step(step + 1)
+                job.thaw(stopped)
+            elif deed in ("fewer", "more"):
+                job.scale(1 if deed == "fewer" else 3)
+        job.ends_well()
+    assert_same(job, alone, exact=exact)

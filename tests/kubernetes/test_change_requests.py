@@ -1,0 +1,39 @@
+"""What people change about a running job is done, or refused with a reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.kubernetes.harness import Space
+from tests.kubernetes.jobs import ReadingClusterJob
+
+from pliant.platforms.kubernetes.kinds import SCALE_PLANS
+
+
+def test_a_job_grows_by_kubectl_scale_by_a_plan_and_by_an_edit_and_shrinks_again(field: Space, tmp_path: Path) -> None:
+    job = ReadingClusterJob(field, tmp_path, workers="1:3", size=300)
+    job.spec["roles"]["worker"]["replicas"]["wanted"] = 1
+    job.submit()
+    job.wait_for_workers(1)
+    field.kubectl("scale", "elasticjob", "job", "--replicas=2")
+    job.wait_for_workers(2)
+    asked = {"job": "job", "reason": "more hands", "roles": {"worker": {"replicas": 3}}}
+    field.create(SCALE_PLANS, {"metadata": {"name": "mine"}, "spec": asked})
+    job.wait_for_plan("mine", "Succeeded")
+    job.wait_for_workers(3)
+    edit = '--patch={"spec":{"roles":{"worker":{"replicas":{"wanted":1}}}}}'
+    field.kubectl("patch", "elasticjob", "job", "--type=merge", edit)
+    job.wait_for_workers(1)
+    job.finish()
+
+
+def test_a_plan_that_cannot_be_is_refused_with_the_reason(field: Space, tmp_path: Path) -> None:
+    job = ReadingClusterJob(field, tmp_path, workers="1:2").submit()
+    job.wait_for_workers(2)
+    field.create(
+        SCALE_PLANS, {"metadata": {"name": "far"}, "spec": {"job": "job", "roles": {"worker": {"replicas": 99}}}}
+    )
+    status = job.wait_for_plan("far", "Refused", "Succeeded")
+    assert status["phase"] == "Refused"
+    assert "2" in status["message"]
+    job.finish()

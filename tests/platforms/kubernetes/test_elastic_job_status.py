@@ -1,0 +1,90 @@
+"""The status of an ElasticJob, from and to a job's status."""
+
+from __future__ import annotations
+
+import pytest
+
+from pliant.core.job import Phase
+from pliant.core.status import JobStatus, PlanStatus, Progress, RoleStatus
+from pliant.platforms.kubernetes.elastic_job_status import PHASES, duration, status_of_resource, status_patch
+from pliant.platforms.kubernetes.timestamps import rfc3339, seconds_of
+
+PLAN = PlanStatus("digits-7", "more data", "2026-01-01T00:00:00Z")
+STATUS = JobStatus(
+    "digits",
+    Phase.RUNNING,
+    message="0/3 nodes",
+    started_at=1_800_000_000.0,
+    roles=(RoleStatus("worker", 1, 4, 3, ready=2, pending=1), RoleStatus("ps", 1, 1, 1, ready=1)),
+    progress=Progress(50, 200, step=7, epoch=1),
+    eta=270.0,
+    goodput=87.56,
+)
+SPEC = {"roles": {"worker": {"replicas": {"min": 1, "max": 4}}, "ps": {"replicas": {"min": 1, "max": 1}}}}
+
+
+def test_a_status_becomes_what_kubectl_shows() -> None:
+    patch = status_patch(STATUS, generation=3, last_plan=PLAN)
+    assert (patch["phase"], patch["message"], patch["observed_generation"]) == ("Running", "0/3 nodes", 3)
+    assert (patch["workers"], patch["ps"], patch["replicas"]) == ("2/3", "1/1", 3)
+    assert patch["roles"]["worker"] == {"wanted": 3, "ready": 2, "pending": 1, "succeeded": 0, "failed": 0}
+    progress = {"percent": 25.0, "records": 50, "total": 200, "step": 7, "epoch": 1, "eta": "4m30s"}
+    assert (patch["progress"], patch["goodput"]) == (progress, 87.6)
+    assert (patch["started"], patch["suspended"]) == ("2027-01-15T08:00:00Z", None)
+    assert patch["last_plan"] == {"name": "digits-7", "reason": "more data", "time": "2026-01-01T00:00:00Z"}
+
+
+def test_what_no_longer_holds_is_taken_away() -> None:
+    patch = status_patch(JobStatus("digits", Phase.SUCCEEDED), generation=0, last_plan=None)
+    assert patch["progress"]["eta"] is None
+    assert patch["suspended"] is None
+    assert "last_plan" not in patch
+
+
+def test_a_status_is_read_back_as_far_as_the_resource_holds_it() -> None:
+    job = {
+        "metadata": {"name": "digits"},
+        "spec": SPEC,
+        "status": status_patch(STATUS, generation=1, last_plan=PLAN),
+    }
+    found = status_of_resource(job, 1_800_000_100.0)
+    assert (found.name, found.phase, found.message) == (STATUS.name, STATUS.phase, STATUS.message)
+    assert (found.roles, found.progress, found.last_plan) == (STATUS.roles, STATUS.progress, PLAN)
+    assert (found.started_at, found.seconds, found.goodput) == (STATUS.started_at, 100.0, 87.6)
+
+
+def test_a_job_that_nobody_took_up_is_pending() -> None:
+    found = status_of_resource({"metadata": {"name": "digits"}, "spec": SPEC}, 5.0)
+    assert (found.phase, found.datasets, found.seconds) == (Phase.PENDING, (), 0.0)
+    assert [(role.name, role.wanted, role.ready) for role in found.roles] == [("worker", 4, 0), ("ps", 1, 0)]
+
+
+def test_conditions_are_those_of_the_operator() -> None:
+    condition = {
+        "type": "MasterReady",
+        "status": "False",
+        "reason": "NoPod",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    job = {"metadata": {"name": "digits"}, "spec": SPEC, "status": {"phase": "Creating", "conditions": [condition]}}
+    (found,) = status_of_resource(job, 5.0).conditions
+    assert (found.type, found.status, found.reason, found.since) == (
+        "MasterReady",
+        "False",
+        "NoPod",
+        "2026-01-01T00:00:00Z",
+    )
+
+
+def test_an_elastic_job_is_never_interrupted() -> None:
+    assert set(PHASES) == {phase.value for phase in Phase} - {"Interrupted"}
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(5, "5s"), (270, "4m30s"), (7260, "2h1m"), (90000, "1d1h")])
+def test_a_duration_has_two_units_at_most(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_a_time_that_cannot_be_read_is_the_default() -> None:
+    assert seconds_of(rfc3339(1_800_000_000.0)) == 1_800_000_000.0
+    assert (seconds_of(None), seconds_of("yesterday", 3.0)) == (0.0, 3.0)

@@ -1,0 +1,156 @@
+"""A client's pushes, when sessions end and servers are away in the middle of them."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.ps.server_cluster import RULE, VARIABLES, ZERO, ServerCluster
+
+from pliant.core.errors import InvalidRequest, ServerUnavailable
+from pliant.core.parameters.contributions import PushDecision, PushOutcome
+from pliant.ps.client.client import PsClient
+from pliant.ps.payloads import BlockGradient, Push
+from pliant.ps.placement import key_of
+from pliant.ps.specs import TableSpec
+from pliant.ps.store.store import ParameterStore
+from pliant.ps.wire import frames as wire
+from pliant.rpc import pliant_pb2 as pb
+from pliant.rpc.parameters import push_reply
+
+GRADIENTS = {"w": np.ones((3, 2)), "b": np.ones(5)}
+
+
+class Master:
+    """Answers contributions with these outcomes, one after the other."""
+
+    def __init__(self, cluster: ServerCluster) -> None:
+        self.outcomes: list[PushOutcome] = []
+        self.asked: list[tuple[str, int]] = []
+        cluster.master.stubs.parameters.Contribute = self._contribute
+
+    def _contribute(self, request: pb.ContributeRequest) -> pb.ContributeReply:
+        self.asked.append((request.session, request.sequence))
+        return push_reply(PushDecision(self.outcomes.pop(0) if self.outcomes else PushOutcome.ACCEPTED, 0))
+
+
+@pytest.fixture
+def master(cluster: ServerCluster) -> Master:
+    return Master(cluster)
+
+
+@pytest.fixture
+def client(cluster: ServerCluster) -> Iterator[PsClient]:
+    made = PsClient(cluster, retry_timeout=20)
+    yield made
+    made.close()
+
+
+def test_a_push_is_contributed_by_the_session_that_staged_it(
+    cluster: ServerCluster, master: Master, client: PsClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = client._stager.stage
+
+    def stage(**what: Any) -> Any:
+        staged = real(**what)
+        cluster.name = "cluster-2"  # the thread of the beats opened another one meanwhile
+        return staged
+
+    monkeypatch.setattr(client._stager, "stage", stage)
+    assert client.push(0, examples=1, dense=GRADIENTS).accepted
+    assert [session for session, _ in master.asked] == ["cluster-2"]
+    for store in cluster.stores:
+        assert (*master.asked[0], 0) in store.staged()
+
+
+def test_tries_while_a_server_is_away_leave_nothing_on_the_others(cluster: ServerCluster, master: Master) -> None:
+    client = PsClient(cluster, retry_timeout=0.5)
+    cluster.servers[1].stop()
+    with pytest.raises(ServerUnavailable):
+        client.push(0, examples=1, dense=GRADIENTS)
+    assert cluster.stores[0].staged() == []
+    client.close()
+
+
+def test_a_push_that_is_tried_again_is_kept_once(
+    cluster: ServerCluster, master: Master, client: PsClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, left = ParameterStore.knows, 3
+
+    def knows(store: ParameterStore, push: Any) -> bool:
+        nonlocal left
+        if store is cluster.stores[1] and left:
+            left -= 1
+            raise ServerUnavailable("cannot keep it now")
+        return real(store, push)
+
+    monkeypatch.setattr(ParameterStore, "knows", knows)
+    assert client.push(0, examples=1, dense=GRADIENTS).accepted
+    for store in cluster.stores:
+        assert store.staged() == [("cluster", 1, 0)]
+
+
+def test_a_connection_that_is_lost_while_rows_are_put_into_shared_memory_is_made_anew() -> None:
+    cluster = ServerCluster([], servers=2, tables=[TableSpec("users", 16, RULE, ZERO)])
+    Master(cluster)
+    client = PsClient(cluster, retry_timeout=5)
+    try:
+        for count in (10, 5_000):  # the second needs memory that is asked for before anything is sent
+            rows = (np.arange(count), np.ones((count, 16)))
+            assert client.push(0, examples=1, rows={"users": rows}).accepted
+            assert sum(push.rows[0].ids.size for store in cluster.stores for push in store.waiting()[-1:]) == count
+            for connection in client._router._connections.values():
+                connection._socket._socket.shutdown(socket.SHUT_RDWR)  # the servers stay
+    finally:
+        client.close()
+        cluster.close()
+
+
+def test_pushes_that_were_refused_do_not_gather_on_servers(
+    cluster: ServerCluster, master: Master, client: PsClient
+) -> None:
+    assert client.push(0, examples=1, dense=GRADIENTS).accepted  # and not applied yet
+    master.outcomes = [PushOutcome.STALE] * 5
+    for _ in range(5):
+        assert client.push(0, examples=1, dense=GRADIENTS).stale
+    assert client.push(0, examples=1, dense={"w": GRADIENTS["w"]}).accepted
+    assert cluster.stores[0].staged() == [("cluster", 1, 0), ("cluster", 7, 0)]
+    assert cluster.stores[1].staged() == [("cluster", 1, 0), ("cluster", 6, 0)]  # which has no share of the last one
+    assert client.push(0, examples=1, dense=GRADIENTS).accepted
+    for store, kept in zip(cluster.stores, [[1, 7, 8], [1, 8]], strict=True):
+        assert [sequence for _, sequence, _ in store.staged()] == kept
+
+
+def test_a_push_carries_the_numbers_that_were_refused() -> None:
+    block = BlockGradient("w", 0, np.ones(6, np.float32))
+    push = Push("söme session", 9, blocks=(block,), void=(3, 2**40))
+    meta, payload = wire.encode_push(push)
+    data = memoryview(b"".join(payload))
+    names = {key_of("w"): "w"}
+    read = wire.decode_push(meta, data, names)
+    assert (read.session, read.sequence, read.void) == ("söme session", 9, (3, 2**40))
+    assert np.array_equal(read.blocks[0].gradient, block.gradient)
+    assert wire.push_identity(meta) == (9, "söme session")
+    for end in range(len(meta)):
+        with pytest.raises(InvalidRequest):
+            wire.decode_push(meta[:end], data, names)
+
+
+def test_a_server_that_is_behind_in_definitions_is_waited_for() -> None:
+    cluster = ServerCluster(VARIABLES, servers=1)
+    client = PsClient(cluster, retry_timeout=20)
+    try:
+        behind = cluster.stores[0]
+        behind._catalog._variables.clear()
+        behind._catalog.names.clear()
+        late = threading.Timer(0.2, lambda: list(map(behind.define, VARIABLES)))
+        late.start()
+        assert client.pull().dense["b"].shape == (5,)
+        late.join()
+    finally:
+        client.close()
+        cluster.close()
