@@ -49,7 +49,7 @@ def test_a_model_of_torch_learns_from_what_tensorflow_reads_and_predicts_each_re
 ) -> None:
     make_points(tmp_path / "train.csv", 64)
     make_points(tmp_path / "test.csv", 24)
-    model = PROJECT / "tests" / "native" / "tf_model_file.py"
+    model = Path(__file__).with_name("tf_model_file.py")
     training = ["--data", "train.csv", "--eval-data", "test.csv", "--batch-size", "16", "--output", "out"]
     with NativeJob(tmp_path, "train", training, model=model, model_class="", env=ENVIRONMENT, python=python) as job:
         assert job.wait(LONG) == 0, job.report()
@@ -70,7 +70,7 @@ def test_a_model_of_torch_learns_from_what_tensorflow_reads_and_predicts_each_re
 def test_a_pipeline_of_tensorflow_that_drops_records_cannot_predict(tmp_path: Path, python: str) -> None:
     make_points(tmp_path / "test.csv", 24)
     model = tmp_path / "net.py"
-    text = (PROJECT / "tests" / "native" / "tf_model_file.py").read_text()
+    text = (Path(__file__).with_name("tf_model_file.py")).read_text()
     model.write_text(text.replace("dataset.map(parse)", "dataset.map(parse).take(3)"))
     save_model(tmp_path / "out", nn.Linear(1, 2).state_dict(), {})
     said = ["--data", "test.csv", "--trained", "out", "--output", "said.csv"]
