@@ -42,7 +42,7 @@ class StagedPush:
 
 
 class _RefusedPushes:
-    """Pushes that the master refused, until the seats that have a share of them were told with the next push."""
+    """Pushes that the master refused, until the seats that have a share of them were notified with the next push."""
 
     def __init__(self) -> None:
         self._session = ""
@@ -57,7 +57,7 @@ class _RefusedPushes:
     def of(self, session: str, seat: int) -> tuple[int, ...]:
         return tuple(self._by_seat.get(seat, ())[:MAX_VOID]) if session == self._session else ()
 
-    def told(self, seats: Iterable[int]) -> None:
+    def mark_notified(self, seats: Iterable[int]) -> None:
         for seat in seats:
             if seat in self._by_seat:
                 del self._by_seat[seat][:MAX_VOID]
@@ -96,7 +96,7 @@ class PushStager:
                 send[server] = _send_push(Push(session, sequence, examples, based_on, tuple(r), tuple(b), void=void))
             self._router.ask(send, lambda _, connection: connection.receive_pushed())
             staged = StagedPush(session, sequence, route, tuple(send))
-            self._refused.told(staged.seats())
+            self._refused.mark_notified(staged.seats())
             return staged
 
         return self._router.call_with_retry(attempt, "a push")
