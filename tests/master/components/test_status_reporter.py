@@ -20,10 +20,10 @@ from pliant.testing import ManualClock
 
 
 class SlowChannel(ControlChannel):
-    """Takes its time with every report; keeps what was told, in the order in which it was done."""
+    """Takes its time with every report; keeps the reports in the order in which they arrived."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.reports: list[str] = []
         self.heard = asyncio.Event()
 
     def requests(self) -> AsyncIterator[ChangeRequest]:
@@ -35,13 +35,13 @@ class SlowChannel(ControlChannel):
     async def report(self, status: JobStatus) -> None:
         self.heard.set()
         await asyncio.sleep(0)  # others run before it is done
-        self.told.append(status.phase)
+        self.reports.append(status.phase)
 
     async def finish(self, status: JobStatus, summary: Mapping[str, Any]) -> None:
-        self.told.append(f"{status.phase} with {summary['phase']}")
+        self.reports.append(f"{status.phase} with {summary['phase']}")
 
 
-def test_a_job_that_is_over_runs_until_its_summary_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_is_over_runs_until_its_summary_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "REPORT_INTERVAL_S", 0.0)
     monkeypatch.setattr(report, "REPEAT_AFTER_S", 0.0)
 
@@ -50,14 +50,14 @@ def test_a_job_that_is_over_runs_until_its_summary_is_told(monkeypatch: pytest.M
         job.master_started(1.0)
         job.end(2.0, phase="Succeeded", reason="all done")
         state = JobState(job=job)
-        desk = SlowChannel()
-        reporter = StatusReporter(desk, lambda: build_status("job", state, clock.now()))
+        channel = SlowChannel()
+        reporter = StatusReporter(channel, lambda: build_status("job", state, clock.now()))
         telling = asyncio.create_task(reporter.run())
-        await desk.heard.wait()
+        await channel.heard.wait()
         await reporter.finish({"phase": "Succeeded"})
         await telling
-        return desk.told
+        return channel.reports
 
-    told = asyncio.run(end())
-    assert told[-1] == "Succeeded with Succeeded"
-    assert set(told[:-1]) == {"Running"}
+    reports = asyncio.run(end())
+    assert reports[-1] == "Succeeded with Succeeded"
+    assert set(reports[:-1]) == {"Running"}

@@ -28,7 +28,7 @@ class KubernetesPlatform(Platform):
         self._own_api = api is None
         self._namespace = namespace
         self._watcher: PodWatcher | None = None
-        self._desk: ElasticJobChannel | None = None
+        self._channel: ElasticJobChannel | None = None
         self._usage: AsyncIterator[Sequence[Measured]] | None = None
 
     def open(self, context: JobContext) -> tuple[Scaler, NodeWatcher]:
@@ -41,11 +41,11 @@ class KubernetesPlatform(Platform):
         scaler = PodScaler(api, context.job, namespace, options, view, watcher.tell, time.time)
         watcher.on_left_behind, watcher.on_gone = scaler.sweep, scaler.forget
         self._usage = measured(api, context.job, namespace)
-        self._desk = ElasticJobChannel(api, context.job, namespace, lambda: scaler.last_plan)
+        self._channel = ElasticJobChannel(api, context.job, namespace, lambda: scaler.last_plan)
         return scaler, watcher
 
     def control_channel(self) -> ControlChannel | None:
-        return self._desk
+        return self._channel
 
     def usage(self) -> AsyncIterator[Sequence[Measured]] | None:
         return self._usage
