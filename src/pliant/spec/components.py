@@ -28,6 +28,10 @@ class ComponentFlags(Model):
         default=None,
         description="Give the shards of the dead to others. Default: true where there are nodes and shards.",
     )
+    keep_serving: Flag | None = Field(
+        default=None,
+        description="A master that only gives out shards goes on when all are done. Default: false, it ends.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,7 @@ class ComponentSet:
     training: bool
     fault_tolerance: bool
     parameters: bool = False  # coordinates parameter servers; follows from the strategy
+    keeps_serving: bool = False  # no end of its own, although there are no nodes whose end it could be
 
     @property
     def case(self) -> int:
@@ -72,6 +77,10 @@ def resolve(flags: ComponentFlags, strategy: Strategy) -> ComponentSet:
     if tolerant and not shards:
         path = ("components", "task_fault_tolerance")
         problems.append(Problem(path, True, "false, since need_task_manager is false"))
+    if flags.keep_serving and nodes:
+        path = ("components", "keep_serving")
+        problems.append(Problem(path, True, "false, unless need_pod_manager is false: a job with nodes ends with them"))
     if problems:
         raise Contradiction(problems)
-    return ComponentSet(nodes, shards, rendezvous, training, tolerant, strategy in ("ps-sync", "ps-async") and shards)
+    parameters = strategy in ("ps-sync", "ps-async") and shards
+    return ComponentSet(nodes, shards, rendezvous, training, tolerant, parameters, bool(flags.keep_serving))
