@@ -18,7 +18,7 @@ class ComponentFlags(Model):
     need_pod_manager: Flag | None = Field(default=None, description="Create and watch nodes. Default: true.")
     need_task_manager: Flag | None = Field(default=None, description="Give out shards. Default: true.")
     need_rendezvous: Flag | None = Field(
-        default=None, description="Form worlds of workers. Default: true with strategy allreduce."
+        default=None, description="Form worlds of workers. Default: true with the strategies local and allreduce."
     )
     need_training_service: Flag | None = Field(
         default=None,
@@ -64,7 +64,7 @@ def resolve(flags: ComponentFlags, strategy: Strategy) -> ComponentSet:
     shards = _either(flags.need_task_manager, True)
     training = _either(flags.need_training_service, nodes and shards and strategy != "none")
     tolerant = _either(flags.task_fault_tolerance, nodes and shards)
-    rendezvous = _either(flags.need_rendezvous, strategy == "allreduce")
+    rendezvous = _either(flags.need_rendezvous, nodes and strategy in ("local", "allreduce"))
     problems = []
     if not nodes and not shards and not rendezvous:
         path = ("components", "need_task_manager")
