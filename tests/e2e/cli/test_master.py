@@ -223,7 +223,7 @@ def test_combination_5_forms_worlds_and_gives_shards(command_line: CommandLine) 
     ],
 )
 def test_combinations_6_and_7_train_natively(command_line: CommandLine, strategy: str, flags: list[str]) -> None:
-    command_line.env["PYTHONPATH"] = str(LIGHT)
+    command_line.env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(LIGHT), os.environ.get("PYTHONPATH"))))
     summary = finished(command_line, "--worker-command", written_for(command_line.folder, strategy), *flags)
     assert summary["phase"] == "Succeeded"
     assert load_state(command_line.folder / "out")[1]["version"] == TRAINED // BATCH

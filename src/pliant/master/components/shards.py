@@ -107,15 +107,33 @@ class DataShardManager(Component):
                     records=0 if spec.stream else layout.records,
                     shards=0 if spec.stream else layout.shards,
                     epochs=spec.epochs,
+                    partitions=len(spec.partitions),
                 )
             )
             self._notify()
         return created
 
-    def grow_stream(self, dataset: str, records: int, close: bool, producer: str, number: int) -> int:
+    def grow_stream(
+        self,
+        dataset: str,
+        records: int,
+        close: bool,
+        producer: str,
+        number: int,
+        *,
+        partition: str | None = None,
+        end: int | None = None,
+    ) -> int:
         """Each numbered call of a producer counts once, however often it is sent."""
+        where: dict[str, Any] = {"partition": partition, "end": end}
         length = self._journal.do(
-            self.book.grow, dataset=dataset, records=records, close=close, producer=producer, number=number
+            self.book.grow,
+            dataset=dataset,
+            records=records,
+            close=close,
+            producer=producer,
+            number=number,
+            **{key: value for key, value in where.items() if value is not None},
         )
         self._notify()
         return length
