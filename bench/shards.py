@@ -65,7 +65,9 @@ class PliantMaster:
         self.home = JobDir(Path(tempfile.mkdtemp(prefix="shards-", dir=CACHE)))
         self.home.create()
         create_token_file(self.home.token)
-        spec = JobSpec.from_dict({"name": "bench-shards", "components": {"need_pod_manager": False}})
+        spec = JobSpec.from_dict(
+            {"name": "bench-shards", "components": {"need_pod_manager": False, "keep_serving": True}}
+        )
         assert spec.journal.sync == "full"
         self.home.spec.write_text(spec.to_yaml())
         with (self.home.logs / "master.log").open("wb") as log:

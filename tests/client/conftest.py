@@ -8,7 +8,10 @@ import pytest
 from pliant.client import Job
 from pliant.testing import ManualClock, RunningMaster
 
-SHARDS_ONLY = {"components": {"need_pod_manager": False, "task_fault_tolerance": True}, "audit": True}
+SHARDS_ONLY = {
+    "components": {"need_pod_manager": False, "task_fault_tolerance": True, "keep_serving": True},
+    "audit": True,
+}
 
 
 @pytest.fixture

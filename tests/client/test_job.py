@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import json
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -10,9 +11,11 @@ import pytest
 from pliant.client import Job, Shard
 from pliant.client.lease_client import MAX_PREFETCH, LeaseClient
 from pliant.core.errors import Conflict, InvalidRequest, JobFailed, NotAvailable, NotFound
+from pliant.data import DataReader, records_of
 from pliant.master.components.stats import MemoryStats
 from pliant.master.journal.store import read_audit
 from pliant.rpc import pliant_pb2 as pb
+from pliant.rpc.audits import audit_from
 from pliant.testing import ManualClock, RunningMaster, wait_until
 
 Connect = Callable[..., Job]
@@ -209,6 +212,66 @@ def test_a_stream_is_read_as_it_grows_until_it_is_closed(connect: Connect) -> No
     assert producer.extend_stream("log", 0, close=True) == 15
     with pytest.raises(InvalidRequest, match="closed"):
         producer.extend_stream("log", 1)
+
+
+def test_a_stream_in_partitions_is_read_from_their_offsets_and_goes_on_from_a_checkpoint(connect: Connect) -> None:
+    producer, reader = connect("producer"), connect("reader")
+    shards = reader.shards("topic", partitions={0: 1, 1: 0}, shard_size=4, prefetch=1)
+    assert producer.extend_stream("topic", partition=0, end=9) == 9
+    assert producer.extend_stream("topic", 8, partition=1) == 8
+    first = [next(shards) for _ in range(3)]
+    assert [(s.partition, s.start, s.end) for s in first] == [("0", 1, 5), ("1", 0, 4), ("0", 5, 9)]
+    assert first[0].name == "0"
+    first[2].done()
+    shards.close()
+    [topic] = reader.status().datasets
+    assert [(p.name, p.start, p.end, p.records_done) for p in topic.partitions] == [("0", 1, 9, 8), ("1", 0, 8, 4)]
+    saved = json.loads(json.dumps(reader.shard_checkpoint()))
+
+    other = Job()  # another job, alone, goes on where this one stood
+    rest = other.shards("topic", partitions={0: 1, 1: 0}, shard_size=4)
+    other.restore_shards(saved)
+    other.extend_stream("topic", partition="0", end=10)
+    other.extend_stream("topic", close=True)
+    assert [(s.partition, list(s)) for s in rest] == [("1", [4, 5, 6, 7]), ("0", [9])]
+    with pytest.raises(NotFound, match="no partition '2'"):
+        other.extend_stream("topic", 1, partition=2)
+    with pytest.raises(InvalidRequest, match="say which one"):
+        producer.extend_stream("topic", 1)
+
+
+def test_a_stream_in_partitions_survives_its_master_and_is_audited_by_partition(
+    connect: Connect, master: RunningMaster
+) -> None:
+    job = connect()
+    shards = job.shards("topic", partitions={"a": 7, "b": 0}, shard_size=3, prefetch=1)
+    job.extend_stream("topic", partition="a", end=14)
+    job.extend_stream("topic", partition="b", end=4)
+    read = [index for _ in range(2) for index in next(shards)]
+    master.restart()
+    job.extend_stream("topic", partition="b", end=8)
+    job.extend_stream("topic", close=True)
+    read += [index for shard in shards for index in shard]
+    assert sorted(read) == sorted([*range(7, 14), *range(8)])
+    audit = audit_from(master.client.call(master.client.stubs.job.GetAudit, pb.Empty()))
+    assert audit.exact
+    [topic] = audit.datasets
+    assert [(p.name, p.records_expected, p.records_covered) for p in topic.partitions] == [("a", 7, 7), ("b", 8, 8)]
+
+
+def test_a_reader_of_a_source_gets_the_offsets_of_each_partition(alone: Job) -> None:
+    class Log(DataReader):
+        def create_shards(self) -> dict[str, int]:
+            return {"0": 1 << 40, "1": 1 << 40}
+
+        def read_records(self, shard: Any) -> Iterator[str]:
+            return (f"{shard.name}@{offset}" for offset in range(shard.start, shard.end))
+
+    shards = alone.shards("topic", partitions={0: 5, 1: 0}, shard_size=2, acknowledge=False)
+    alone.extend_stream("topic", partition=0, end=8)
+    alone.extend_stream("topic", 1, partition=1)
+    alone.extend_stream("topic", close=True)
+    assert list(records_of(shards, Log())) == ["0@5", "0@6", "1@0", "0@7"]
 
 
 def test_many_producers_extend_a_stream_and_each_record_counts(connect: Connect, master: RunningMaster) -> None:

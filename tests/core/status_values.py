@@ -17,6 +17,7 @@ from pliant.core.status import (
     NodeStatus,
     ParametersStatus,
     ParkedShard,
+    PartitionStatus,
     PlanStatus,
     Progress,
     RoleStatus,
@@ -75,6 +76,17 @@ datasets = st.builds(
     parked=_tuple(parked),
     complete=st.booleans(),
     lease_timeout=SECONDS,
+    partitions=_tuple(
+        st.builds(
+            PartitionStatus,
+            name=WORDS,
+            start=COUNTS,
+            position=COUNTS,
+            end=COUNTS,
+            closed=st.booleans(),
+            records_done=COUNTS,
+        )
+    ),
 )
 seats = st.builds(
     SeatStatus,

@@ -28,6 +28,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "ps-async": {"worker": ROLE, "ps": ROLE},
 }
 DATASETS = ("train", "clicks")
+TOPIC = {"name": "topic", "shard_size": 3, "stream": True, "partitions": [["0", 1], ["1", 0]]}
 TABLE = {"kind": "table", "name": "users", "dim": 4}
 
 pick = st.integers(0, 30)
@@ -54,6 +55,7 @@ class Replay(RuleBasedStateMachine):
         for name in DATASETS:
             dataset = {"name": name, "size": size, "shard_size": 7, "epochs": 2, "shuffle": shuffle, "max_failures": 1}
             self.do("shards", "create", dataset=dataset)
+        self.do("shards", "create", dataset=TOPIC)
 
     def do(self, machine: str, method: str, **arguments: Any) -> Any:
         """As the journal does: what is refused leaves no trace."""
@@ -126,7 +128,7 @@ class Replay(RuleBasedStateMachine):
     @rule(
         session=st.sampled_from("abc"),
         number=pick,
-        dataset=st.sampled_from(DATASETS),
+        dataset=st.sampled_from([*DATASETS, TOPIC["name"]]),
         want=st.integers(1, 4),
         reported=st.lists(st.sampled_from(["done", "failed", "released"]), max_size=3),
         passed=seconds,
@@ -151,6 +153,10 @@ class Replay(RuleBasedStateMachine):
             self.requests[session] = self.requests.get(session, 0) + 1
             self.held[session] = [lease for lease in held if lease not in leases]
             self.held[session] += [lease.number for lease in answer.leases]
+
+    @rule(partition=st.sampled_from("012"), records=st.integers(0, 9), close=st.sampled_from([False] * 9 + [True]))
+    def grow(self, partition: str, records: int, close: bool) -> None:
+        self.do("shards", "grow", dataset="topic", partition=partition, records=records, close=close)
 
     @rule(session=st.sampled_from("abc"))
     def close_session(self, session: str) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from tests.operator.builders import NOW, claimed, deleted, ended, job, observed, plan, pod
 
 from pliant.operator.actions import (
@@ -61,8 +64,9 @@ def test_what_the_master_told_is_not_overwritten() -> None:
     assert phase_written(done(observed(owner, pods=(pod(owner, ready=False),)))) is None
 
 
-def test_an_invalid_spec_is_told_and_nothing_is_made() -> None:
-    actions = done(observed(job(strategy="ps-sync")))
+@pytest.mark.parametrize("spec", [{"strategy": "ps-sync"}, {"optimize": {"mode": "single-job"}}])
+def test_an_invalid_spec_is_told_and_nothing_is_made(spec: dict[str, Any]) -> None:
+    actions = done(observed(job(**spec)))
     assert phase_written(actions) == "Invalid"
     assert CreateMaster() not in actions
     assert [action for action in actions if isinstance(action, EmitEvent) and action.warning]

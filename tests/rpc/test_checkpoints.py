@@ -7,7 +7,7 @@ import pytest
 
 from pliant.core.errors import InvalidRequest
 from pliant.core.shards.book import ShardBook
-from pliant.core.shards.datasets import DatasetSpec, ShardType
+from pliant.core.shards.datasets import DatasetSpec, ShardType, StreamPartition
 from pliant.rpc.checkpoints import checkpoint_from, checkpoint_message
 
 
@@ -17,6 +17,9 @@ def a_checkpoint() -> dict[str, Any]:
     book.create(0.0, dataset=DatasetSpec("train", 2, size=20, type=ShardType.PREDICT, max_failures=1).to_json())
     book.create(0.0, dataset=DatasetSpec("log", 2, stream=True).to_json())
     book.grow(0.0, dataset="log", records=7, close=False, producer="p", number=1)
+    parts = (StreamPartition("0", 1), StreamPartition("1"))
+    book.create(0.0, dataset=DatasetSpec("topic", 2, stream=True, partitions=parts).to_json())
+    book.grow(0.0, dataset="topic", records=0, close=False, partition="0", end=8)
     book.open_session(0.0, session="s", node="n", incarnation=0)
     book.exchange(0.0, session="s", request=1, dataset="train", want=5)
     book.exchange(
@@ -33,6 +36,7 @@ def test_a_checkpoint_is_the_same_after_its_way_over_the_wire() -> None:
     assert train["parked"]
     assert train["notes"]
     assert saved["datasets"]["log"]["state"]["growths"]
+    assert [part["end"] for part in saved["datasets"]["topic"]["state"]["partitions"]] == [8, 0]
     assert checkpoint_from(checkpoint_message(saved)) == json.loads(json.dumps(saved))
 
 

@@ -68,7 +68,7 @@ RICH = JobSpec.from_dict(
             "options": {"deep": {"x": [1, "2"]}},
             "ray": {"runtime_env": {"pip": ["x"]}},
         },
-        "optimize": {"mode": "cluster", "brain": "brain:50001"},
+        "optimize": {"mode": "manual"},
         "components": {"need_training_service": False},
         "metrics_port": 0,
         "journal": {"sync": "normal"},
@@ -190,8 +190,8 @@ def test_a_section_given_in_part_is_the_default_with_these_changes() -> None:
 
 
 def test_short_forms_of_platform_and_optimize_name_the_kind_and_the_mode() -> None:
-    spec = JobSpec.from_dict({"roles": WORKER, "platform": "kubernetes", "optimize": "single-job"})
-    assert (spec.platform.kind, spec.optimize.mode) == ("kubernetes", "single-job")
+    spec = JobSpec.from_dict({"roles": WORKER, "platform": "kubernetes", "optimize": "manual"})
+    assert (spec.platform.kind, spec.optimize.mode) == ("kubernetes", "manual")
 
 
 # --- what it becomes ---
@@ -426,8 +426,8 @@ def test_a_wrong_field_of_a_role_is_told(fields: dict[str, Any], line: str) -> N
             ["datasets: ['a'] is given; allowed: none, since components.need_task_manager is false"],
         ),
         (
-            {"roles": WORKER, "optimize": "cluster"},
-            ["optimize.brain: the address of the Brain, since mode is cluster"],
+            {"roles": WORKER, "optimize": {"brain": "brain:50001"}},
+            ["optimize.brain: 'brain:50001' is given; allowed: nothing, since this version has no Brain"],
         ),
         (
             {"components": {"need_pod_manager": False, "need_task_manager": False}},
@@ -452,6 +452,20 @@ def test_a_wrong_field_of_a_role_is_told(fields: dict[str, Any], line: str) -> N
 )
 def test_fields_that_contradict_each_other_are_told(value: object, expected: list[str]) -> None:
     assert told(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("optimize", "mode"),
+    [("single-job", "single-job"), ({"mode": "cluster", "brain": "brain:50001"}, "cluster")],
+)
+def test_a_mode_of_planning_that_does_not_exist_yet_is_refused(optimize: object, mode: str) -> None:
+    refused = (
+        f"optimize.mode: {mode!r} is given; allowed: manual, since neither the job's master (single-job) nor a Brain"
+        " (cluster) plans in this version"
+    )
+    assert told({"roles": WORKER, "optimize": optimize}) == [refused]
+    mode_schema = structural_schema()["properties"]["optimize"]["properties"]["mode"]
+    assert mode_schema["enum"] == ["manual"], "an API server refuses it as well"
 
 
 @pytest.mark.parametrize("name", ["Digits", "-a", "a_b", "a-", "9a", "x" * 53, "a\n"])

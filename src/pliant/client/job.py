@@ -18,7 +18,7 @@ from pliant.client.shards import ShardStream
 from pliant.client.standalone import StandaloneBook
 from pliant.core.errors import NotAvailable
 from pliant.core.nodes.environment import NodeEnvironment
-from pliant.core.shards.datasets import DatasetSpec, FilePart, ShardType
+from pliant.core.shards.datasets import DatasetSpec, FilePart, ShardType, StreamPartition
 from pliant.core.status import JobStatus
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.channel import Address, MasterClient
@@ -80,6 +80,7 @@ class Job:
         files: Iterable[tuple[str, int, int]] = (),
         indices: Sequence[int] = (),
         stream: bool = False,
+        partitions: Mapping[str | int, int] | None = None,
         shard_size: int = 1,
         epochs: int = 1,
         shuffle: bool = False,
@@ -96,11 +97,13 @@ class Job:
         """Iterate the shards of a dataset; all workers of the job share them, each shard goes to one.
 
         Pass one of ``size`` (record indices 0 to size - 1), ``files`` (name, start, end), ``indices`` or ``stream``; or
-        none of them, for a dataset that the job's description or another worker defined. ``shuffle`` shuffles the
+        none of them, for a dataset that the job's description or another worker defined. ``partitions`` of a stream are its
+        partitions by name or number, each with the offset of its first record. ``shuffle`` shuffles the
         order of shards, anew in each epoch, and unless ``shuffle_records`` says otherwise the records inside each.
         A shard is acknowledged when the loop asks for the next one; with ``acknowledge=False`` when ``shard.done()`` says so.
         """
         indices = tuple(int(i) for i in indices)
+        stream = stream or bool(partitions)
         given = size is not None or bool(files) or bool(indices) or stream
         spec = DatasetSpec(
             dataset,
@@ -109,6 +112,7 @@ class Job:
             files=tuple(FilePart(str(n), int(a), int(b)) for n, a, b in files),
             indices=indices,
             stream=stream,
+            partitions=tuple(StreamPartition(str(n), int(start)) for n, start in (partitions or {}).items()),
             type=ShardType(type),
             epochs=epochs,
             shuffle=shuffle,
@@ -168,15 +172,35 @@ class Job:
         session = self._open_session()
         session.call_with_retry(session.master.stubs.shards.CreateDataset, to_message(spec))
 
-    def extend_stream(self, dataset: str, records: int, *, close: bool = False) -> int:
-        """Add records to a stream, or close it; returns its length."""
+    def extend_stream(
+        self,
+        dataset: str,
+        records: int = 0,
+        *,
+        partition: str | int | None = None,
+        end: int | None = None,
+        close: bool = False,
+    ) -> int:
+        """Add records to a stream, or close it; returns its length.
+
+        Of a stream with partitions, say which ``partition``; its end is returned. ``end`` instead of ``records`` is the offset
+        after its last record, as a source such as Kafka tells it: one that was reached before changes nothing. Without a
+        partition, ``close`` closes all of them.
+        """
+        name = None if partition is None else str(partition)
         if self._standalone is not None:
-            return self._standalone.grow(dataset, records, close)
+            return self._standalone.grow(dataset, records, close, name, end)
         session = self._open_session()
         with self._growing:  # in the order of their numbers
             self._growths += 1
             request = pb.GrowRequest(
-                dataset=dataset, records=records, close=close, producer=self._producer, number=self._growths
+                dataset=dataset,
+                records=records,
+                close=close,
+                producer=self._producer,
+                number=self._growths,
+                partition=name,
+                end=end,
             )
             return int(session.call_with_retry(session.master.stubs.shards.GrowStream, request).length)
 

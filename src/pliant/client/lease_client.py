@@ -271,6 +271,7 @@ class LeaseClient:
             indices=m.indices,
             shuffle_key=record_key(self._spec, m.epoch, m.ordinal),
             session=session,
+            partition=m.name if self._spec.partitions else None,
         )
 
     def _start_poll(self) -> None:

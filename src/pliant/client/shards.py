@@ -60,12 +60,14 @@ class Shard(Sequence[int]):
         indices: Sequence[int] = (),
         shuffle_key: tuple[int | str, ...] | None = None,
         session: str = "",
+        partition: str | None = None,
     ) -> None:
         self._source = source
         self.session = session  # with the lease, its name in the master's audit
         self.lease = lease
         self.dataset = dataset
-        self.name = name  # of the file, or of the dataset
+        self.name = name  # of the file, of the partition, or of the dataset
+        self.partition = partition  # of the stream, in whose offsets start and end are; None: it has no partitions
         self.start = start
         self.end = end
         self.epoch = epoch

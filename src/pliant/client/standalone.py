@@ -27,8 +27,10 @@ class StandaloneBook:
     def create(self, spec: DatasetSpec) -> None:
         self.book.create(time.time(), dataset=spec.to_json())
 
-    def grow(self, dataset: str, records: int, close: bool) -> int:
-        return self.book.grow(time.time(), dataset=dataset, records=records, close=close)
+    def grow(
+        self, dataset: str, records: int, close: bool, partition: str | None = None, end: int | None = None
+    ) -> int:
+        return self.book.grow(time.time(), dataset=dataset, records=records, close=close, partition=partition, end=end)
 
     def source(self, spec: DatasetSpec) -> StandaloneSource:
         return StandaloneSource(self, spec)
@@ -65,6 +67,7 @@ class StandaloneSource:
                 offset=lease.shard.offset,
                 indices=lease.indices,
                 shuffle_key=record_key(self._spec, lease.shard.epoch, lease.shard.ordinal),
+                partition=lease.extent.name if self._spec.partitions else None,
             )
         if answer.availability is Availability.END:
             parked = self._standalone.book.queue(self._spec.name).parked

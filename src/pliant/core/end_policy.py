@@ -1,7 +1,11 @@
 """When a job is over, and how it ended: the one place that decides it, from the job's state alone.
 
 It failed when a node was given up for good. It is done when its workers are done *and* its shards are; it never succeeds
-with shards undone. A suspended job does not end by itself, and one without nodes of its own is ended by a person.
+with shards undone. A suspended job does not end by itself.
+
+A master without nodes of its own is a service. One that only hands out shards ends when there are none left: at least one
+dataset was created and all are finished. Programs that still ask are told so before it goes (``after_settling``). Any other
+service, and one that shall keep serving, is ended by a person.
 """
 
 from __future__ import annotations
@@ -22,13 +26,16 @@ SERVICE_ROLES = frozenset({PARAMETER_SERVER})  # these serve the others and neve
 class JobEnd:
     phase: Phase
     reason: str
+    after_settling: bool = False  # only once every component says that what is under way is finished
 
 
 def end_of_job(state: JobState) -> JobEnd | None:
     """How the job ends now; None: it goes on."""
     nodes, shards = state.nodes, state.shards
-    if state.job.over or nodes is None:
+    if state.job.over:
         return None
+    if nodes is None:
+        return _end_of_service(state)
     if nodes.failure is not None:
         return JobEnd(Phase.FAILED, nodes.failure.reason)
     if nodes.suspended:
@@ -40,7 +47,19 @@ def end_of_job(state: JobState) -> JobEnd | None:
         return JobEnd(Phase.FAILED, "no worker is left")
     if shards is not None and (problem := undone_work(shards)):
         return JobEnd(Phase.FAILED, problem)
-    return JobEnd(Phase.SUCCEEDED, "all workers finished" + (", all shards done" if shards is not None else ""))
+    reason = "all workers finished" + (", all shards done" if shards is not None else "")
+    return JobEnd(Phase.SUCCEEDED, reason, after_settling=True)
+
+
+def _end_of_service(state: JobState) -> JobEnd | None:
+    shards = state.shards
+    if shards is None or state.rendezvous is not None or state.job.keeps_serving:
+        return None
+    if not shards.queues() or not shards.complete():
+        return None
+    if problem := undone_work(shards):
+        return JobEnd(Phase.FAILED, problem, after_settling=True)
+    return JobEnd(Phase.SUCCEEDED, "no more shards: every dataset is finished", after_settling=True)
 
 
 def worker_roles(nodes: NodeBook) -> list[str]:

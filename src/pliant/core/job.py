@@ -48,7 +48,9 @@ class Failure:
 class JobBook(StateMachine):
     """A job ends once; what ended it stays."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_serving: bool = False) -> None:
+        """``keeps_serving``: a sharding service alone does not end with its shards."""
+        self.keeps_serving = keeps_serving
         self.phase = Phase.RUNNING
         self.reason = ""
         self.started_at = 0.0

@@ -84,6 +84,18 @@ class ParkedShard:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """A partition of a stream, in offsets of its own."""
+
+    name: str
+    start: int = 0
+    position: int = 0  # of the next record to hand out
+    end: int = 0  # as far as it has grown
+    closed: bool = False
+    records_done: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class DatasetStatus:
     name: str
     type: ShardType = ShardType.TRAIN
@@ -99,6 +111,7 @@ class DatasetStatus:
     parked: tuple[ParkedShard, ...] = ()
     complete: bool = False
     lease_timeout: float = 0.0  # seconds
+    partitions: tuple[PartitionStatus, ...] = ()  # of a stream that has some
 
 
 @dataclass(frozen=True, slots=True)

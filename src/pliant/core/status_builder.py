@@ -26,6 +26,7 @@ from pliant.core.status import (
     NodeStatus,
     ParametersStatus,
     ParkedShard,
+    PartitionStatus,
     Progress,
     RoleStatus,
     SeatStatus,
@@ -225,6 +226,23 @@ def _dataset(queue: ShardQueue) -> DatasetStatus:
         ),
         complete=queue.complete,
         lease_timeout=queue.lease_timeout(),
+        partitions=_partitions(queue),
+    )
+
+
+def _partitions(queue: ShardQueue) -> tuple[PartitionStatus, ...]:
+    if queue.stream is None or not queue.stream.is_partitioned:
+        return ()
+    return tuple(
+        PartitionStatus(
+            name=part.name,
+            start=part.start,
+            position=part.position(queue.spec.shard_size),
+            end=part.end,
+            closed=part.closed,
+            records_done=part.finished,
+        )
+        for part in queue.stream.partitions
     )
 
 

@@ -24,6 +24,7 @@ from pliant.core.status import (
     NodeStatus,
     ParametersStatus,
     ParkedShard,
+    PartitionStatus,
     PlanStatus,
     Progress,
     RoleStatus,
@@ -95,7 +96,9 @@ def _node(value: Json) -> NodeStatus:
 
 def _dataset(value: Json) -> DatasetStatus:
     parked = _all(value.get("parked"), lambda inner: _read(ParkedShard, inner))
-    return _read(DatasetStatus, value, type=ShardType(value.get("type", ShardType.TRAIN)), parked=parked)
+    partitions = _all(value.get("partitions"), lambda inner: _read(PartitionStatus, inner))
+    kind = ShardType(value.get("type", ShardType.TRAIN))
+    return _read(DatasetStatus, value, type=kind, parked=parked, partitions=partitions)
 
 
 def _evaluation(value: Json) -> EvaluationStatus:

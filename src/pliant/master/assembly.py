@@ -133,6 +133,7 @@ class Assembly:
             datasets=[d for d in self.spec.core_datasets() if not (evaluated and d.type is ShardType.EVAL)],
             fault_tolerance=self.spec.components().fault_tolerance,
             session_timeout=self.spec.fault.session_timeout,
+            drains=self.state.nodes is None,
             audit=self.spec.audit,
             notes=NoteStore(self.notes_dir),
         )

@@ -130,7 +130,7 @@ class JobController:
 
     def _check_end(self) -> None:
         end = end_of_job(self.state)
-        if end is not None and (end.phase is not Phase.SUCCEEDED or self._is_settled()):
+        if end is not None and (not end.after_settling or self._is_settled()):
             self._end(end.phase, end.reason)
         if self.state.job.over:
             self.ended.set()

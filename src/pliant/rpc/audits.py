@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from pliant.core.shards.audit import DatasetAudit, Finding, JobAudit
+from pliant.core.shards.audit import DatasetAudit, Finding, JobAudit, PartitionAudit
 from pliant.rpc import pliant_pb2 as pb
 
 _COUNTS = ("dataset", "epochs", "records_expected", "records_accepted", "missing", "doubled", "strange")
@@ -26,6 +26,7 @@ def _dataset_message(audit: DatasetAudit) -> pb.DatasetAudit:
     message = pb.DatasetAudit(**{name: getattr(audit, name) for name in _COUNTS})
     for name in _LISTS:
         getattr(message, name).extend(pb.AuditFinding(**asdict(finding)) for finding in getattr(audit, name))
+    message.partitions.extend(pb.PartitionAudit(**asdict(found)) for found in audit.partitions)
     return message
 
 
@@ -36,6 +37,10 @@ def _dataset_from(message: pb.DatasetAudit) -> DatasetAudit:
         gaps=_findings(message.gaps),
         doubles=_findings(message.doubles),
         strangers=_findings(message.strangers),
+        partitions=[
+            PartitionAudit(p.name, p.records_expected, p.records_covered, p.records_accepted)
+            for p in message.partitions
+        ],
     )
 
 

@@ -11,6 +11,7 @@ from pliant.rpc import pliant_pb2 as pb
 _PLAIN = (
     "epoch", "cursor", "length", "closed", "finished_shards", "finished_records", "epochs_done", "slowest_s"
 )  # fmt: skip
+_PARTITION = ("name", "position", "end", "closed", "finished_records")
 
 
 def checkpoint_message(checkpoint: Mapping[str, Any]) -> pb.ShardCheckpoint:
@@ -38,6 +39,8 @@ def _dataset_message(name: str, entry: Mapping[str, Any]) -> pb.DatasetCheckpoin
         parked=[pb.ParkedEpochShard(shard=_shard_message(fields), message=text) for fields, text in state["parked"]],
         open_epochs=[pb.OpenEpoch(epoch=epoch, records=records) for epoch, records in state["open_epochs"]],
         notes=[pb.NoteName(epoch=e, ordinal=ordinal, name=note) for e, ordinal, note in state.get("notes", ())],
+        partitions=[pb.PartitionPosition(**partition) for partition in state.get("partitions", ())],
+        turn=state.get("turn", 0),
     )
 
 
@@ -47,6 +50,9 @@ def _dataset_from(entry: pb.DatasetCheckpoint) -> dict[str, Any]:
     state["returned"] = [_shard_from(shard) for shard in entry.returned]
     state["parked"] = [[_shard_from(parked.shard), parked.message] for parked in entry.parked]
     state["open_epochs"] = [[found.epoch, found.records] for found in entry.open_epochs]
+    if entry.partitions:
+        state["partitions"] = [{f: getattr(found, f) for f in _PARTITION} for found in entry.partitions]
+        state["turn"] = entry.turn
     if entry.ended:
         state["ended"] = True
     if entry.notes:

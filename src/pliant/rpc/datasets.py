@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pliant.core.shards.datasets import DatasetSpec, FilePart
+from pliant.core.shards.datasets import DatasetSpec, FilePart, StreamPartition
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.enums import SHARD_TYPE
 
@@ -22,6 +22,7 @@ def to_message(spec: DatasetSpec) -> pb.Dataset:
         epochs=spec.epochs,
         files=[pb.FilePart(name=f.name, start=f.start, end=f.end) for f in spec.files],
         indices=spec.indices,
+        partitions=[pb.StreamPartition(name=p.name, start=p.start) for p in spec.partitions],
         **plain,
         **optional,
     )
@@ -35,6 +36,7 @@ def from_message(message: pb.Dataset) -> DatasetSpec:
         message.shard_size,
         files=tuple(FilePart(f.name, f.start, f.end) for f in message.files),
         indices=tuple(message.indices),
+        partitions=tuple(StreamPartition(p.name, p.start) for p in message.partitions),
         type=SHARD_TYPE.from_wire(message.type),
         epochs=message.epochs or 1,
         **plain,

@@ -297,7 +297,7 @@ class NodeStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., role: _Optional[str] = ..., state: _Optional[_Union[NodeState, str]] = ..., exit_reason: _Optional[_Union[ExitReason, str]] = ..., message: _Optional[str] = ..., pid: _Optional[int] = ..., agent_pid: _Optional[int] = ..., host: _Optional[str] = ..., restarts: _Optional[int] = ..., replaces: _Optional[str] = ..., cpu: _Optional[float] = ..., memory_mb: _Optional[float] = ..., memory_limit_mb: _Optional[float] = ..., records_per_second: _Optional[float] = ..., created_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., records: _Optional[int] = ...) -> None: ...
 
 class DatasetStatus(_message.Message):
-    __slots__ = ("name", "type", "records_per_epoch", "records_done", "records_total", "epochs", "epochs_done", "shards_done", "shards_total", "shards_in_work", "shards_waiting", "parked", "complete", "lease_timeout")
+    __slots__ = ("name", "type", "records_per_epoch", "records_done", "records_total", "epochs", "epochs_done", "shards_done", "shards_total", "shards_in_work", "shards_waiting", "parked", "complete", "lease_timeout", "partitions")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     RECORDS_PER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -312,6 +312,7 @@ class DatasetStatus(_message.Message):
     PARKED_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_FIELD_NUMBER: _ClassVar[int]
     LEASE_TIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     name: str
     type: ShardType
     records_per_epoch: int
@@ -326,7 +327,24 @@ class DatasetStatus(_message.Message):
     parked: _containers.RepeatedCompositeFieldContainer[ParkedShard]
     complete: bool
     lease_timeout: float
-    def __init__(self, name: _Optional[str] = ..., type: _Optional[_Union[ShardType, str]] = ..., records_per_epoch: _Optional[int] = ..., records_done: _Optional[int] = ..., records_total: _Optional[int] = ..., epochs: _Optional[int] = ..., epochs_done: _Optional[int] = ..., shards_done: _Optional[int] = ..., shards_total: _Optional[int] = ..., shards_in_work: _Optional[int] = ..., shards_waiting: _Optional[int] = ..., parked: _Optional[_Iterable[_Union[ParkedShard, _Mapping]]] = ..., complete: _Optional[bool] = ..., lease_timeout: _Optional[float] = ...) -> None: ...
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionStatus]
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[_Union[ShardType, str]] = ..., records_per_epoch: _Optional[int] = ..., records_done: _Optional[int] = ..., records_total: _Optional[int] = ..., epochs: _Optional[int] = ..., epochs_done: _Optional[int] = ..., shards_done: _Optional[int] = ..., shards_total: _Optional[int] = ..., shards_in_work: _Optional[int] = ..., shards_waiting: _Optional[int] = ..., parked: _Optional[_Iterable[_Union[ParkedShard, _Mapping]]] = ..., complete: _Optional[bool] = ..., lease_timeout: _Optional[float] = ..., partitions: _Optional[_Iterable[_Union[PartitionStatus, _Mapping]]] = ...) -> None: ...
+
+class PartitionStatus(_message.Message):
+    __slots__ = ("name", "start", "position", "end", "closed", "records_done")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_DONE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    start: int
+    position: int
+    end: int
+    closed: bool
+    records_done: int
+    def __init__(self, name: _Optional[str] = ..., start: _Optional[int] = ..., position: _Optional[int] = ..., end: _Optional[int] = ..., closed: _Optional[bool] = ..., records_done: _Optional[int] = ...) -> None: ...
 
 class ParkedShard(_message.Message):
     __slots__ = ("name", "start", "end", "epoch", "failures", "message")
@@ -409,7 +427,7 @@ class AuditFinding(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., name: _Optional[str] = ..., start: _Optional[int] = ..., shard_end: _Optional[int] = ..., begin: _Optional[int] = ..., end: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
 
 class DatasetAudit(_message.Message):
-    __slots__ = ("dataset", "epochs", "records_expected", "records_accepted", "missing", "doubled", "strange", "gaps", "doubles", "strangers")
+    __slots__ = ("dataset", "epochs", "records_expected", "records_accepted", "missing", "doubled", "strange", "gaps", "doubles", "strangers", "partitions")
     DATASET_FIELD_NUMBER: _ClassVar[int]
     EPOCHS_FIELD_NUMBER: _ClassVar[int]
     RECORDS_EXPECTED_FIELD_NUMBER: _ClassVar[int]
@@ -420,6 +438,7 @@ class DatasetAudit(_message.Message):
     GAPS_FIELD_NUMBER: _ClassVar[int]
     DOUBLES_FIELD_NUMBER: _ClassVar[int]
     STRANGERS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     dataset: str
     epochs: int
     records_expected: int
@@ -430,7 +449,20 @@ class DatasetAudit(_message.Message):
     gaps: _containers.RepeatedCompositeFieldContainer[AuditFinding]
     doubles: _containers.RepeatedCompositeFieldContainer[AuditFinding]
     strangers: _containers.RepeatedCompositeFieldContainer[AuditFinding]
-    def __init__(self, dataset: _Optional[str] = ..., epochs: _Optional[int] = ..., records_expected: _Optional[int] = ..., records_accepted: _Optional[int] = ..., missing: _Optional[int] = ..., doubled: _Optional[int] = ..., strange: _Optional[int] = ..., gaps: _Optional[_Iterable[_Union[AuditFinding, _Mapping]]] = ..., doubles: _Optional[_Iterable[_Union[AuditFinding, _Mapping]]] = ..., strangers: _Optional[_Iterable[_Union[AuditFinding, _Mapping]]] = ...) -> None: ...
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionAudit]
+    def __init__(self, dataset: _Optional[str] = ..., epochs: _Optional[int] = ..., records_expected: _Optional[int] = ..., records_accepted: _Optional[int] = ..., missing: _Optional[int] = ..., doubled: _Optional[int] = ..., strange: _Optional[int] = ..., gaps: _Optional[_Iterable[_Union[AuditFinding, _Mapping]]] = ..., doubles: _Optional[_Iterable[_Union[AuditFinding, _Mapping]]] = ..., strangers: _Optional[_Iterable[_Union[AuditFinding, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[PartitionAudit, _Mapping]]] = ...) -> None: ...
+
+class PartitionAudit(_message.Message):
+    __slots__ = ("name", "records_expected", "records_covered", "records_accepted")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_COVERED_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    records_expected: int
+    records_covered: int
+    records_accepted: int
+    def __init__(self, name: _Optional[str] = ..., records_expected: _Optional[int] = ..., records_covered: _Optional[int] = ..., records_accepted: _Optional[int] = ...) -> None: ...
 
 class AuditReply(_message.Message):
     __slots__ = ("name", "over", "datasets")
@@ -681,7 +713,7 @@ class FilePart(_message.Message):
     def __init__(self, name: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
 
 class Dataset(_message.Message):
-    __slots__ = ("name", "type", "shard_size", "size", "files", "indices", "stream", "epochs", "shuffle", "shuffle_records", "seed", "epoch_barrier", "max_failures", "max_timeouts", "skip_parked", "lease_floor")
+    __slots__ = ("name", "type", "shard_size", "size", "files", "indices", "stream", "epochs", "shuffle", "shuffle_records", "seed", "epoch_barrier", "max_failures", "max_timeouts", "skip_parked", "lease_floor", "partitions")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     SHARD_SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -698,6 +730,7 @@ class Dataset(_message.Message):
     MAX_TIMEOUTS_FIELD_NUMBER: _ClassVar[int]
     SKIP_PARKED_FIELD_NUMBER: _ClassVar[int]
     LEASE_FLOOR_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     name: str
     type: ShardType
     shard_size: int
@@ -714,7 +747,16 @@ class Dataset(_message.Message):
     max_timeouts: int
     skip_parked: bool
     lease_floor: float
-    def __init__(self, name: _Optional[str] = ..., type: _Optional[_Union[ShardType, str]] = ..., shard_size: _Optional[int] = ..., size: _Optional[int] = ..., files: _Optional[_Iterable[_Union[FilePart, _Mapping]]] = ..., indices: _Optional[_Iterable[int]] = ..., stream: _Optional[bool] = ..., epochs: _Optional[int] = ..., shuffle: _Optional[bool] = ..., shuffle_records: _Optional[bool] = ..., seed: _Optional[int] = ..., epoch_barrier: _Optional[bool] = ..., max_failures: _Optional[int] = ..., max_timeouts: _Optional[int] = ..., skip_parked: _Optional[bool] = ..., lease_floor: _Optional[float] = ...) -> None: ...
+    partitions: _containers.RepeatedCompositeFieldContainer[StreamPartition]
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[_Union[ShardType, str]] = ..., shard_size: _Optional[int] = ..., size: _Optional[int] = ..., files: _Optional[_Iterable[_Union[FilePart, _Mapping]]] = ..., indices: _Optional[_Iterable[int]] = ..., stream: _Optional[bool] = ..., epochs: _Optional[int] = ..., shuffle: _Optional[bool] = ..., shuffle_records: _Optional[bool] = ..., seed: _Optional[int] = ..., epoch_barrier: _Optional[bool] = ..., max_failures: _Optional[int] = ..., max_timeouts: _Optional[int] = ..., skip_parked: _Optional[bool] = ..., lease_floor: _Optional[float] = ..., partitions: _Optional[_Iterable[_Union[StreamPartition, _Mapping]]] = ...) -> None: ...
+
+class StreamPartition(_message.Message):
+    __slots__ = ("name", "start")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    start: int
+    def __init__(self, name: _Optional[str] = ..., start: _Optional[int] = ...) -> None: ...
 
 class DatasetName(_message.Message):
     __slots__ = ("name",)
@@ -729,18 +771,22 @@ class CreateDatasetReply(_message.Message):
     def __init__(self, created: _Optional[bool] = ...) -> None: ...
 
 class GrowRequest(_message.Message):
-    __slots__ = ("dataset", "records", "close", "producer", "number")
+    __slots__ = ("dataset", "records", "close", "producer", "number", "partition", "end")
     DATASET_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     CLOSE_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
     dataset: str
     records: int
     close: bool
     producer: str
     number: int
-    def __init__(self, dataset: _Optional[str] = ..., records: _Optional[int] = ..., close: _Optional[bool] = ..., producer: _Optional[str] = ..., number: _Optional[int] = ...) -> None: ...
+    partition: str
+    end: int
+    def __init__(self, dataset: _Optional[str] = ..., records: _Optional[int] = ..., close: _Optional[bool] = ..., producer: _Optional[str] = ..., number: _Optional[int] = ..., partition: _Optional[str] = ..., end: _Optional[int] = ...) -> None: ...
 
 class GrowReply(_message.Message):
     __slots__ = ("length",)
@@ -877,7 +923,7 @@ class ShardCheckpoint(_message.Message):
     def __init__(self, version: _Optional[int] = ..., datasets: _Optional[_Iterable[_Union[DatasetCheckpoint, _Mapping]]] = ...) -> None: ...
 
 class DatasetCheckpoint(_message.Message):
-    __slots__ = ("name", "definition", "epoch", "cursor", "length", "closed", "growths", "returned", "parked", "finished_shards", "finished_records", "open_epochs", "epochs_done", "slowest_s", "ended", "notes")
+    __slots__ = ("name", "definition", "epoch", "cursor", "length", "closed", "growths", "returned", "parked", "finished_shards", "finished_records", "open_epochs", "epochs_done", "slowest_s", "ended", "notes", "partitions", "turn")
     NAME_FIELD_NUMBER: _ClassVar[int]
     DEFINITION_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -894,6 +940,8 @@ class DatasetCheckpoint(_message.Message):
     SLOWEST_S_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
     NOTES_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    TURN_FIELD_NUMBER: _ClassVar[int]
     name: str
     definition: str
     epoch: int
@@ -910,7 +958,23 @@ class DatasetCheckpoint(_message.Message):
     slowest_s: float
     ended: bool
     notes: _containers.RepeatedCompositeFieldContainer[NoteName]
-    def __init__(self, name: _Optional[str] = ..., definition: _Optional[str] = ..., epoch: _Optional[int] = ..., cursor: _Optional[int] = ..., length: _Optional[int] = ..., closed: _Optional[bool] = ..., growths: _Optional[_Iterable[_Union[StreamGrowth, _Mapping]]] = ..., returned: _Optional[_Iterable[_Union[EpochShard, _Mapping]]] = ..., parked: _Optional[_Iterable[_Union[ParkedEpochShard, _Mapping]]] = ..., finished_shards: _Optional[int] = ..., finished_records: _Optional[int] = ..., open_epochs: _Optional[_Iterable[_Union[OpenEpoch, _Mapping]]] = ..., epochs_done: _Optional[int] = ..., slowest_s: _Optional[float] = ..., ended: _Optional[bool] = ..., notes: _Optional[_Iterable[_Union[NoteName, _Mapping]]] = ...) -> None: ...
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionPosition]
+    turn: int
+    def __init__(self, name: _Optional[str] = ..., definition: _Optional[str] = ..., epoch: _Optional[int] = ..., cursor: _Optional[int] = ..., length: _Optional[int] = ..., closed: _Optional[bool] = ..., growths: _Optional[_Iterable[_Union[StreamGrowth, _Mapping]]] = ..., returned: _Optional[_Iterable[_Union[EpochShard, _Mapping]]] = ..., parked: _Optional[_Iterable[_Union[ParkedEpochShard, _Mapping]]] = ..., finished_shards: _Optional[int] = ..., finished_records: _Optional[int] = ..., open_epochs: _Optional[_Iterable[_Union[OpenEpoch, _Mapping]]] = ..., epochs_done: _Optional[int] = ..., slowest_s: _Optional[float] = ..., ended: _Optional[bool] = ..., notes: _Optional[_Iterable[_Union[NoteName, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[PartitionPosition, _Mapping]]] = ..., turn: _Optional[int] = ...) -> None: ...
+
+class PartitionPosition(_message.Message):
+    __slots__ = ("name", "position", "end", "closed", "finished_records")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    position: int
+    end: int
+    closed: bool
+    finished_records: int
+    def __init__(self, name: _Optional[str] = ..., position: _Optional[int] = ..., end: _Optional[int] = ..., closed: _Optional[bool] = ..., finished_records: _Optional[int] = ...) -> None: ...
 
 class StreamGrowth(_message.Message):
     __slots__ = ("producer", "number", "length")

@@ -23,6 +23,7 @@ from pliant.core.status import (
     NodeStatus,
     ParametersStatus,
     ParkedShard,
+    PartitionStatus,
     PlanStatus,
     Progress,
     RoleStatus,
@@ -67,7 +68,9 @@ def _node_message(node: NodeStatus) -> pb.NodeStatus:
 
 def _dataset_message(dataset: DatasetStatus) -> pb.DatasetStatus:
     parked = [pb.ParkedShard(**_values(shard)) for shard in dataset.parked]
-    return pb.DatasetStatus(**{**_values(dataset), "type": SHARD_TYPE.to_wire[dataset.type], "parked": parked})
+    partitions = [pb.PartitionStatus(**_values(partition)) for partition in dataset.partitions]
+    converted = {"type": SHARD_TYPE.to_wire[dataset.type], "parked": parked, "partitions": partitions}
+    return pb.DatasetStatus(**{**_values(dataset), **converted})
 
 
 def _evaluation_message(evaluation: EvaluationStatus) -> pb.EvaluationResult:
@@ -130,7 +133,9 @@ def _node(message: pb.NodeStatus) -> NodeStatus:
 
 def _dataset(message: pb.DatasetStatus) -> DatasetStatus:
     parked = tuple(_read(ParkedShard, shard) for shard in message.parked)
-    return _read(DatasetStatus, message, type=SHARD_TYPE.from_wire(message.type), parked=parked)
+    partitions = tuple(_read(PartitionStatus, partition) for partition in message.partitions)
+    kind = SHARD_TYPE.from_wire(message.type)
+    return _read(DatasetStatus, message, type=kind, parked=parked, partitions=partitions)
 
 
 def _evaluation(message: pb.EvaluationResult) -> EvaluationStatus:

@@ -18,7 +18,7 @@ class ComponentFlags(Model):
     need_pod_manager: Flag | None = Field(default=None, description="Create and watch nodes. Default: true.")
     need_task_manager: Flag | None = Field(default=None, description="Give out shards. Default: true.")
     need_rendezvous: Flag | None = Field(
-        default=None, description="Form worlds of workers. Default: true with strategy allreduce."
+        default=None, description="Form worlds of workers. Default: true with the strategies local and allreduce."
     )
     need_training_service: Flag | None = Field(
         default=None,
@@ -27,6 +27,10 @@ class ComponentFlags(Model):
     task_fault_tolerance: Flag | None = Field(
         default=None,
         description="Give the shards of the dead to others. Default: true where there are nodes and shards.",
+    )
+    keep_serving: Flag | None = Field(
+        default=None,
+        description="A master that only gives out shards goes on when all are done. Default: false, it ends.",
     )
 
 
@@ -40,6 +44,7 @@ class ComponentSet:
     training: bool
     fault_tolerance: bool
     parameters: bool = False  # coordinates parameter servers; follows from the strategy
+    keeps_serving: bool = False  # no end of its own, although there are no nodes whose end it could be
 
     @property
     def case(self) -> int:
@@ -59,7 +64,7 @@ def resolve(flags: ComponentFlags, strategy: Strategy) -> ComponentSet:
     shards = _either(flags.need_task_manager, True)
     training = _either(flags.need_training_service, nodes and shards and strategy != "none")
     tolerant = _either(flags.task_fault_tolerance, nodes and shards)
-    rendezvous = _either(flags.need_rendezvous, strategy == "allreduce")
+    rendezvous = _either(flags.need_rendezvous, nodes and strategy in ("local", "allreduce"))
     problems = []
     if not nodes and not shards and not rendezvous:
         path = ("components", "need_task_manager")
@@ -72,6 +77,10 @@ def resolve(flags: ComponentFlags, strategy: Strategy) -> ComponentSet:
     if tolerant and not shards:
         path = ("components", "task_fault_tolerance")
         problems.append(Problem(path, True, "false, since need_task_manager is false"))
+    if flags.keep_serving and nodes:
+        path = ("components", "keep_serving")
+        problems.append(Problem(path, True, "false, unless need_pod_manager is false: a job with nodes ends with them"))
     if problems:
         raise Contradiction(problems)
-    return ComponentSet(nodes, shards, rendezvous, training, tolerant, strategy in ("ps-sync", "ps-async") and shards)
+    parameters = strategy in ("ps-sync", "ps-async") and shards
+    return ComponentSet(nodes, shards, rendezvous, training, tolerant, parameters, bool(flags.keep_serving))

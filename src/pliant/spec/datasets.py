@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from pliant.core.errors import InvalidRequest
 from pliant.core.shards import datasets as core
-from pliant.spec.base import Contradiction, Count, Flag, Model, Positive, Problem, ShortForms
+from pliant.spec.base import Contradiction, Count, Flag, Model, Positive, Problem, ShortForms, Text
 
 Tries = Annotated[int, Field(strict=True, ge=1, le=1 << 31)]
 
@@ -27,6 +27,19 @@ class FileSpec(Model):
         return value
 
 
+class PartitionSpec(Model):
+    """One partition of a stream: ``{name, start}`` or ``[name, start]``."""
+
+    name: Text = Field(min_length=1, description="The partition, as the program's reader knows it.")
+    start: Count = Field(default=0, description="The offset of its first record.")
+
+    @classmethod
+    def long_form(cls, value: Any) -> Any:
+        if isinstance(value, list | tuple) and len(value) == 2:
+            return dict(zip(("name", "start"), value, strict=True))
+        return value
+
+
 class DatasetSpec(Model):
     """One dataset: one of ``size``, ``files``, ``indices`` and ``stream``, and how it is cut into shards."""
 
@@ -38,6 +51,12 @@ class DatasetSpec(Model):
     )
     indices: tuple[Count, ...] = Field(default=(), description="An explicit list of record indices.")
     stream: Flag = Field(default=False, description="A length that grows until the stream is closed.")
+    partitions: tuple[Annotated[PartitionSpec, ShortForms(({"type": "array", "minItems": 2, "maxItems": 2},))], ...] = (
+        Field(
+            default=(),
+            description="Of a stream: {name, start}; in a file also [name, start]. Default: one, from offset 0.",
+        )
+    )
     type: Literal["train", "eval", "predict", "train_end"] = Field(
         default="train", description="What the shards are for."
     )
@@ -66,5 +85,6 @@ class DatasetSpec(Model):
         fields = self.entries() | {
             "type": core.ShardType(self.type),
             "files": tuple(core.FilePart(part.name, part.start, part.end) for part in self.files),
+            "partitions": tuple(core.StreamPartition(part.name, part.start) for part in self.partitions),
         }
         return core.DatasetSpec(**fields)

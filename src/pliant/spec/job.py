@@ -22,7 +22,7 @@ from pliant.spec.base import Contradiction, Flag, Model, Problem, ShortForms, re
 from pliant.spec.components import ComponentFlags, ComponentSet, Strategy, resolve
 from pliant.spec.datasets import DatasetSpec
 from pliant.spec.faults import FaultSpec
-from pliant.spec.parameters import ParametersSpec, with_ps_command
+from pliant.spec.parameters import PS_STRATEGIES, ParametersSpec, with_ps_command
 from pliant.spec.platform import PlatformSpec
 from pliant.spec.problems import spec_error
 from pliant.spec.roles import RoleSpec
@@ -188,6 +188,9 @@ class JobSpec(Model):
         for name in needed:
             if name not in self.roles:
                 problems.append(Problem(("roles", name), None, f"missing; strategy {self.strategy} needs this role"))
+        if self.strategy in PS_STRATEGIES and (servers := self.roles.get("ps")) and not servers.command:
+            allowed = "the program of another framework's servers, since need_task_manager is false"
+            problems.append(Problem(("roles", "ps", "command"), None, allowed))
         if self.strategy == "local" and (worker := self.roles.get("worker")) and worker.replicas.max > 1:
             path = ("roles", "worker", "replicas", "max")
             problems.append(Problem(path, worker.replicas.max, "1, since strategy local trains in one process"))

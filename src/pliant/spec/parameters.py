@@ -61,11 +61,20 @@ class ParametersSpec(Model):
 
 
 def with_ps_command(value: Any) -> Any:
-    """The description of a job, with the program of the role ``ps`` where it names none and the strategy needs it."""
-    if not isinstance(value, dict) or str(value.get("strategy")) not in PS_STRATEGIES:
+    """The description of a job, with the program of the role ``ps`` where it names none and the strategy needs it.
+
+    Without shards no master coordinates servers of ours, so those are another framework's, and have a program of their own.
+    """
+    if not isinstance(value, dict) or str(value.get("strategy")) not in PS_STRATEGIES or _gives_no_shards(value):
         return value
     roles = value.get("roles")
     role = roles.get("ps") if isinstance(roles, dict) else None
     if isinstance(role, dict) and not role.get("command"):
         return {**value, "roles": {**roles, "ps": {**role, "command": list(PS_COMMAND)}}}  # type: ignore[dict-item]
     return value
+
+
+def _gives_no_shards(value: dict[str, Any]) -> bool:
+    flags = value.get("components")
+    given = flags.get("need_task_manager") if isinstance(flags, dict) else getattr(flags, "need_task_manager", None)
+    return given is False

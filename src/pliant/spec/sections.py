@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from pliant.spec.base import Contradiction, Count, Flag, Model, Positive, Problem, Seconds
+from pliant.spec.base import Contradiction, Count, Flag, Model, Positive, Problem, Seconds, refuse
+
+MODES = ("manual",)  # of OptimizeSpec: those that this version carries out
 
 
 class RendezvousSpec(Model):
@@ -39,22 +41,35 @@ class CheckpointSpec(Model):
     )
 
 
-class OptimizeSpec(Model):
-    """Who plans resources: ``manual``, or with options ``{mode: cluster, brain: host:port}``."""
+def _check_mode(mode: str) -> str:
+    if mode not in MODES:
+        raise refuse("manual, since neither the job's master (single-job) nor a Brain (cluster) plans in this version")
+    return mode
 
-    mode: Literal["manual", "single-job", "cluster"] = Field(
-        default="manual", description="A person (manual), the job's master (single-job) or the Brain (cluster)."
+
+class OptimizeSpec(Model):
+    """Who plans resources: ``manual``, or with options ``{mode: manual}``.
+
+    The names of modes that do not exist yet are known, so that a job which asks for one learns it instead of running without.
+    """
+
+    mode: Annotated[Literal["manual", "single-job", "cluster"], AfterValidator(_check_mode)] = Field(
+        default="manual",
+        json_schema_extra={"enum": [*MODES]},
+        description="Who plans resources: a person (manual). The modes single-job and cluster are not part of this version.",
     )
-    brain: str | None = Field(default=None, min_length=1, description="The address of the Brain, host:port.")
+    brain: str | None = Field(
+        default=None, min_length=1, description="The address of the Brain, for the mode cluster; refused until then."
+    )
 
     @classmethod
     def long_form(cls, value: Any) -> Any:
         return {"mode": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
-    def _cluster_has_a_brain(self) -> OptimizeSpec:
-        if self.mode == "cluster" and not self.brain:
-            raise Contradiction([Problem(("brain",), None, "the address of the Brain, since mode is cluster")])
+    def _has_no_brain(self) -> OptimizeSpec:
+        if self.brain is not None:
+            raise Contradiction([Problem(("brain",), self.brain, "nothing, since this version has no Brain")])
         return self
 
 

@@ -18,7 +18,7 @@ from pliant.spec.job import JobSpec
 def initial_state(spec: JobSpec) -> JobState:
     wanted = spec.components()
     return JobState(
-        job=JobBook(),
+        job=JobBook(keeps_serving=wanted.keeps_serving),
         nodes=_nodes(spec) if wanted.nodes else None,
         groups=GroupBook() if wanted.nodes else None,
         changes=DesiredState(spec.desired()),

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from pliant.core.shards.audit import MAX_FINDINGS, AuditRow, audit_dataset
-from pliant.core.shards.datasets import DatasetSpec, FilePart
+from pliant.core.shards.audit import MAX_FINDINGS, AuditRow, PartitionAudit, audit_dataset
+from pliant.core.shards.datasets import DatasetSpec, FilePart, StreamPartition
 from pliant.core.shards.queue import EpochShard, ShardQueue
 
 
@@ -95,3 +95,21 @@ def test_a_huge_dataset_that_was_hardly_begun_is_audited_at_once() -> None:
     audit = audit_dataset(queue, [row(queue, 0, 0)])
     assert audit.missing == 10**15 - 1000
     assert len(audit.gaps) == MAX_FINDINGS
+
+
+def test_a_stream_is_audited_by_partition() -> None:
+    parts = (StreamPartition("0", 1), StreamPartition("1"))
+    queue = queue_of(size=None, stream=True, partitions=parts, epochs=1, shuffle=False)
+    queue.grow(0, partition="0", end=7, close=True)
+    queue.grow(8, partition="1", close=True)
+    shards = [shard for _ in range(4) if (shard := queue.take()) is not None]
+    rows = [row(queue, 0, shard.ordinal) for shard in shards]
+    assert [(r.name, r.start, r.shard_end) for r in rows] == [("0", 1, 5), ("1", 0, 4), ("0", 5, 7), ("1", 4, 8)]
+    whole = audit_dataset(queue, rows)
+    assert whole.exact
+    assert whole.partitions == [PartitionAudit("0", 6, 6, 6), PartitionAudit("1", 8, 8, 8)]
+    damaged = audit_dataset(queue, [rows[0], rows[0], rows[1], rows[2]])
+    assert (damaged.missing, damaged.doubled) == (4, 4)
+    assert damaged.partitions == [PartitionAudit("0", 6, 6, 10), PartitionAudit("1", 8, 4, 4)]
+    [gap] = damaged.gaps
+    assert (gap.name, gap.start, gap.shard_end) == ("1", 4, 8)

@@ -25,6 +25,7 @@ from pliant.core.errors import Conflict, InvalidRequest, NotFound, PliantError, 
 from pliant.core.shards.book import MAX_LEASES_PER_CALL, ShardBook
 from pliant.core.shards.datasets import DatasetSpec, ShardType
 from pliant.core.shards.leases import Answer, Availability, Lease
+from pliant.core.shards.streams import Stream
 
 MORE_HISTORIES = 20 if os.environ.get("PLIANT_HYPOTHESIS") == "long" else 1
 pytestmark = pytest.mark.timeout(120 * MORE_HISTORIES)
@@ -62,8 +63,9 @@ class ModelDataset:
     def __init__(self, definition: Json) -> None:
         self.definition = definition
         self.spec = DatasetSpec.from_json(definition)
-        self.length = 0
-        self.closed = not self.spec.stream
+        self.starts = {p.name: p.start for p in self.spec.partitions} or {self.spec.name: 0}
+        self.ends = dict(self.starts)  # of a stream, by partition
+        self.closed_parts: set[str] = set() if self.spec.stream else set(self.starts)
         self.shards: dict[tuple[int, str, int], ModelShard] = {}
         self.accepted: Counter[tuple[int, Record]] = Counter()
         if not self.spec.stream:
@@ -82,13 +84,23 @@ class ModelDataset:
         for chunk in (positions[i : i + size] for i in range(0, len(positions), size)):
             self.shards[epoch, name, chunk[0]] = ModelShard(epoch, name, chunk[0], chunk[-1] + 1)
 
-    def grow(self, records: int, close: bool) -> None:
-        size = self.spec.shard_size
-        cut = self.length // size * size
-        self.length += records
-        self.closed = self.closed or close
-        whole = self.length if self.closed else self.length // size * size
-        self._cut(0, self.spec.name, range(cut, whole))
+    @property
+    def length(self) -> int:
+        return sum(self.ends[name] - start for name, start in self.starts.items())
+
+    @property
+    def closed(self) -> bool:
+        return len(self.closed_parts) == len(self.starts)
+
+    def grow(self, records: int, close: bool, name: str) -> None:
+        size, start = self.spec.shard_size, self.starts[name]
+        cut = (self.ends[name] - start) // size * size
+        self.ends[name] += records
+        if close:
+            self.closed_parts.add(name)
+        length = self.ends[name] - start
+        whole = length if name in self.closed_parts else length // size * size
+        self._cut(0, name, range(start + cut, start + whole))
 
     def at(self, place: Place) -> list[ModelShard]:
         return [p for p in self.shards.values() if p.place is place]
@@ -175,7 +187,10 @@ file_datasets = _definition(
 index_datasets = _definition(
     "list", ShardType.PREDICT, indices=st.lists(st.integers(0, 10**15), min_size=1, max_size=9), **order
 )
-stream_datasets = _definition("stream", ShardType.TRAIN, stream=st.just(True), shuffle_records=st.booleans())
+stream_partitions = st.lists(st.integers(0, 7), max_size=3).map(lambda at: [[f"p{i}", n] for i, n in enumerate(at)])
+stream_datasets = _definition(
+    "stream", ShardType.TRAIN, stream=st.just(True), shuffle_records=st.booleans(), partitions=stream_partitions
+)
 end_datasets = _definition("end", ShardType.TRAIN_END, size=st.integers(0, 3))
 jobs = st.tuples(
     range_datasets, st.none() | file_datasets, st.none() | index_datasets, st.none() | stream_datasets
@@ -476,13 +491,27 @@ class ShardBookMachine(RuleBasedStateMachine):
         _, report = self.closed[which % len(self.closed)]
         self.refused(SessionExpired, lambda: self.book.exchange(self.now + wait, **report))
 
-    @rule(records=st.integers(0, 9), close=st.sampled_from([False, False, False, True]), wait=waits)
-    def grow(self, records: int, close: bool, wait: int) -> None:
+    @rule(records=st.integers(0, 9), close=st.sampled_from([False, False, False, True]), wait=waits, partition=picks)
+    def grow(self, records: int, close: bool, wait: int, partition: int = 0) -> None:
         stream = self.datasets.get("stream")
         if stream is None or stream.closed:
             return
-        stream.grow(records, close)
-        assert self.call("grow", wait, dataset="stream", records=records, close=close) == stream.length
+        name = list(stream.starts)[partition % len(stream.starts)]
+        if not stream.spec.partitions:
+            stream.grow(records, close, name)
+            assert self.call("grow", wait, dataset="stream", records=records, close=close) == stream.length
+        elif name not in stream.closed_parts:
+            stream.grow(records, close, name)
+            amount = {"records": records} if partition % 2 else {"records": 0, "end": stream.ends[name]}
+            end = self.call("grow", wait, dataset="stream", partition=name, close=close, **amount)
+            assert end == stream.ends[name]
+
+    def close_stream(self) -> None:
+        stream = self.datasets.get("stream")
+        if stream is not None and not stream.closed:
+            for name in stream.starts.keys() - stream.closed_parts:
+                stream.grow(0, True, name)
+            assert self.call("grow", 0, dataset="stream", records=0, close=True) == stream.length
 
     @precondition(lambda self: self.datasets)
     @rule(dataset=picks)
@@ -620,7 +649,18 @@ class ShardBookMachine(RuleBasedStateMachine):
             assert sum(queue.open_epochs.values()) <= queue.finished_records
             assert all(count == 1 for count in dataset.accepted.values())
             assert self.book.availability(dataset.spec.name) is self.availability(dataset)
+            if queue.stream is not None:
+                self._partitions_agree(queue.stream, dataset)
         assert self.book.complete() == all(d.complete for d in self.datasets.values())
+
+    def _partitions_agree(self, stream: Stream, dataset: ModelDataset) -> None:
+        for part in stream.partitions:
+            shards = [p for p in dataset.shards.values() if p.name == part.name]
+            ahead = [p.start for p in shards if p.place is Place.AHEAD]
+            whole = dataset.ends[part.name] if part.closed else max([part.start, *(p.end for p in shards)])
+            assert part.position(dataset.spec.shard_size) == min([whole, *ahead]), "a partition is handed out in order"
+            assert part.finished == sum(n for (_, (name, _)), n in dataset.accepted.items() if name == part.name)
+            assert (part.end, part.closed) == (dataset.ends[part.name], part.name in dataset.closed_parts)
 
     @invariant()
     def a_piece_is_held_by_one_session_only(self) -> None:
@@ -637,7 +677,7 @@ class ShardBookMachine(RuleBasedStateMachine):
         for name in list(self.sessions):
             self.call("close_session", 0, session=name, blame="")
             self._closed(self.sessions[name], blame="")
-        self.grow(records=0, close=True, wait=0)
+        self.close_stream()
         self.open_session(node=0, incarnation=9, wait=0)
         worker = next(iter(self.sessions.values()))
         ended: set[str] = set()
@@ -704,12 +744,13 @@ def _random_job(dice: Random) -> tuple[list[Json], Json | None]:
             "lease_floor": dice.choice([1, 10.0, 300]),
         }
 
+    partitions = [[f"p{i}", dice.randint(0, 7)] for i in range(dice.randint(0, 3))]
     files = _parts([(dice.randint(0, 9), dice.randint(0, 7)) for _ in range(dice.randint(1, 4))])
     job = [
         {**ordered("range", "train"), "size": dice.randint(0, 20)},
         {**ordered("files", "eval"), "files": files},
         {**ordered("list", "predict"), "indices": [dice.randint(0, 9) for _ in range(dice.randint(1, 9))]},
-        {**common("stream", "train"), "stream": True},
+        {**common("stream", "train"), "stream": True, "partitions": partitions},
     ]
     end = {**common("end", "train_end"), "size": dice.randint(0, 3)} if dice.random() < 0.5 else None
     return [job[0], *(d for d in job[1:] if dice.random() < 0.4)], end
@@ -746,7 +787,7 @@ def _random_step(machine: ShardBookMachine, dice: Random) -> None:
     elif roll < 0.80 and machine.closed:
         machine.a_dead_session_speaks(which=pick(), wait=wait)
     elif roll < 0.84:
-        machine.grow(records=dice.randint(0, 9), close=dice.random() < 0.2, wait=wait)
+        machine.grow(records=dice.randint(0, 9), close=dice.random() < 0.2, wait=wait, partition=pick())
     elif roll < 0.86 and anything:
         machine.create_again(dataset=pick())
     elif roll < 0.88 and anything:

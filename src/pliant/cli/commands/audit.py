@@ -47,6 +47,7 @@ def _print(found: dict[str, Any]) -> None:
     epochs = f" in each of {found['epochs']} epochs" if found["epochs"] > 1 else ""
     if found["exact"]:
         print(f"{found['dataset']}: exact: {found['records_accepted']:,} records accepted, each once{epochs}")
+        _print_partitions(found)
         return
     print(
         f"{found['dataset']}: NOT exact: of {found['records_expected']:,} records{epochs and ' (all epochs)'},"
@@ -56,6 +57,16 @@ def _print(found: dict[str, Any]) -> None:
     for kind, findings in (("missing", "gaps"), ("again", "doubles"), ("strange", "strangers")):
         for finding in found[findings]:
             print(f"  {kind}: {_where(finding)}: {finding['why']}")
+    _print_partitions(found)
+
+
+def _print_partitions(found: dict[str, Any]) -> None:
+    for part in found.get("partitions", ()):
+        again = part["records_accepted"] - part["records_covered"]
+        print(
+            f"  partition {part['name']}: {part['records_covered']:,} of {part['records_expected']:,} records accepted"
+            + (f", {again:,} accepted again" if again else "")
+        )
 
 
 def _where(finding: dict[str, Any]) -> str:

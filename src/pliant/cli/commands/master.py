@@ -6,7 +6,13 @@ Which parts run follows from the flags. A sharding service alone, for programs s
 
 Elastic nodes for another framework, with dynamic sharding and a rendezvous:
 
-    pliant master --worker-command "python train.py" --workers 2:4 --distribution-strategy allreduce
+    pliant master --worker-command "python train.py" --workers 2:4 --distribution-strategy allreduce --no-need-training-service
+
+Native training with two parameter servers:
+
+    pliant master --worker-command "python -m pliant.native native.json" --distribution-strategy ps-sync --num-ps 2
+
+A sharding service alone ends when all datasets are finished and the programs have heard so, unless --keep-serving.
 
 It prints how a program connects. If it is killed, the same command with the same --job-dir (or --name) continues from its
 journal, on the same port. Ctrl-C or SIGTERM stops the job for good.
@@ -23,6 +29,7 @@ from typing import Annotated
 import typer
 
 from pliant.cli.launch.standalone_master import prepare, serve
+from pliant.cli.options.native import strategy_name
 from pliant.core.errors import Conflict, InvalidRequest
 from pliant.core.summary import exit_code
 from pliant.files.locks import FileLock
@@ -52,14 +59,15 @@ def master(
     need_rendezvous: Annotated[
         bool | None,
         typer.Option(
-            "--need-rendezvous/--no-need-rendezvous", help="Form worlds of workers. [default: with allreduce]"
+            "--need-rendezvous/--no-need-rendezvous",
+            help="Form worlds of workers. [default: with local and allreduce]",
         ),
     ] = None,
     need_training_service: Annotated[
         bool | None,
         typer.Option(
             "--need-training-service/--no-need-training-service",
-            help="Evaluation and model versions of native training. [default: by the strategy]",
+            help="Evaluation and model versions of native training. [default: with a strategy; without one, ps-async]",
         ),
     ] = None,
     task_fault_tolerance: Annotated[
@@ -69,6 +77,9 @@ def master(
             help="Requeue the shards of failed workers. [default: yes, with nodes and shards]",
         ),
     ] = None,
+    keep_serving: Annotated[
+        bool, typer.Option("--keep-serving", help="Without nodes: go on when all datasets are finished.")
+    ] = False,
     distribution_strategy: Annotated[
         str | None,
         typer.Option("--distribution-strategy", help="none, local, allreduce, ps-sync or ps-async. [default: none]"),
@@ -77,7 +88,20 @@ def master(
         str | None, typer.Option("--worker-command", metavar="COMMAND", help="What workers run, as for a shell.")
     ] = None,
     workers: Annotated[
-        str | None, typer.Option("--workers", "-n", metavar="N | MIN:MAX", help="How many workers. [default: 1]")
+        str | None,
+        typer.Option("--workers", "--num-workers", "-n", metavar="N | MIN:MAX", help="How many workers. [default: 1]"),
+    ] = None,
+    ps_command: Annotated[
+        str | None,
+        typer.Option(
+            "--ps-command",
+            metavar="COMMAND",
+            help="What parameter servers run. [default: with ps-sync and ps-async, those of Pliant]",
+        ),
+    ] = None,
+    num_ps: Annotated[
+        str | None,
+        typer.Option("--num-ps", metavar="N | MIN:MAX", help="How many parameter servers. [default: 1 with ps-*]"),
     ] = None,
 ) -> None:
     flags = {
@@ -86,12 +110,18 @@ def master(
         "need_rendezvous": need_rendezvous,
         "need_training_service": need_training_service,
         "task_fault_tolerance": task_fault_tolerance,
+        "keep_serving": keep_serving or None,
     }
+    strategy = strategy_name(distribution_strategy) if distribution_strategy is not None else None
+    if strategy is None and spec is None and need_training_service:
+        strategy = "ps-async"  # native training without a world has parameter servers
     given = {
         "components": {key: value for key, value in flags.items() if value is not None} or None,
-        "strategy": distribution_strategy,
-        "worker_command": _split(worker_command),
+        "strategy": strategy,
+        "worker_command": _split(worker_command, "--worker-command"),
         "workers": workers,
+        "ps_command": _split(ps_command, "--ps-command"),
+        "servers": num_ps,
         "tls": tls or None,
     }
     home = prepare(name, job_dir, spec, {key: value for key, value in given.items() if value is not None})
@@ -103,13 +133,13 @@ def master(
     raise typer.Exit(exit_code(serve(home, host, port)))
 
 
-def _split(command: str | None) -> list[str] | None:
+def _split(command: str | None, option: str) -> list[str] | None:
     if command is None:
         return None
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise InvalidRequest(f"--worker-command {command!r} cannot be split into words: {error}") from None
+        raise InvalidRequest(f"{option} {command!r} cannot be split into words: {error}") from None
     if not words:
-        raise InvalidRequest("--worker-command is empty")
+        raise InvalidRequest(f"{option} is empty")
     return words

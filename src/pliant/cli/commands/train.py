@@ -29,7 +29,6 @@ from pliant.cli.options.run import RunOptions, pairs
 from pliant.core.errors import InvalidRequest
 
 STRATEGIES = ("local", "allreduce", "ps-sync", "ps-async")
-OTHER_NAMES = {"allreducestrategy": "allreduce", "parameterserverstrategy": "ps-async", "ps": "ps-async"}
 
 
 @grouped
@@ -157,7 +156,7 @@ def choose_strategy(given: str | None, workers: int, servers: str) -> Any:
     """The given strategy, else the one that follows from the numbers of workers and servers."""
     if given is None:
         return "ps-async" if servers else "allreduce" if workers > 1 else "local"
-    name = OTHER_NAMES.get(given.lower(), given.lower())
+    name = o.strategy_name(given)
     if name not in STRATEGIES:
         raise InvalidRequest(f"there is no --strategy {given!r}; allowed: {', '.join(STRATEGIES)}")
     if name == "local" and workers > 1:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from pliant.cli.handles.job_dirs import fresh_name, jobs_home
-from pliant.core.errors import Conflict, PliantError
+from pliant.cli.launch.job_spec import check_launchable
+from pliant.core.errors import Conflict, InvalidRequest, PliantError
 from pliant.core.job import Phase
 from pliant.core.nodes.environment import NodeEnvironment
 from pliant.files.atomic import read_json
@@ -21,6 +22,7 @@ from pliant.master.process import Master
 from pliant.rpc.identity import create_token_file
 from pliant.spec import JobSpec, load_spec
 from pliant.spec.job import LABEL, MAX_NAME
+from pliant.spec.parameters import PS_STRATEGIES
 
 POLL_INTERVAL_S = 0.05
 
@@ -43,6 +45,7 @@ def prepare(name: str | None, job_dir: Path | None, file: Path | None, given: di
         return home
     empty = JobSpec.from_dict({"components": {"need_pod_manager": False}})
     made = _changed(base or empty, name or home.path.name, given, os.getcwd(), fresh=base is None)
+    check_launchable(made)
     try:
         home.create()
         create_token_file(home.token)
@@ -62,15 +65,28 @@ def _changed(base: JobSpec, name: str, given: dict[str, Any], folder: str, *, fr
         value["security"] = {"tls": True}
     kept = {} if fresh else {k: v for k, v in value["components"].entries().items() if v is not None}
     value["components"] = {**kept, **given.get("components", {})}
-    roles = {role: entry.entries() for role, entry in value["roles"].items()}
-    if "worker_command" in given or "workers" in given:
-        worker = roles.setdefault("worker", {})
-        if "worker_command" in given:
-            worker["command"] = given["worker_command"]
-        if "workers" in given:
-            worker["replicas"] = given["workers"]
-    value["roles"] = roles
+    value["roles"] = _roles(value, given)
     return JobSpec.from_dict(value, source="the command line")
+
+
+def _roles(value: dict[str, Any], given: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Workers and parameter servers as the flags ask for them, one server where the strategy needs some and none is asked for."""
+    roles = {role: entry.entries() for role, entry in value["roles"].items()}
+    asked = {
+        "worker": {"command": given.get("worker_command"), "replicas": given.get("workers")},
+        "ps": {"command": given.get("ps_command"), "replicas": given.get("servers")},
+    }
+    for role, options in asked.items():
+        if changes := {key: option for key, option in options.items() if option is not None}:
+            roles[role] = {**roles.get(role, {}), **changes}
+    if value["strategy"] in PS_STRATEGIES:
+        roles.setdefault("ps", {})
+    elif "servers" in given and not roles["ps"].get("command"):
+        raise InvalidRequest(
+            "--num-ps is given, and nothing says what parameter servers run",
+            hint="choose ps-sync or ps-async by --distribution-strategy, or give another framework's servers by --ps-command",
+        )
+    return roles
 
 
 def serve(home: JobDir, host: str, port: int) -> Phase:

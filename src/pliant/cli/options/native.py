@@ -20,7 +20,13 @@ Data = Annotated[
 ]
 BatchSize = Annotated[int, typer.Option("--batch-size", "--minibatch-size", min=1, help="Records of one batch.")]
 DEFAULT_MAX_PS = 8  # at least
+OTHER_NAMES = {"allreducestrategy": "allreduce", "parameterserverstrategy": "ps-async", "ps": "ps-async"}
 ShardSize = Annotated[int, typer.Option(min=0, help="Records of a shard. [default: a few batches]")]
+
+
+def strategy_name(given: str) -> str:
+    """A strategy by our name for it; those of the original launcher are known as well."""
+    return OTHER_NAMES.get(given.lower(), given.lower())
 
 
 @dataclass(frozen=True)

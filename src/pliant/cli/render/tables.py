@@ -13,7 +13,7 @@ from pliant.cli.handles.job_handle import JobView
 from pliant.cli.render.progress import NODE_STYLES, clock, progress_of
 from pliant.core.job import Failure, Phase
 from pliant.core.nodes.fault_policy import ExitReason
-from pliant.core.status import JobStatus, NodeStatus, ParametersStatus, ParkedShard
+from pliant.core.status import DatasetStatus, JobStatus, NodeStatus, ParametersStatus, ParkedShard
 
 PHASE_STYLES = {
     Phase.RUNNING: "green",
@@ -21,6 +21,7 @@ PHASE_STYLES = {
     Phase.FAILED: "bold red",
     Phase.INTERRUPTED: "bold yellow",
 }
+MAX_PARTITIONS = 50  # of a stream, in the table for people
 WIDE = 200  # columns, where the output goes to a file or another program
 
 
@@ -36,7 +37,10 @@ def job_view(view: JobView) -> RenderableType:
         parts.append(Text(f"{view.note}; this is what {view.source} says", style="yellow"))
     if status.datasets:
         parts += [Text(), progress_of(status)]
-        parts += [_parked(shard) for dataset in status.datasets for shard in dataset.parked]
+        for dataset in status.datasets:
+            if dataset.partitions:
+                parts += [Text(), partition_table(dataset)]
+            parts += [_parked(shard) for shard in dataset.parked]
     if status.nodes:
         parts += [Text(), node_table(status.nodes)]
     if status.parameters is not None:
@@ -63,6 +67,21 @@ def node_table(nodes: Iterable[NodeStatus]) -> Table:
             memory(node),
             Text(f"replaces {node.replaces}; {why}" if node.replaces else why),
         )
+    return table
+
+
+def partition_table(dataset: DatasetStatus) -> Table:
+    """Of a stream: where each partition stands, in its own offsets."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column(f"PARTITION OF {dataset.name}")
+    for name in ("START", "NEXT", "END", "DONE"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    for part in dataset.partitions[:MAX_PARTITIONS]:
+        offsets = (f"{offset:,}" for offset in (part.start, part.position, part.end, part.records_done))
+        table.add_row(part.name, *offsets, "closed" if part.closed else "")
+    if len(dataset.partitions) > MAX_PARTITIONS:
+        table.add_row(f"and {len(dataset.partitions) - MAX_PARTITIONS:,} more, see --json")
     return table
 
 

@@ -16,9 +16,11 @@ class DatasetCreated(Event, kind=EventKind.DATASET):
     records: int  # of one epoch; 0 for a stream
     shards: int
     epochs: int
+    partitions: int = 0  # of a stream that has some
 
     def _sentence(self) -> str:
-        size = "a stream" if self.stream else f"{self.records:,} records, {self.shards:,} shards"
+        parts = f" of {self.partitions:,} partition(s)" if self.partitions else ""
+        size = f"a stream{parts}" if self.stream else f"{self.records:,} records, {self.shards:,} shards"
         return f"dataset {self.dataset}: {size}, {self.epochs} epoch(s), {self.type}"
 
 

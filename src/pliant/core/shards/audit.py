@@ -48,6 +48,16 @@ class Finding:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionAudit:
+    """A partition of a stream: its records, and those of them that were accepted, each counted once and as often as it was."""
+
+    name: str
+    records_expected: int
+    records_covered: int
+    records_accepted: int
+
+
 @dataclass(slots=True)
 class DatasetAudit:
     dataset: str
@@ -60,6 +70,7 @@ class DatasetAudit:
     gaps: list[Finding] = field(default_factory=list)
     doubles: list[Finding] = field(default_factory=list)
     strangers: list[Finding] = field(default_factory=list)
+    partitions: list[PartitionAudit] = field(default_factory=list)  # of a stream that has some
 
     @property
     def exact(self) -> bool:
@@ -89,9 +100,10 @@ def audit_dataset(queue: ShardQueue, rows: Iterable[AuditRow]) -> DatasetAudit:
     ordered = sorted(rows, key=lambda row: (row.epoch, row.ordinal, row.begin))
     seen: dict[int, list[int]] = {}
     covered = 0
+    tally: dict[str, tuple[int, int]] = {}  # partition -> records covered, and accepted
     for (epoch, ordinal), group in groupby(ordered, key=lambda row: (row.epoch, row.ordinal)):
         accepted = list(group)
-        if epoch >= queue.spec.epochs or ordinal >= queue.shards_per_epoch:
+        if not queue.has_shard(epoch, ordinal):
             audit.strange += 1
             _tell(
                 audit.strangers, _finding(accepted[0], accepted[0].begin, accepted[0].end, "no shard of this dataset")
@@ -99,10 +111,18 @@ def audit_dataset(queue: ShardQueue, rows: Iterable[AuditRow]) -> DatasetAudit:
             continue
         seen.setdefault(epoch, []).append(ordinal)
         extent = queue.extent(EpochShard(epoch, ordinal))
-        covered += _check_shard(audit, extent, accepted, given_up.get((epoch, ordinal), ""))
+        once = _check_shard(audit, extent, accepted, given_up.get((epoch, ordinal), ""))
+        covered += once
+        before = tally.get(extent.name, (0, 0))
+        tally[extent.name] = (before[0] + once, before[1] + sum(row.end - row.begin for row in accepted))
     audit.missing = audit.records_expected - covered
     if covered < audit.records_expected:
         _name_lost_shards(audit, queue, seen, given_up)
+    if queue.stream is not None and queue.stream.is_partitioned:
+        audit.partitions = [
+            PartitionAudit(part.name, part.end - part.start, *tally.get(part.name, (0, 0)))
+            for part in queue.stream.partitions
+        ]
     return audit
 
 
@@ -133,8 +153,8 @@ def _name_lost_shards(
 ) -> None:
     """Shards that are not there at all; there may be a great many, so only the first few are looked at."""
     for epoch in range(queue.spec.epochs):
-        for low, high in _holes(seen.get(epoch, []), queue.shards_per_epoch):
-            for ordinal in range(low, high):
+        for hole in _holes(seen.get(epoch, []), queue.ordinals()):
+            for ordinal in hole:
                 if len(audit.gaps) >= MAX_FINDINGS:
                     return
                 extent = queue.extent(EpochShard(epoch, ordinal))
@@ -147,15 +167,18 @@ def _why_missing(given_up: str) -> str:
     return f"given up: {given_up}" if given_up else "never accepted"
 
 
-def _holes(ordinals: list[int], count: int) -> Iterator[tuple[int, int]]:
-    """Ranges of ``range(count)`` that are not in the sorted list."""
-    at = 0
-    for ordinal in ordinals:
-        if ordinal > at:
-            yield at, ordinal
-        at = ordinal + 1
-    if at < count:
-        yield at, count
+def _holes(ordinals: list[int], known: list[range]) -> Iterator[range]:
+    """What the sorted list leaves out of the ranges, which ascend."""
+    position = 0
+    for part in known:
+        at = part.start
+        while position < len(ordinals) and ordinals[position] < part.stop:
+            if ordinals[position] > at:
+                yield range(at, ordinals[position])
+            at = ordinals[position] + 1
+            position += 1
+        if at < part.stop:
+            yield range(at, part.stop)
 
 
 def _finding(row: AuditRow, begin: int, end: int, why: str) -> Finding:

@@ -61,9 +61,23 @@ class ShardBook(StateMachine):
             raise Conflict(f"dataset {spec.name!r} is already defined differently: {shown}")
         return False
 
-    def grow(self, now: float, *, dataset: str, records: int, close: bool, producer: str = "", number: int = 0) -> int:
-        """Append records to a stream; returns its length. A producer numbers its calls, and each number counts once."""
-        return self._queue(dataset).grow(records, close=close, producer=producer, number=number)
+    def grow(
+        self,
+        now: float,
+        *,
+        dataset: str,
+        records: int,
+        close: bool,
+        producer: str = "",
+        number: int = 0,
+        partition: str | None = None,
+        end: int | None = None,
+    ) -> int:
+        """Append records to a stream, or to a partition of it up to an offset; returns the length, or the partition's end. A
+        producer numbers its calls, and each number counts once."""
+        return self._queue(dataset).grow(
+            records, close=close, producer=producer, number=number, partition=partition, end=end
+        )
 
     def drop(self, now: float, *, dataset: str) -> None:
         """Delete a dataset that is complete."""

@@ -1,8 +1,8 @@
 """What a dataset is to the master: a way to cut record indices into shards. Records themselves are never seen here.
 
 Four forms, one ``DatasetSpec``: a number of records (``size``), parts of named files (``files``), an explicit list
-(``indices``), or a stream whose length grows until it is closed (``stream``). Shard number ``n`` of an epoch is a pure
-function of the spec, so nothing is stored per shard.
+(``indices``), or a stream whose length grows until it is closed (``stream``, perhaps in ``partitions``: ``streams``). Shard
+number ``n`` of an epoch is a pure function of the spec, so nothing is stored per shard.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pliant.core.errors import InvalidRequest
 
 MAX_RECORDS = 1 << 62  # so that no index overflows 64 bits anywhere
 MAX_COUNT = (1 << 31) - 1  # epochs, failures: 32 bits on the wire
+MAX_PARTITIONS = 4096  # of a stream; each has a line in status, summary and checkpoints
 
 
 class ShardType(StrEnum):
@@ -36,6 +37,12 @@ class FilePart:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamPartition:
+    name: str
+    start: int = 0  # offset of its first record
+
+
+@dataclass(frozen=True, slots=True)
 class DatasetSpec:
     name: str
     shard_size: int
@@ -43,6 +50,7 @@ class DatasetSpec:
     files: tuple[FilePart, ...] = ()
     indices: tuple[int, ...] = ()
     stream: bool = False
+    partitions: tuple[StreamPartition, ...] = ()  # of a stream; none: one that is called as the dataset, from 0
     type: ShardType = ShardType.TRAIN
     epochs: int = 1
     shuffle: bool = False  # the order of shards, anew in each epoch
@@ -58,6 +66,7 @@ class DatasetSpec:
         value = asdict(self)
         value["files"] = [[f.name, f.start, f.end] for f in self.files]
         value["indices"] = list(self.indices)
+        value["partitions"] = [[p.name, p.start] for p in self.partitions]
         return value
 
     @classmethod
@@ -69,6 +78,7 @@ class DatasetSpec:
         _check_types(plain)
         plain["files"] = tuple(FilePart(*part) for part in plain.get("files", ()))
         plain["indices"] = tuple(plain.get("indices", ()))
+        plain["partitions"] = tuple(StreamPartition(*part) for part in plain.get("partitions", ()))
         if 0 < plain.get("lease_floor", 0) <= 1e9:  # 300 and 300.0 are one definition
             plain["lease_floor"] = float(plain["lease_floor"])
         try:
@@ -106,6 +116,21 @@ class DatasetSpec:
             raise InvalidRequest(f"{where}: indices must be 0 or more")
         if self.stream and (self.epochs != 1 or self.shuffle):
             raise InvalidRequest(f"{where}: a stream has one epoch and no shuffled shards, since its end is unknown")
+        self._check_partitions(where)
+
+    def _check_partitions(self, where: str) -> None:
+        if self.partitions and not self.stream:
+            raise InvalidRequest(f"{where}: only a stream has partitions; for parts of files give files")
+        if len(self.partitions) > MAX_PARTITIONS:
+            raise InvalidRequest(f"{where}: {len(self.partitions)} partitions; allowed: at most {MAX_PARTITIONS}")
+        seen: set[str] = set()
+        for part in self.partitions:
+            if not 0 < len(part.name) <= 200 or not part.name.isprintable():
+                raise InvalidRequest(f"{where}: a partition's name must have 1 to 200 printable characters")
+            if part.name in seen:
+                raise InvalidRequest(f"{where}: partition {part.name!r} is given twice")
+            seen.add(part.name)
+            _in_range(where, f"the start of partition {part.name!r}", part.start, 0, MAX_RECORDS)
 
     def fingerprint(self) -> str:
         """Tells two definitions apart without carrying a long list of indices along."""
@@ -118,6 +143,7 @@ _TYPES: dict[str, tuple[type, ...]] = {  # exactly these, so that no flag passes
     "size": (int, type(None)),
     "files": (list, tuple),
     "indices": (list, tuple),
+    "partitions": (list, tuple),
     "lease_floor": (int, float),
 } | dict.fromkeys(("stream", "shuffle", "shuffle_records", "epoch_barrier", "skip_parked"), (bool,))
 
@@ -133,6 +159,9 @@ def _check_types(value: Mapping[str, Any]) -> None:
     for part in value.get("files", ()):
         if not isinstance(part, list | tuple) or [type(x) for x in part] != [str, int, int]:
             raise InvalidRequest(f"{where}: file part {part!r:.60} is no [name, start, end]")
+    for part in value.get("partitions", ()):
+        if not isinstance(part, list | tuple) or [type(x) for x in part] != [str, int]:
+            raise InvalidRequest(f"{where}: partition {part!r:.60} is no [name, start]")
     if any(type(index) is not int for index in value.get("indices", ())):
         raise InvalidRequest(f"{where}: indices must be whole numbers")
 
@@ -144,7 +173,7 @@ def _in_range(where: str, field: str, value: int, low: int, high: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """One shard's records: ``[start, end)`` of the file ``name``, or of the dataset where there are no files."""
+    """One shard's records: ``[start, end)`` of the file or partition ``name``, or of the dataset where there are none."""
 
     name: str
     start: int

@@ -17,6 +17,7 @@ from typing import Any
 from pliant.core.errors import InvalidRequest
 from pliant.core.shards.datasets import MAX_RECORDS, DatasetSpec, Extent, Layout, ShardType
 from pliant.core.shards.permutation import Permutation
+from pliant.core.shards.streams import Stream
 
 MAX_PRODUCERS = 1024  # of a stream, whose retried calls are recognised
 MAX_RETURNED = 1 << 21  # shards; thousands of workers with a thousand each
@@ -46,6 +47,7 @@ class ShardQueue:
     def __init__(self, spec: DatasetSpec) -> None:
         self.spec = spec
         self.layout = Layout(spec)
+        self.stream = Stream(spec) if spec.stream else None
         self.length = 0  # of a stream, in records
         self.growths: dict[str, tuple[int, int]] = {}  # producer -> its last call and the answer, least recent first
         self.closed = not spec.stream
@@ -71,10 +73,7 @@ class ShardQueue:
 
     @property
     def shards_per_epoch(self) -> int:
-        if not self.spec.stream:
-            return self.layout.shards
-        size = self.spec.shard_size
-        return -(-self.length // size) if self.closed else self.length // size
+        return self.layout.shards if self.stream is None else self.stream.shards
 
     @property
     def exhausted(self) -> bool:
@@ -92,13 +91,21 @@ class ShardQueue:
         return max(self.spec.lease_floor, LEASE_TIMEOUT_FACTOR * self.slowest_s)
 
     def extent(self, shard: EpochShard) -> Extent:
+        if self.stream is not None:
+            return self.stream.extent(shard.ordinal)
         number = shard.ordinal
         if self.spec.shuffle:
             number = self._order(shard.epoch)[number]
-        if not self.spec.stream:
-            return self.layout.extent(number)
-        start = number * self.spec.shard_size
-        return Extent(self.spec.name, start, min(start + self.spec.shard_size, self.length))
+        return self.layout.extent(number)
+
+    def has_shard(self, epoch: int, ordinal: int) -> bool:
+        if not 0 <= epoch < self.spec.epochs:
+            return False
+        return self.stream.has_shard(ordinal) if self.stream is not None else 0 <= ordinal < self.layout.shards
+
+    def ordinals(self) -> list[range]:
+        """Of the shards of an epoch, in ranges that ascend; of a stream, those so far."""
+        return list(self.stream.ordinals()) if self.stream is not None else [range(self.layout.shards)]
 
     # --- changing
 
@@ -109,22 +116,28 @@ class ShardQueue:
         if self.returned:
             self.out += 1
             return self.returned.popleft()
-        if self._epoch_cut() and (self.shards_per_epoch == 0 or not self._open_next_epoch()):
+        ordinal: int | None
+        if self.stream is not None:
+            ordinal = self.stream.take()
+        elif self._epoch_cut() and (self.shards_per_epoch == 0 or not self._open_next_epoch()):
+            ordinal = None
+        else:
+            ordinal = self.cursor
+        if ordinal is None:
             return None
-        shard = EpochShard(self.epoch, self.cursor)
         self.cursor += 1
         self.out += 1
-        return shard
+        return EpochShard(self.epoch, ordinal)
 
     def advance(self, shard: EpochShard, offset: int) -> EpochShard:
         """Count records ``[shard.offset, offset)`` of a shard that is out as finished."""
-        self._count(shard.epoch, offset - shard.offset)
+        self._count(shard, offset - shard.offset)
         return replace(shard, offset=offset)
 
     def finish(self, shard: EpochShard, size: int) -> None:
         self.out -= 1
         self.finished_shards += 1
-        self._count(shard.epoch, size - shard.offset)
+        self._count(shard, size - shard.offset)
 
     def give_back(self, shard: EpochShard, *, first: bool = True) -> None:
         self.out -= 1
@@ -144,29 +157,33 @@ class ShardQueue:
     def time_out(self, shard: EpochShard, message: str) -> None:
         self._blame(replace(shard, timeouts=shard.timeouts + 1), message)
 
-    def grow(self, records: int, *, close: bool, producer: str = "", number: int = 0) -> int:
-        """Append records to a stream and close it if asked; returns its length. Calls without a producer are never retries."""
-        if not self.spec.stream:
+    def grow(
+        self,
+        records: int,
+        *,
+        close: bool,
+        producer: str = "",
+        number: int = 0,
+        partition: str | None = None,
+        end: int | None = None,
+    ) -> int:
+        """Append records to a stream, or to a partition of it, up to an end if that is given, and close it if asked; returns the
+        length of the stream, or the end of the partition. Calls without a producer are never retries."""
+        if self.stream is None:
             raise InvalidRequest(f"dataset {self.spec.name!r} is not a stream; its size is fixed")
         last, answered = self.growths.get(producer, (0, 0))
         if producer and (number < max(1, last) or len(producer) > 200):
             raise InvalidRequest(f"call {number} of producer {producer:.200} is out of order: its last one was {last}")
         if producer and number == last:
             return answered
-        if records < 0:
-            raise InvalidRequest(f"a stream cannot grow by {records} records")
-        if self.closed and (records or not close):
-            raise InvalidRequest(f"stream {self.spec.name!r} is closed")
-        if self.length + records > MAX_RECORDS:
-            raise InvalidRequest(f"stream {self.spec.name!r} cannot hold more than {MAX_RECORDS} records")
-        self.length += records
-        self.closed = self.closed or close
+        answer = self.stream.grow(records, partition=partition, end=end, close=close)
+        self.length, self.closed = self.stream.records, self.stream.closed
         if producer:
             self.growths.pop(producer, None)
-            self.growths[producer] = (number, self.length)
+            self.growths[producer] = (number, answer)
             if len(self.growths) > MAX_PRODUCERS:
                 del self.growths[next(iter(self.growths))]
-        return self.length
+        return answer
 
     # --- inside
 
@@ -188,8 +205,11 @@ class ShardQueue:
         self.out -= 1
         self.parked.append(ParkedShard(shard, self.extent(shard), message))
 
-    def _count(self, epoch: int, records: int) -> None:
+    def _count(self, shard: EpochShard, records: int) -> None:
+        epoch = shard.epoch
         self.finished_records += records
+        if self.stream is not None:
+            self.stream.finish(shard.ordinal, records)
         done = self.open_epochs.get(epoch, 0) + records
         self.open_epochs[epoch] = done
         if not self.spec.stream and done == self.layout.records:
@@ -222,6 +242,7 @@ class ShardQueue:
             "open_epochs": [[e, n] for e, n in self.open_epochs.items()],
             "epochs_done": self.epochs_done,
             "slowest_s": self.slowest_s,
+            **(self.stream.snapshot() if self.stream is not None and self.stream.is_partitioned else {}),
             **({"ended": True} if self.ended else {}),
             **({"notes": [[*key, note] for key, note in self.notes.items()]} if self.notes else {}),
         }
@@ -230,6 +251,8 @@ class ShardQueue:
         self.epoch, self.cursor = state["epoch"], state["cursor"]
         self.length, self.closed = state["length"], state["closed"]
         self.growths = {producer: (number, length) for producer, number, length in state["growths"]}
+        if self.stream is not None:
+            self._restore_stream(self.stream, state)
         self.returned = deque(unpack(state["returned"]))
         self.parked = []
         for fields, message in state["parked"]:
@@ -243,6 +266,14 @@ class ShardQueue:
         self.slowest_s = state["slowest_s"]
         self.ended = bool(state.get("ended", False))
         self.notes = {(epoch, ordinal): note for epoch, ordinal, note in state.get("notes", ())}
+
+    def _restore_stream(self, stream: Stream, state: dict[str, Any]) -> None:
+        if stream.is_partitioned:
+            stream.restore(state)
+            return
+        stream.restore_plain(
+            length=self.length, closed=self.closed, cursor=self.cursor, finished=state["finished_records"]
+        )
 
     def check(self) -> None:
         """Refuse a state that no history leads to, such as that of a truncated or edited checkpoint."""
@@ -266,15 +297,22 @@ class ShardQueue:
             "growths": all(isinstance(p, str) and type(n) is type(m) is int for p, (n, m) in self.growths.items()),
             "returned": len({(s.epoch, s.ordinal) for s in known}) == len(known) and all(map(self._cut, known)),
         }
+        if self.stream is not None:
+            facts |= dict.fromkeys(self.stream.problems(), False)
+            found = (self.stream.records, self.stream.closed, self.stream.cursor)
+            facts["partitions"] = facts.get("partitions", True) and found == (self.length, self.closed, self.cursor)
         if wrong := [name for name, holds in facts.items() if not holds]:
             raise InvalidRequest(f"dataset {self.spec.name!r} cannot be in this state: see {', '.join(wrong)}")
 
     def _cut(self, shard: EpochShard) -> bool:
         """Whether this shard was handed out and is not finished."""
-        if not (0 <= shard.epoch <= self.epoch and 0 <= shard.ordinal < self.shards_per_epoch):
+        if not (0 <= shard.epoch <= self.epoch and self.has_shard(shard.epoch, shard.ordinal)):
             return False
         extent = self.extent(shard)
-        behind = shard.epoch < self.epoch or shard.ordinal < self.cursor
+        if self.stream is not None:
+            behind = self.stream.is_handed_out(shard.ordinal)
+        else:
+            behind = shard.epoch < self.epoch or shard.ordinal < self.cursor
         return behind and 0 <= shard.offset < extent.end - extent.start and min(shard.failures, shard.timeouts) >= 0
 
     @property

@@ -46,7 +46,8 @@ class Component(ABC):  # each method has a default: a component implements what 
         return live
 
     def is_settled(self) -> bool:
-        """Asked when a job could succeed: is all written that shall be there at its end? If not, have it written."""
+        """Asked when a job could end well: is all there that shall be there at its end, and has everyone heard of it who
+        must? If not, see to it."""
         return True
 
     async def stop(self) -> None:

@@ -51,10 +51,11 @@ class DataShardManager(Component):
         datasets: Sequence[DatasetSpec] = (),
         fault_tolerance: bool = True,
         session_timeout: float = 30.0,
+        drains: bool = False,
         audit: bool = False,
         notes: NoteStore,
     ) -> None:
-        """``datasets``: those that exist from the start."""
+        """``datasets``: those that exist from the start; ``drains``: the end of the job waits for programs that still ask."""
         self.book = book
         self.notes = notes
         self._datasets = datasets
@@ -63,8 +64,10 @@ class DataShardManager(Component):
         self._clock = clock
         self._fault_tolerance = fault_tolerance
         self._session_timeout = session_timeout
+        self._drains = drains
         self._audit = audit
         self._heard: dict[str, float] = {}  # session -> when; not journaled
+        self._asked: dict[str, float] = {}  # the same for its calls about data: heartbeats do not count
         self._changed = asyncio.Event()
         self._waiting: Counter[str] = Counter()  # calls that wait for shards, by session
 
@@ -86,6 +89,7 @@ class DataShardManager(Component):
         """After a restart or a pause of the master, silence is counted from now on."""
         now = self._clock.now()
         self._heard = dict.fromkeys(self.book.sessions(), now)
+        self._asked = self._heard.copy()
         if self._heard:
             self._journal.do(self.book.forgive)
 
@@ -103,15 +107,33 @@ class DataShardManager(Component):
                     records=0 if spec.stream else layout.records,
                     shards=0 if spec.stream else layout.shards,
                     epochs=spec.epochs,
+                    partitions=len(spec.partitions),
                 )
             )
             self._notify()
         return created
 
-    def grow_stream(self, dataset: str, records: int, close: bool, producer: str, number: int) -> int:
+    def grow_stream(
+        self,
+        dataset: str,
+        records: int,
+        close: bool,
+        producer: str,
+        number: int,
+        *,
+        partition: str | None = None,
+        end: int | None = None,
+    ) -> int:
         """Each numbered call of a producer counts once, however often it is sent."""
+        where: dict[str, Any] = {"partition": partition, "end": end}
         length = self._journal.do(
-            self.book.grow, dataset=dataset, records=records, close=close, producer=producer, number=number
+            self.book.grow,
+            dataset=dataset,
+            records=records,
+            close=close,
+            producer=producer,
+            number=number,
+            **{key: value for key, value in where.items() if value is not None},
         )
         self._notify()
         return length
@@ -148,7 +170,7 @@ class DataShardManager(Component):
     def open_session(self, session: str, node: str, incarnation: int) -> None:
         if not self.book.has_session(session):
             self._journal.do(self.book.open_session, session=session, node=node, incarnation=incarnation)
-        self._heard[session] = self._clock.now()
+        self._heard[session] = self._asked[session] = self._clock.now()
 
     def beat(self, session: str) -> None:
         if not self.book.has_session(session):
@@ -158,7 +180,7 @@ class DataShardManager(Component):
     def close_session(self, session: str) -> None:
         if self.book.has_session(session):
             self._journal.do(self.book.close_session, session=session, blame="")
-            self._heard.pop(session, None)
+            self._forget(session)
             self._signals.publish(SessionEnded(session))
             self._notify()
 
@@ -185,7 +207,7 @@ class DataShardManager(Component):
             want=want,
             **{key: value for key, value in reports.items() if value},
         )
-        self._heard[session] = self._clock.now()
+        self._heard[session] = self._asked[session] = self._clock.now()
         if answer.accepted:
             self._note_progress(session, answer)
         if answer.accepted or failed or released:
@@ -212,7 +234,7 @@ class DataShardManager(Component):
             return
         gone = self._journal.do(self.book.close_node, node=node, incarnation=incarnation, blame=blame)
         for session in gone:
-            self._heard.pop(session, None)
+            self._forget(session)
             self._signals.publish(SessionEnded(session))
         if gone:
             self._notify()
@@ -235,12 +257,26 @@ class DataShardManager(Component):
             self._waiting[session] -= 1
             if not self._waiting[session]:
                 del self._waiting[session]
+            if session in self._asked:
+                self._asked[session] = self._clock.now()
         return availability
 
     def idle_nodes(self) -> list[str]:
         """Nodes whose programs wait for shards and hold none: no progress can be expected of them."""
         book = self.book
         return [book.node_of(s) for s in self._waiting if book.has_session(s) and not book.is_holding(s)]
+
+    def is_settled(self) -> bool:
+        """Whether a service may go although programs are connected: those that wait have their answer, and each has closed its
+        session, as a program does that heard of the end, or asked nothing for as long as a silent one is waited for."""
+        if not self._drains:
+            return True
+        now = self._clock.now()
+        return not self._waiting and all(now - asked > self._session_timeout for asked in self._asked.values())
+
+    def _forget(self, session: str) -> None:
+        self._heard.pop(session, None)
+        self._asked.pop(session, None)
 
     async def tick(self) -> None:
         self._signals.publish(NodesIdle(tuple(self.idle_nodes())))

@@ -40,7 +40,13 @@ class ShardsServicer(services.ShardsServicer):
 
     async def GrowStream(self, request: pb.GrowRequest, context: Context) -> pb.GrowReply:
         length = self._shards.grow_stream(
-            request.dataset, request.records, request.close, request.producer, request.number
+            request.dataset,
+            request.records,
+            request.close,
+            request.producer,
+            request.number,
+            partition=request.partition if request.HasField("partition") else None,
+            end=request.end if request.HasField("end") else None,
         )
         await self._controller.journal.durable()
         return pb.GrowReply(length=length)
