@@ -745,3 +745,9 @@ def test_reserved_names_are_not_given() -> None:
     book = a_book(1)
     book.reserve(0.0, role="worker", number=6)
     assert [d.node for d in book.start(0.0) if isinstance(d, Launch)] == ["worker-7"]
+
+
+def test_a_share_of_many_workers_is_rounded_as_it_was_written() -> None:
+    book = a_book(100, high_share=0.55, max_replicas=100)
+    book.start(0.0)
+    assert sum(node.high_priority for node in book.nodes()) == 55

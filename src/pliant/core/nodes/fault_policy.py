@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pliant.core.resources import Resources
+from pliant.core.shares import exact, floor_share
 
 
 class ExitReason(StrEnum):
@@ -59,7 +60,7 @@ class MemoryGrowth:
     ceiling_mb: int = 0
 
     def grown(self, memory_mb: int) -> int:
-        wanted = max(int(memory_mb * self.factor), memory_mb + self.add_mb)
+        wanted = max(floor_share(self.factor, memory_mb), memory_mb + self.add_mb)
         return min(wanted, self.ceiling_mb) if self.ceiling_mb else wanted
 
 
@@ -95,15 +96,16 @@ def shrink_resources(asked: Resources, minimum: Resources, *, keep_memory: bool)
     A field whose minimum is zero is not touched: zero means "no limit", which would be more and not less.
     """
 
-    def down(now: float, least: float, step: float) -> float:
+    def down(now: float, least: float, *, steps: int = 1) -> float:
+        """In ``steps`` per unit."""
         if not 0 < least < now:
             return now
-        return max(least, math.floor((now + least) / 2 / step) * step)
+        return max(least, math.floor((exact(now) + exact(least)) * steps / 2) / steps)
 
     return Resources(
-        cpu=round(down(asked.cpu, minimum.cpu, 0.1), 6),
-        memory_mb=asked.memory_mb if keep_memory else int(down(asked.memory_mb, minimum.memory_mb, 1)),
-        gpu=int(down(asked.gpu, minimum.gpu, 1)),
+        cpu=down(asked.cpu, minimum.cpu, steps=10),
+        memory_mb=asked.memory_mb if keep_memory else int(down(asked.memory_mb, minimum.memory_mb)),
+        gpu=int(down(asked.gpu, minimum.gpu)),
     )
 
 

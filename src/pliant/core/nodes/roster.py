@@ -7,7 +7,6 @@ failed for.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace as changed
 from typing import Any
@@ -17,6 +16,7 @@ from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.nodes.hosts import HostRecord, hosts_of
 from pliant.core.nodes.states import FailJob, Launch, Node, NodeState, RoleSpec, RoleState
 from pliant.core.resources import Resources
+from pliant.core.shares import ceil_share
 from pliant.core.state_machine import StateMachine
 
 DEFAULT_KEEP_ENDED = 200  # ended nodes that are remembered
@@ -201,7 +201,7 @@ class Roster(StateMachine):
 
     def _gets_high_priority(self, role: str) -> bool:
         spec = self._roles[role].spec
-        wanted = math.ceil(spec.high_share * spec.replicas)
+        wanted = ceil_share(spec.high_share, spec.replicas)
         return sum(node.high_priority for node in self.active(role)) < wanted
 
     def _end(self, now: float, node: Node, state: NodeState, kind: ExitReason | None, message: str) -> None:
