@@ -20,7 +20,11 @@ from pliant.core.status import JobStatus
 from pliant.core.status_builder import build_status
 from pliant.spec import JobSpec, initial_state
 
-ROLE = {"command": ["python", "train.py"], "replicas": {"min": 1, "max": 4, "wanted": 2}}
+ROLE = {
+    "command": ["python", "train.py"],
+    "replicas": {"min": 0, "max": 4, "wanted": 2},
+    "resources": {"memory": 1000},
+}
 STRATEGIES: dict[str, dict[str, Any]] = {
     "none": {"worker": ROLE},
     "allreduce": {"worker": ROLE},
@@ -42,7 +46,10 @@ def through_json(value: Any) -> Any:
 class Replay(RuleBasedStateMachine):
     @initialize(strategy=st.sampled_from(sorted(STRATEGIES)), size=st.integers(1, 50), shuffle=st.booleans())
     def begin(self, strategy: str, size: int, shuffle: bool) -> None:
-        self.spec = JobSpec.from_dict({"name": "replayed", "strategy": strategy, "roles": STRATEGIES[strategy]})
+        fault = {"unschedulable": {"give_up_after": 30}}
+        self.spec = JobSpec.from_dict(
+            {"name": "replayed", "strategy": strategy, "roles": STRATEGIES[strategy], "fault": fault}
+        )
         self.now = 1000.0
         self.state = initial_state(self.spec)
         self.snapshot: JobSnapshot | None = None
@@ -114,6 +121,15 @@ class Replay(RuleBasedStateMachine):
     @rule(number=pick)
     def find_no_room(self, number: int) -> None:
         self.do("nodes", "unschedulable", node=self.node(number), message="0/2 nodes are available")
+
+    @rule(memory=st.sampled_from([None, 500, 64_000]), passed=seconds)
+    def learn_the_machines(self, memory: int | None, passed: float) -> None:
+        machine = {"cpu": 8.0, "memory_mb": memory, "gpu": None}
+        self.do("nodes", "set_capacity", machines=None if memory is None else [machine])
+        self.now += passed
+        assert self.state.nodes is not None
+        for found in self.state.nodes.hopeless(self.now):
+            self.do("nodes", "abandon", node=found.node)
 
     @rule(role=st.sampled_from(["worker", "ps"]), replicas=st.integers(0, 5))
     def scale(self, role: str, replicas: int) -> None:

@@ -113,16 +113,30 @@ def test_a_worker_out_of_memory_is_replaced_with_more_up_to_the_ceiling(tmp_path
 
 
 @pytest.mark.skipif(bool(why_not()), reason=f"no memory limits here: {why_not()}")
-def test_a_worker_that_needs_more_than_the_ceiling_fails_the_job(tmp_path: Path) -> None:
+def test_a_worker_that_needs_more_than_the_machine_has_fails_the_job(tmp_path: Path) -> None:
     hog = "blocks = [bytearray(1 << 20) for _ in range(500)]; [b.__setitem__(slice(None, None, 4096), b'x' * 256) for b in blocks]"
-    fault = {"oom": {"backoff": {"first": 0.05}}, "memory": {"factor": 1.0, "add": "32Mi", "ceiling": "64Mi"}}
+    fault = {"oom": {"backoff": {"first": 0.05}}, "memory": {"factor": 1.0, "add": "32Mi"}}
+    machine = {"kind": "local", "local": {"capacity": {"memory": "64Mi"}}}
     role = {"resources": {"memory": "48Mi"}}
-    with LocalJob(tmp_path, ["python", "-c", hog], role=role, spec={"fault": fault}) as job:
+    with LocalJob(tmp_path, ["python", "-c", hog], role=role, spec={"fault": fault, "platform": machine}) as job:
         assert job.wait() == 1
         summary = job.summary()
-    assert "out of memory with 64 MB, and no more may be asked for" in summary["reason"]
+    assert "out of memory with 64 MB" in summary["reason"]
+    assert "no more may be asked for, 64 MB is all that the largest machine has" in summary["reason"]
     assert summary["first_failure"]["kind"] == "OOM"
     assert "fault.memory.ceiling" in job.output()
+
+
+def test_a_request_that_can_never_be_met_is_said_at_once_and_given_up_by_the_users_limit(tmp_path: Path) -> None:
+    role = {"resources": {"memory": "1000Gi"}}
+    with LocalJob(tmp_path, ["true"], role=role, options=["--give-up-after", "2"]) as job:
+        assert job.wait() == 1
+        reason = job.summary()["reason"]
+    problem = "1024000 MB of memory asked for, the largest machine has "
+    assert f"waiting: worker-0 cannot be started: {problem}" in job.output()
+    assert reason.startswith(f"worker-0 is given up: {problem}")
+    assert reason in job.output()
+    assert [event.facts["node"] for event in job.events(EventKind.TOO_LARGE)] == ["worker-0"]
 
 
 def test_a_node_without_room_is_asked_for_with_less_and_then_runs(tmp_path: Path) -> None:

@@ -180,6 +180,17 @@ class ClusterJob:
 
         return list(self.wait_for(running, f"{count} workers"))
 
+    def wait_for_condition(self, kind: str, reason: str) -> Object:
+        """Until it holds, for this reason."""
+
+        def found() -> Object | None:
+            conditions = self.status().get("conditions") or []
+            return next(
+                (c for c in conditions if (c["type"], c["status"], c["reason"]) == (kind, "True", reason)), None
+            )
+
+        return self.wait_for(found, f"the condition {kind} ({reason})")
+
     def wait_for_plan(self, name: str, *phases: str) -> Object:
         def ended() -> Object | None:
             status = status_of(self.space.get(SCALE_PLANS, name))

@@ -10,8 +10,10 @@ from tests.kubernetes.jobs import ReadingClusterJob
 from pliant.platforms.kubernetes.kinds import SCALE_PLANS
 
 
-def test_a_job_grows_by_kubectl_scale_by_a_plan_and_by_an_edit_and_shrinks_again(field: Space, tmp_path: Path) -> None:
-    job = ReadingClusterJob(field, tmp_path, workers="1:3", size=300)
+def test_a_job_grows_by_kubectl_scale_by_a_plan_and_by_an_edit_shrinks_to_nothing_and_waits(
+    field: Space, tmp_path: Path
+) -> None:
+    job = ReadingClusterJob(field, tmp_path, workers="0:3", size=300)
     job.spec["roles"]["worker"]["replicas"]["wanted"] = 1
     job.submit()
     job.wait_for_workers(1)
@@ -23,6 +25,12 @@ def test_a_job_grows_by_kubectl_scale_by_a_plan_and_by_an_edit_and_shrinks_again
     job.wait_for_workers(3)
     edit = '--patch={"spec":{"roles":{"worker":{"replicas":{"wanted":1}}}}}'
     field.kubectl("patch", "elasticjob", "job", "--type=merge", edit)
+    job.wait_for_workers(1)
+    field.kubectl("scale", "elasticjob", "job", "--replicas=0")
+    job.wait_for_condition("WaitingForNodes", "ScaledToZero")
+    assert job.status()["phase"] == "Running"
+    assert "scaled to 0" in job.status()["message"]
+    field.kubectl("scale", "elasticjob", "job", "--replicas=1")
     job.wait_for_workers(1)
     job.finish()
 

@@ -126,6 +126,20 @@ def test_a_job_that_asks_for_too_much_says_so_and_goes_on_with_less(field: Space
     job.finish()
 
 
+def test_a_job_that_no_machine_can_run_says_so_and_gives_up_at_its_limit_with_the_numbers(
+    field: Space, tmp_path: Path
+) -> None:
+    fault = {"unschedulable": {"give_up_after": 10}}
+    role = {"resources": {"memory": "1000Gi"}}
+    job = ClusterJob(field, tmp_path, ["true"], workers=1, role=role, spec={"fault": fault}).submit()
+    condition = job.wait_for_condition("WaitingForNodes", "RequestTooLarge")
+    assert "worker-0 cannot be started: 1024000 MB of memory asked for, the largest machine has" in condition["message"]
+    status = job.wait_for_phase("Failed")
+    assert "worker-0 is given up: 1024000 MB of memory asked for, the largest machine has" in status["message"]
+    assert "waited 10 s (fault.unschedulable.give_up_after)" in status["message"]
+    assert job.nodes("Pending") == []
+
+
 def test_a_quota_holds_a_job_back_until_there_is_room(field: Space, tmp_path: Path) -> None:
     field.create(QUOTAS, {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "2"}}})
     job = ReadingClusterJob(field, tmp_path, workers="1:2").submit()

@@ -166,7 +166,74 @@ def test_a_job_of_which_no_worker_finished_has_failed(running: MasterUnderTest) 
     master = running.start(workers="0:1", fault=NEVER_AGAIN)
     running.leave(running.agent("worker-0"), ExitReason.ERROR, "bad")
     assert master.join() is Phase.FAILED
-    assert reason_of(master) == "no worker is left"
+    assert reason_of(master) == (
+        "no worker is left: worker-0 is given up: Error happened 1 times; 0 are forgiven; going on with 0"
+    )
+
+
+def scale(master: RunningMaster, workers: int) -> None:
+    master.client.call(master.client.stubs.job.Scale, pb.ScaleRequest(role="worker", replicas=workers, reason="a test"))
+
+
+def waiting_for(master: RunningMaster) -> tuple[str, str]:
+    """The phase, and why the job waits."""
+    status = master.status()
+    return status.phase, ", ".join(condition.reason for condition in status.conditions)
+
+
+def test_a_job_whose_workers_are_scaled_to_zero_waits_and_goes_on_when_scaled_up(running: MasterUnderTest) -> None:
+    master = running.start(workers="0:2", datasets=DATA)
+    running.agent("worker-0")
+    running.agent("worker-1")
+    scale(master, 0)
+    wait_until(lambda: master.platform.running() == [], what="the end of all workers")
+    wait_until(lambda: waiting_for(master) == ("Running", "ScaledToZero"), what="the job to wait")
+    master.restart()
+    (condition,) = master.status().conditions
+    assert (condition.type, condition.status) == ("WaitingForNodes", "True")
+    assert master.status().message == condition.message
+    assert "worker scaled to 0; the job continues when it is scaled up" in condition.message
+    scale(master, 1)
+    agent = running.agent("worker-2")
+    assert waiting_for(master) == ("Running", "")
+    running.do_all_shards()
+    running.leave(agent)
+    assert master.join() is Phase.SUCCEEDED
+
+
+def test_a_job_that_is_described_without_workers_waits_for_the_first(running: MasterUnderTest) -> None:
+    master = running.start(workers={"min": 0, "max": 2, "wanted": 0}, components={"need_task_manager": False})
+    assert waiting_for(master) == ("Running", "ScaledToZero")
+    scale(master, 1)
+    running.leave(running.agent("worker-0"))
+    assert master.join() is Phase.SUCCEEDED
+
+
+def test_records_that_are_left_keep_a_job_that_was_scaled_to_zero_after_a_worker_finished(
+    running: MasterUnderTest,
+) -> None:
+    master = running.start(workers="0:2", datasets=DATA)
+    other = running.agent("worker-1")
+    running.leave(running.agent("worker-0"))
+    scale(master, 0)
+    wait_until(lambda: other.node not in master.platform.running(), what="the end of all workers")
+    wait_until(lambda: waiting_for(master) == ("Running", "ScaledToZero"), what="the job to wait")
+    scale(master, 2)
+    last = running.agent("worker-2")
+    running.do_all_shards()
+    running.leave(last)
+    assert master.join() is Phase.SUCCEEDED
+
+
+def test_workers_that_are_lost_after_a_job_was_scaled_up_again_fail_it(running: MasterUnderTest) -> None:
+    master = running.start(workers="0:1", fault=NEVER_AGAIN)
+    running.agent("worker-0")
+    scale(master, 0)
+    wait_until(lambda: waiting_for(master) == ("Running", "ScaledToZero"), what="the job to wait")
+    scale(master, 1)
+    running.leave(running.agent("worker-1"), ExitReason.ERROR, "bad")
+    assert master.join() is Phase.FAILED
+    assert reason_of(master).startswith("no worker is left: worker-1 is given up")
 
 
 def test_the_final_failure_of_a_critical_node_fails_the_job(running: MasterUnderTest) -> None:

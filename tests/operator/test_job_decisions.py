@@ -20,6 +20,7 @@ from pliant.operator.actions import (
 from pliant.operator.job_decisions import Memory, decide
 from pliant.operator.job_spec import spec_of
 from pliant.operator.observed import ObservedJob
+from pliant.platforms.kubernetes.elastic_job_status import machines_of
 
 
 def done(view: ObservedJob, memory: Memory | None = None, now: float = NOW) -> list[Action]:
@@ -184,3 +185,45 @@ def test_nodes_that_run_on_after_the_end_of_their_job_are_removed_in_the_end() -
     owner = job(status=status)
     actions = done(observed(owner, pods=(pod(owner, "worker-0"), ended(pod(owner, "worker-1"), 0, phase="Succeeded"))))
     assert [action.name for action in actions if isinstance(action, DeletePod)] == ["digits-worker-0"]
+
+
+def conditions_written(actions: list[Action]) -> dict[str, tuple[str, str]]:
+    written = [action.patch for action in actions if isinstance(action, PatchStatus)]
+    found = [entry for patch in written for entry in patch.get("conditions", [])]
+    return {entry["type"]: (entry["status"], entry["reason"]) for entry in found}
+
+
+def test_what_the_master_waits_for_becomes_a_condition_and_ceases_to_be_one() -> None:
+    waiting = {"reason": "ScaledToZero", "message": "no worker is wanted"}
+    owner = job(status={"phase": "Running", "waiting": waiting})
+    view = observed(owner, pods=(pod(owner),))
+    actions = done(view)
+    assert conditions_written(actions)["WaitingForNodes"] == ("True", "ScaledToZero")
+    for action in actions:
+        if isinstance(action, PatchStatus):
+            owner["status"] |= dict(action.patch)
+    assert done(view) == []
+    owner["status"]["waiting"] = None
+    assert conditions_written(done(view))["WaitingForNodes"] == ("False", "NotWaiting")
+
+
+def test_the_machines_that_nodes_may_use_are_written_where_the_master_reads_them() -> None:
+    def machine(memory: str, **labels: str) -> dict[str, object]:
+        allocatable = {"cpu": "4", "memory": memory, "pods": "110"}
+        return {"metadata": {"name": "m", "labels": labels}, "status": {"allocatable": allocatable}}
+
+    options = {"kind": "kubernetes", "kubernetes": {"node_selector": {"pool": "a"}}}
+    owner = job(platform=options)
+    machines = (machine("8Gi", pool="a"), machine("4Gi", pool="a"), machine("64Gi", pool="b"))
+    actions = done(observed(owner), Memory(machines=machines))
+    (patch,) = [action.patch for action in actions if isinstance(action, PatchStatus)]
+    assert patch["machines"] == [{"cpu": 4.0, "memory_mb": 8192, "gpu": 0}]
+    owner["status"] = dict(patch)
+    capacity = machines_of(owner)
+    assert capacity is not None
+    assert capacity.max_memory_mb == 8192
+    assert "machines" not in done_patch(done(observed(owner), Memory(machines=None)))
+
+
+def done_patch(actions: list[Action]) -> dict[str, object]:
+    return {key: value for a in actions if isinstance(a, PatchStatus) for key, value in a.patch.items()}

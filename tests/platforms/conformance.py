@@ -224,6 +224,18 @@ class PlatformConformance(ABC):
 
         run(scenario)
 
+    def test_the_capacity_is_large_enough_for_what_runs_and_too_small_for_what_never_can(self, site: Site) -> None:
+        async def scenario() -> None:
+            async with opened(site) as there:
+                capacity = await there.platform.capacity()
+                assert capacity is not None
+                assert capacity.problem(site.launch("worker-0").resources) == ""
+                asked = site.too_large("worker-0").resources
+                problem = capacity.problem(asked)
+                assert f"{asked.cpu:g} CPU asked for, the largest machine has" in problem
+
+        run(scenario)
+
 
 SLEEP = ("sleep", "3600")
 SMALL = Resources()

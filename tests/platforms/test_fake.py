@@ -5,6 +5,8 @@ import asyncio
 import pytest
 from tests.platforms.conformance import SLEEP, SMALL, PlatformConformance, Site
 
+from pliant.core.nodes.capacity import Machine
+from pliant.core.resources import Resources
 from pliant.platforms.base import JobContext, NodeLaunch, NodeWatcher, Platform, Scaler
 from pliant.testing import FakePlatform
 
@@ -12,7 +14,7 @@ from pliant.testing import FakePlatform
 class FakeSite(Site):
     def __init__(self, context: JobContext) -> None:
         self.context = context
-        self.platform = FakePlatform()
+        self.platform = FakePlatform(largest=Machine(4.0, 4000, 0))
 
     def open(self) -> tuple[Platform, Scaler, NodeWatcher]:
         return (self.platform, *self.platform.open(self.context))
@@ -24,8 +26,7 @@ class FakeSite(Site):
         return NodeLaunch(node, "worker", SMALL, SLEEP)
 
     def too_large(self, node: str) -> NodeLaunch:
-        self.platform.refuse_next("no room for it")
-        return self.launch(node)
+        return NodeLaunch(node, "worker", Resources(cpu=5), SLEEP)
 
 
 class TestFakePlatform(PlatformConformance):

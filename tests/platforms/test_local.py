@@ -4,8 +4,10 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.platforms.conformance import SLEEP, SMALL, PlatformConformance, Site
 
@@ -74,5 +76,30 @@ def test_a_refusal_says_what_was_asked_for_and_what_is_left(tmp_path: Path, aske
         async with opened(site) as there:
             (refusal,) = await there.launch(NodeLaunch("worker-0", "worker", asked, SLEEP))
             assert (refusal.message, refusal.unschedulable) == (why, True)
+
+    asyncio.run(scenario())
+
+
+def test_one_node_has_no_more_than_the_machine_but_all_together_may_ask_for_more_cpus(tmp_path: Path) -> None:
+    import asyncio
+
+    from tests.platforms.conformance import opened
+
+    async def scenario() -> None:
+        site = LocalSite(tmp_path)
+        site.context = replace(site.context, options={"local": {"limits": "off"}})
+        cores, memory = os.cpu_count() or 1, psutil.virtual_memory().total >> 20
+        async with opened(site) as there:
+            capacity = await there.platform.capacity()
+            assert capacity is not None
+            (machine,) = capacity.machines
+            assert machine.cpu == cores
+            assert machine.memory_mb is not None
+            assert 0 < machine.memory_mb <= memory, "a container may have less"
+            (refusal,) = await there.launch(NodeLaunch("worker-0", "worker", Resources(cpu=cores + 1), SLEEP))
+            assert (refusal.message, refusal.unschedulable) == (
+                f"{cores + 1} CPUs asked for; the machine has {cores}",
+                True,
+            )
 
     asyncio.run(scenario())

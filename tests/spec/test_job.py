@@ -144,7 +144,17 @@ def test_a_range_of_replicas_needs_no_quotes_in_yaml() -> None:
 
 @pytest.mark.parametrize(
     ("memory", "megabytes"),
-    [(512, 512), ("512", 512), ("512Mi", 512), ("2Gi", 2048), ("2GiB", 2048), ("1.5Gi", 1536), ("1G", 954), ("1Ki", 1)],
+    [
+        (512, 512),
+        ("512", 512),
+        ("512Mi", 512),
+        ("2Gi", 2048),
+        ("2GiB", 2048),
+        ("1.5Gi", 1536),
+        ("1G", 954),
+        ("1Ki", 1),
+        ("128.974848M", 123),
+    ],
 )
 def test_memory_is_read_with_its_unit(memory: object, megabytes: int) -> None:
     assert worker(resources={"memory": memory}).resources.to_core() == Resources(memory_mb=megabytes)

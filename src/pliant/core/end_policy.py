@@ -1,7 +1,8 @@
 """When a job is over, and how it ended: the one place that decides it, from the job's state alone.
 
 It failed when a node was given up for good. It is done when its workers are done *and* its shards are; it never succeeds
-with shards undone. A suspended job does not end by itself.
+with shards undone. A suspended job does not end by itself, nor does one whose workers somebody scaled to zero before the work
+was done: it waits to be scaled up.
 
 A master without nodes of its own is a service. One that only hands out shards ends when there are none left: at least one
 dataset was created and all are finished. Programs that still ask are told so before it goes (``after_settling``). Any other
@@ -17,6 +18,7 @@ from pliant.core.job_state import JobState
 from pliant.core.nodes.book import NodeBook
 from pliant.core.nodes.states import NodeState
 from pliant.core.shards.book import ShardBook
+from pliant.core.shards.queue import ShardQueue
 
 PARAMETER_SERVER = "ps"  # the role
 SERVICE_ROLES = frozenset({PARAMETER_SERVER})  # these serve the others and never finish by themselves
@@ -43,8 +45,14 @@ def end_of_job(state: JobState) -> JobEnd | None:
     workers = worker_roles(nodes)
     if not nodes.started or not workers or not all(_is_done(nodes, shards, role) for role in workers):
         return None
+    waiting = roles_at_zero(nodes)
     if not any(nodes.counts(role).get(NodeState.SUCCEEDED) or nodes.role(role).succeeded for role in workers):
-        return JobEnd(Phase.FAILED, "no worker is left")
+        lost = [nodes.role(role).note for role in workers if role not in waiting and nodes.role(role).given_up]
+        if waiting and not lost:
+            return None
+        return JobEnd(Phase.FAILED, f"no worker is left: {lost[0]}" if lost else "no worker is left")
+    if waiting and shards is not None and any(_may_continue(queue) for queue in shards.queues()):
+        return None
     if shards is not None and (problem := undone_work(shards)):
         return JobEnd(Phase.FAILED, problem)
     reason = "all workers finished" + (", all shards done" if shards is not None else "")
@@ -66,6 +74,15 @@ def worker_roles(nodes: NodeBook) -> list[str]:
     return [role for role in nodes.roles() if role not in SERVICE_ROLES]
 
 
+def roles_at_zero(nodes: NodeBook) -> list[str]:
+    """Worker roles that have no nodes because somebody wants none, and that can be scaled up again; also those of a job that
+    was described with no worker at all."""
+    states = {role: nodes.role(role) for role in worker_roles(nodes)}
+    if all(s.spec.replicas == 0 and not s.succeeded and not s.given_up for s in states.values()):
+        return list(states)
+    return [role for role, s in states.items() if s.at_zero_since is not None and s.succeeded < s.spec.max_replicas]
+
+
 def is_gone(state: JobState) -> bool:
     """Whether nothing is left of a job that is over."""
     nodes = state.nodes.nodes() if state.nodes is not None else []
@@ -85,6 +102,11 @@ def undone_work(shards: ShardBook) -> str:
                 f"{queue.finished_records:,} of {total:,} records"
             )
     return ""
+
+
+def _may_continue(queue: ShardQueue) -> bool:
+    """Whether there are records for workers that are still to come."""
+    return not queue.complete and not queue.never_requested
 
 
 def parked_shards(shards: ShardBook) -> list[str]:

@@ -20,6 +20,8 @@ from pliant.core.nodes.states import NodeState
 from pliant.core.rendezvous.book import World
 from pliant.core.shards.datasets import ShardType
 
+WAITING = "WaitingForNodes"  # type of the condition that says what a job waits for (``core.waiting``)
+
 
 @dataclass(frozen=True, slots=True)
 class Condition:
@@ -208,7 +210,7 @@ class JobStatus:
     time: float = 0.0  # when this was so
     master_starts: int = 0
     components: tuple[str, ...] = ()  # of the master
-    conditions: tuple[Condition, ...] = ()  # as the platform states them
+    conditions: tuple[Condition, ...] = ()  # what holds of the job; on a cluster, as the platform states them
     roles: tuple[RoleStatus, ...] = ()
     nodes: tuple[NodeStatus, ...] = ()
     datasets: tuple[DatasetStatus, ...] = ()
@@ -232,6 +234,11 @@ class JobStatus:
     def seconds(self) -> float:
         """How long it has run, or ran."""
         return max(0.0, (self.ended_at or self.time) - self.started_at) if self.started_at else 0.0
+
+    @property
+    def waiting(self) -> Condition | None:
+        """What the job waits for, if it does: see ``core.waiting``."""
+        return next((c for c in self.conditions if c.type == WAITING and c.status == "True"), None)
 
     @property
     def live_nodes(self) -> list[NodeStatus]:

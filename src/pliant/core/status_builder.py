@@ -20,6 +20,7 @@ from pliant.core.shards.book import ShardBook
 from pliant.core.shards.datasets import MAX_RECORDS
 from pliant.core.shards.queue import ShardQueue
 from pliant.core.status import (
+    Condition,
     DatasetStatus,
     EvaluationStatus,
     JobStatus,
@@ -33,6 +34,7 @@ from pliant.core.status import (
     ServerStats,
 )
 from pliant.core.training import Result
+from pliant.core.waiting import waiting_condition
 
 COMPONENTS = ("nodes", "shards", "rendezvous", "training", "parameters")  # of a master that people know of
 
@@ -86,16 +88,18 @@ def build_status(name: str, state: JobState, now: float, live: LiveFigures = NOT
     roles = role_statuses(nodes) if nodes is not None else ()
     phase = _phase(job, nodes, roles)
     progress = _progress(state.shards, live)
+    waiting = waiting_condition(state, now)
     return JobStatus(
         name=name,
         phase=phase,
         reason=job.reason or (nodes.suspended if nodes is not None else ""),
-        message=_message(job, nodes, live.refusal),
+        message=_message(job, nodes, live.refusal, waiting),
         started_at=job.started_at,
         suspended_at=_suspended_at(job, nodes) if nodes is not None and phase is Phase.SUSPENDED else 0.0,
         ended_at=job.ended_at,
         time=now,
         master_starts=job.master_starts,
+        conditions=(waiting,) if waiting is not None else (),
         components=tuple(component for component in COMPONENTS if getattr(state, component) is not None),
         roles=roles,
         nodes=tuple(_node(node, live.nodes.get(node.name, NodeFigures())) for node in nodes.nodes()) if nodes else (),
@@ -143,10 +147,10 @@ def _suspended_at(job: JobBook, nodes: NodeBook) -> float:
     return max(job.started_at, nodes.suspended_at, *ended)
 
 
-def _message(job: JobBook, nodes: NodeBook | None, refusal: str) -> str:
+def _message(job: JobBook, nodes: NodeBook | None, refusal: str, waiting: Condition | None) -> str:
     if job.over:
         return _ending(job, nodes)
-    return refusal or (_unschedulable(nodes) if nodes is not None else "")
+    return refusal or (waiting.message if waiting is not None else "")
 
 
 def _ending(job: JobBook, nodes: NodeBook | None) -> str:
@@ -155,11 +159,6 @@ def _ending(job: JobBook, nodes: NodeBook | None) -> str:
     if nodes is None or failure is None:
         return job.reason
     return f"{job.reason}: {nodes.get(failure.node).message}"
-
-
-def _unschedulable(nodes: NodeBook) -> str:
-    waiting = [node for node in nodes.live() if node.waiting_since is not None]
-    return f"{len(waiting)} nodes are unschedulable: {waiting[0].message}" if waiting else ""
 
 
 def _progress(shards: ShardBook | None, live: LiveFigures) -> Progress:

@@ -6,7 +6,7 @@ nodes, so a tick acts on what the ones before it found.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from pliant.core.changes import DesiredState
 from pliant.core.clock import Clock
 from pliant.core.job_state import JobState
 from pliant.core.nodes.book import NodeBook
+from pliant.core.nodes.capacity import Capacity
 from pliant.core.nodes.states import Launch
 from pliant.core.parameters.book import ParameterBook
 from pliant.core.rendezvous.book import RendezvousBook
@@ -23,7 +24,7 @@ from pliant.core.shards.datasets import ShardType
 from pliant.master.components.base import Component
 from pliant.master.components.changes import ChangeHandler
 from pliant.master.components.groups import GroupCoordinator
-from pliant.master.components.nodes import NodeManager
+from pliant.master.components.nodes import NodeManager, unknown_capacity
 from pliant.master.components.parameters.coordinator import ParameterCoordinator
 from pliant.master.components.platform_usage import PlatformUsage
 from pliant.master.components.programs import ProgramSupervisor
@@ -51,6 +52,7 @@ class OpenPlatform:
     is_single_machine: bool
     channel: ControlChannel | None = None
     usage: AsyncIterator[Sequence[Measured]] | None = None
+    capacity: Callable[[], Awaitable[Capacity | None]] = unknown_capacity
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +90,14 @@ class Assembly:
         if state.rendezvous is not None:
             made.append(self._rendezvous(state.rendezvous))
         if state.training is not None and shards is not None:
-            made.append(TrainingService(state.training, self.journal, shards, self.spec.evaluation_dataset()))
+            evaluation = self.spec.evaluation_dataset()
+            made.append(TrainingService(state.training, self.journal, self.signals, shards, evaluation))
         if state.parameters is not None and shards is not None:
             parameters = self._parameters(state.parameters, shards)
             made.append(parameters)
         nodes, channel = None, None
         if platform is not None and state.nodes is not None and state.groups is not None:
-            nodes, others = self._nodes(state.nodes, state.groups, parameters, platform)
+            nodes, others = self._nodes(state.nodes, state.groups, parameters, platform, stats)
             made += [*others, nodes]
             if platform.usage is not None:
                 made.append(PlatformUsage(stats, state.nodes, self.clock, platform.usage))
@@ -139,7 +142,8 @@ class Assembly:
         )
 
     def _rendezvous(self, book: RendezvousBook) -> RendezvousServer:
-        return RendezvousServer(book, self.journal, self.clock, member_timeout=self.spec.fault.session_timeout)
+        timeout = self.spec.fault.session_timeout
+        return RendezvousServer(book, self.journal, self.clock, self.signals, member_timeout=timeout)
 
     def _parameters(self, book: ParameterBook, shards: DataShardManager) -> ParameterCoordinator:
         return ParameterCoordinator(
@@ -153,7 +157,12 @@ class Assembly:
         )
 
     def _nodes(
-        self, book: NodeBook, groups_book: GroupBook, parameters: ParameterCoordinator | None, platform: OpenPlatform
+        self,
+        book: NodeBook,
+        groups_book: GroupBook,
+        parameters: ParameterCoordinator | None,
+        platform: OpenPlatform,
+        stats: MemoryStats,
     ) -> tuple[NodeManager, list[Component]]:
         """The node manager, and those that go before it."""
         nodes = NodeManager(
@@ -165,6 +174,8 @@ class Assembly:
             platform.scaler,
             platform.watcher,
             platform.describe,
+            capacity=platform.capacity,
+            peak_memory=stats.peak_memory,
         )
         groups = GroupCoordinator(
             groups_book,

@@ -239,6 +239,7 @@ class Master:
             is_single_machine=self._traits.is_single_machine,
             channel=self._platform.control_channel(),
             usage=self._platform.usage(),
+            capacity=self._platform.capacity,
         )
 
     def _describe(self, launch: Launch) -> NodeLaunch:

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from pliant.core.shares import floor_share
+
 USERS, ITEMS, TAGS = 50_000_000, 5_000_000, 1_000_000
 MAX_TAGS = 4
 POPULAR = 400  # ids of each kind that half of the records have
@@ -49,7 +51,7 @@ def write_click_log(folder: Path, records: int = 4000, *, test: float = 0.2, see
     click = (random.random(records) < 1 / (1 + np.exp(-2 * score))).astype(np.int64)
     columns = {"user": user, "item": item, "tags": tags, "hour": hour, "age": age.astype(np.float32), "click": click}
     table = pa.table(columns, schema=_schema(pa))
-    first = records - int(records * test)
+    first = records - floor_share(test, records)
     folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(table.slice(0, first), folder / "train.parquet", row_group_size=1024)
     pq.write_table(table.slice(first), folder / "test.parquet", row_group_size=1024)

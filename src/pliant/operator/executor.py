@@ -57,6 +57,7 @@ CREATE_TIMEOUT_S = 8.0  # then it is a problem that is reported and retried
 VERIFY_OVERDUE_S = 30.0  # overdue, after which we read whether a Pod still exists
 MACHINE_CHECK_TTL_S = 3.0  # how long the observed state of a machine is reused
 MAX_CACHED_MACHINES = 1000
+MACHINE_LIST_TTL_S = 30.0  # for which a list of all machines is taken as current
 FORCE_DELETE_OVERDUE_S = 300.0  # overdue, after which a Pod is force-deleted even if we may not read Node objects
 ASSUMED_GRACE_S = 60.0  # of a deleted Pod, until the watch delivers its true deadline
 EVENT_DEDUPLICATION_S = 600.0  # in which the same Event of a job is not written again
@@ -78,6 +79,8 @@ class Executor:
         self._first: dict[str, JobSpec] = {}  # uid of a job -> the spec that it started with
         self._machines: dict[str, tuple[float, bool]] = {}  # name -> when it was last read, whether it was lost
         self._machine_lock = asyncio.Lock()
+        self._listed: tuple[Object, ...] | None = None
+        self._listed_at = float("-inf")
 
     @property
     def image(self) -> str:
@@ -262,6 +265,20 @@ class Executor:
             message = f"machine {action.machine} is not ready; Pod {action.name} is force-deleted"
             await self.emit_event(observed.job, EmitEvent("MachineLost", message, warning=True))
         await self.delete(PODS, action.name, observed.key, uid=action.uid, grace=0.0)
+
+    async def machines(self) -> tuple[Object, ...] | None:
+        """All machines of the cluster, as of a moment ago; None: we may not read them."""
+        async with self._machine_lock:
+            if time.monotonic() - self._listed_at > MACHINE_LIST_TTL_S:
+                self._listed_at = time.monotonic()
+                try:
+                    listing = await self.api.list(NODES)
+                    self._listed = tuple(listing.items)
+                except Forbidden:
+                    self._listed = None
+                except RetryableError as error:
+                    log.info("the machines cannot be listed now: %s", error)
+            return self._listed
 
     async def _is_lost(self, name: str) -> bool:
         """Whether a machine is gone or not ready. Many Pods may ask at once; one call serves them all."""

@@ -28,6 +28,7 @@ from pliant.operator.job_spec import missing_replicas, spec_of
 from pliant.operator.job_status import StatusReason, master_state, status_patch
 from pliant.operator.observed import ObservedJob, container, is_deleting, is_over, last_termination, uid_of
 from pliant.platforms.kubernetes.kinds import Object
+from pliant.platforms.kubernetes.machines import capacity_of
 from pliant.platforms.kubernetes.plans import status_of
 from pliant.platforms.kubernetes.timestamps import seconds_of
 from pliant.spec import JobSpec
@@ -52,6 +53,7 @@ class Memory:
     spec_problem: str = ""  # of the newest spec
     spec_generation: object = None  # of the newest spec: validating it takes milliseconds
     ended_seen: dict[str, float] = field(default_factory=dict)  # uid of a Pod -> when its end was first observed
+    machines: tuple[Object, ...] | None = None  # of the cluster; None: they cannot be read
     overdue_checked: dict[str, float] = field(default_factory=dict)  # uid -> when its machine was last checked
 
 
@@ -77,7 +79,7 @@ def decide(observed: ObservedJob, memory: Memory, now: float) -> Decision:
         requeue_after = RESYNC_S
     steps, wait = (_suspend if observed.suspended else _ensure_master)(observed, memory, problem, now)
     actions += steps
-    status = status_patch(observed, problem, nodes_left=nodes_left(observed), now=now)
+    status = status_patch(observed, problem, nodes_left=nodes_left(observed), now=now, machines=_machines(memory))
     if status:
         actions += _phase_events(observed, status)
         actions.append(PatchStatus(status))
@@ -95,6 +97,15 @@ def _read_spec(job: Object, memory: Memory) -> str:
         except SpecError as error:
             memory.spec_problem = str(error)
     return memory.spec_problem
+
+
+def _machines(memory: Memory) -> list[Object] | None:
+    """Sizes of those that nodes of the job may run on, for its status."""
+    if memory.machines is None or memory.last_spec is None:
+        return None
+    capacity = capacity_of(memory.machines, memory.last_spec.platform.kubernetes.node_selector)
+    sizes = (machine.to_json() for machine in capacity.machines)
+    return [{kind: amount for kind, amount in size.items() if amount is not None} for size in sizes]
 
 
 def nodes_left(observed: ObservedJob) -> bool:

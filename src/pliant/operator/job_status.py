@@ -2,7 +2,8 @@
 
 The master reports phase ``Running``, progress and how the job ended (``platforms/kubernetes/elastic_job_status.py``). The
 operator reports the phase while there is no master, and always the conditions: ``SpecValid``, ``MasterReady``, ``Suspended``,
-and at the end ``Complete`` or ``Failed``.
+``WaitingForNodes`` once the master said that the job waits, and at the end ``Complete`` or ``Failed``; and the sizes of the
+cluster's machines, which a master may not read.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pliant.core.job import FINAL_PHASES, Phase
+from pliant.core.status import WAITING
 from pliant.operator.observed import (
     NOT_READY,
     READY,
@@ -109,16 +111,25 @@ def conditions_of(observed: ObservedJob, spec_problem: str, phase: str, message:
             "Suspended", phase == Phase.SUSPENDED, StatusReason("Suspended" if observed.suspended else "NotSuspended")
         ),
     ]
+    before = {entry["type"]: entry for entry in status_of(observed.job or {}).get("conditions") or ()}
+    waiting = _waiting(observed) if phase not in FINAL_PHASES else None
+    if waiting is not None or WAITING in before:
+        found.append(_condition(WAITING, waiting is not None, waiting or StatusReason("NotWaiting")))
     if phase == Phase.SUCCEEDED:
         found.append(_condition("Complete", True, StatusReason("Succeeded", message)))
     elif phase in FINAL_PHASES:
         found.append(_condition("Failed", True, StatusReason(_failure(observed) or phase, message)))
-    before = {entry["type"]: entry for entry in status_of(observed.job or {}).get("conditions") or ()}
     for entry in found:
         old = before.get(entry["type"], {})
         same = old.get("status") == entry["status"] and old.get("lastTransitionTime")
         entry["lastTransitionTime"] = old["lastTransitionTime"] if same else rfc3339(now)
     return found
+
+
+def _waiting(observed: ObservedJob) -> StatusReason | None:
+    """What its master says that the job waits for; None: it does not."""
+    said = status_of(observed.job or {}).get("waiting") or {}
+    return StatusReason(str(said["reason"]), str(said.get("message") or "")) if said.get("reason") else None
 
 
 def _failure(observed: ObservedJob) -> str:
@@ -132,9 +143,16 @@ def _condition(kind: str, holds: bool, why: StatusReason) -> Object:
 
 
 def status_patch(
-    observed: ObservedJob, spec_problem: str, *, nodes_left: bool, now: float, failure: StatusReason | None = None
+    observed: ObservedJob,
+    spec_problem: str,
+    *,
+    nodes_left: bool,
+    now: float,
+    failure: StatusReason | None = None,
+    machines: list[Object] | None = None,
 ) -> dict[str, Any]:
-    """What differs from the present status; empty: nothing does. ``failure``: the job fails for this reason."""
+    """What differs from the present status; empty: nothing does. ``failure``: the job fails for this reason. ``machines``: sizes of
+    those that its nodes may run on, if they are known."""
     assert observed.job is not None
     before = status_of(observed.job)
     decided = phase_of(observed, spec_problem, nodes_left=nodes_left)
@@ -146,6 +164,8 @@ def status_patch(
     if failure:
         conditions[-1]["reason"] = failure.reason
     desired: dict[str, Any] = {"conditions": conditions, "selector": worker_selector(observed.name)}
+    if machines is not None:
+        desired["machines"] = machines
     if decided.reason:
         desired |= {"phase": decided.reason, "message": decided.message or None}
     if phase not in FINAL_PHASES:

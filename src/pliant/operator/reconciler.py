@@ -34,6 +34,7 @@ DEBOUNCE_S, DEBOUNCE_PER_POD_S = (
 )  # before a round: a burst of changes costs one round, and a large job's costs more
 ERROR_BACKOFF = Backoff(1.0, 2.0, 60.0)
 LAPSE_RETRY_S = 1.0
+MACHINES_INTERVAL_S = 60.0  # after which machines are looked at again that came or went meanwhile
 REMOVALS = (DeletePlan, DeletePod, ForceDeleteIfLost)
 STABLE_AFTER_S = 60.0  # of serving, after which a master's earlier failures no longer count
 
@@ -108,8 +109,12 @@ class Reconciler:
             self._executor.forget(self._uid)
             self._uid, self._memory, self._plans = uid, Memory(), PlanRunner(self._executor)
         before = self._memory.spec_generation
+        if observed.job is not None and not observed.ended:
+            self._memory.machines = await self._executor.machines()
         decision = decide(observed, self._memory, now)
         waits = [decision.requeue_after]
+        if self._memory.machines is not None and observed.job is not None and not observed.ended:
+            waits.append(MACHINES_INTERVAL_S)
         await self._act(decision.actions, observed)
         if any(isinstance(action, DeletePod) and action.replaces_master for action in decision.actions):
             self._memory.master_failures += 1

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pliant.core.changes import ChangeRequest
+from pliant.core.nodes.capacity import Capacity
 from pliant.core.nodes.environment import NodeEnvironment
 from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.resources import Resources
@@ -150,6 +151,13 @@ class Platform(ABC):
 
     def usage(self) -> AsyncIterator[Sequence[Measured]] | None:
         """After ``open``: what nodes use, for ever, at the platform's own pace; None: it measures nothing."""
+        return None
+
+    async def capacity(self) -> Capacity | None:
+        """After ``open``: what one node of the job could be given at most, were the platform empty; None: nobody knows.
+
+        Nodes grow up to it, and are not waited for beyond it, so it never says less than what can be had.
+        """
         return None
 
     @abstractmethod

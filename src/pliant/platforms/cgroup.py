@@ -136,7 +136,7 @@ class CgroupLimit:
     def limit(self, *, memory_mb: int = 0, cpu: float = 0.0) -> None:
         """Change the limits; 0 removes them. Swap is disabled: a node must not exceed its memory by swapping."""
         memory, processor = self._groups["memory"], self._groups.get("cpu")
-        quota = max(1000, int(cpu * CPU_PERIOD_US))
+        quota = max(1000, round(cpu * CPU_PERIOD_US))
         if self.version == "v2":
             (memory / "memory.max").write_text(str(memory_mb << 20) if memory_mb else "max")
             if (memory / "memory.swap.max").exists():

@@ -4,7 +4,8 @@ A node is its agent's process. The agent holds a lock on ``nodes/NAME/agent.lock
 descriptor is opened here and handed down), so who is alive is known for certain, also to a master that did not start
 it, and a node is never started twice. Agents are not bound to the master's life: it may be killed at any time.
 
-There is room as long as what nodes ask for fits the capacity (the machine's, or the spec's). Limits are real where the
+There is room as long as what nodes ask for fits the capacity (the machine's, or the spec's). Of CPUs all nodes together may ask
+for any number, unless the spec says otherwise, but one node for not more than the machine has. Limits are real where the
 system allows it: the agent puts its program into a cgroup.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import signal
 import subprocess
@@ -27,6 +29,7 @@ from typing import Any
 import psutil
 
 from pliant.core.errors import PliantError, RetryableError
+from pliant.core.nodes.capacity import Capacity, Machine
 from pliant.core.nodes.environment import LimitMode, NodeEnvironment, without_node_variables
 from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.resources import Resources
@@ -42,7 +45,7 @@ from pliant.platforms.base import (
     ScalePlan,
     Scaler,
 )
-from pliant.platforms.cgroup import CgroupLimit
+from pliant.platforms.cgroup import CgroupLimit, read_current
 from pliant.platforms.processes import find_marked, kill_all, when_gone
 from pliant.platforms.traits import PlatformTraits
 
@@ -70,6 +73,9 @@ class LocalPlatform(Platform):
     def open(self, context: JobContext) -> tuple[Scaler, NodeWatcher]:
         self._host = _Host(context)
         return LocalScaler(self._host), LocalWatcher(self._host)
+
+    async def capacity(self) -> Capacity | None:
+        return Capacity((self._host.machine,)) if self._host is not None else None
 
     async def close(self) -> None:
         if self._host is not None:
@@ -110,6 +116,7 @@ class _Host:
         options = context.options.get("local", {})
         self._options: Mapping[str, Any] = options if isinstance(options, Mapping) else {}
         self._capacity = self._find_capacity()
+        self.machine = self._find_machine()
 
     def launch(self, launch: NodeLaunch) -> Refusal | None:
         if launch.node in self._agents:
@@ -253,9 +260,15 @@ class _Host:
 
     def _find_capacity(self) -> Resources:
         wanted = self._options.get("capacity") or {}
-        cpu = float(wanted.get("cpu") or 0) or float("inf")
-        memory = int(wanted.get("memory") or 0) or psutil.virtual_memory().total >> 20
+        cpu = float(wanted.get("cpu") or 0) or float("inf")  # more programs than cores only run slower
+        memory = int(wanted.get("memory") or 0) or _memory_mb()
         return Resources(cpu, memory, 0)
+
+    def _find_machine(self) -> Machine:
+        """What one node can have: of CPUs, unless the spec says otherwise, not more than there are."""
+        have = self._capacity
+        cpu = have.cpu if math.isfinite(have.cpu) else float(os.cpu_count() or 1)
+        return Machine(cpu, have.memory_mb, gpu=0)
 
     def _no_room(self, asked: Resources) -> str:
         used_cpu = sum(a.resources.cpu for a in self._agents.values())
@@ -267,6 +280,8 @@ class _Host:
             return f"{asked.memory_mb} MB asked for; {have.memory_mb - used_memory} of {have.memory_mb} MB are left"
         if used_cpu + asked.cpu > have.cpu:
             return f"{asked.cpu:g} CPUs asked for; {have.cpu - used_cpu:g} of {have.cpu:g} are left"
+        if (most := self.machine.cpu) is not None and asked.cpu > most:
+            return f"{asked.cpu:g} CPUs asked for; the machine has {most:g}"
         return ""
 
     @staticmethod
@@ -314,6 +329,13 @@ def sweep_job(job_dir: Path) -> None:
     for job, node in nodes:
         if (group := CgroupLimit.find(cgroup_job(job, job_dir), node)) is not None:
             group.remove()
+
+
+def _memory_mb() -> int:
+    """Of this machine, or of the container that this process is in."""
+    total, group = psutil.virtual_memory().total, read_current()
+    limit = group.memory_limit_bytes if group is not None else None
+    return min(total, limit or total) >> 20
 
 
 def cgroup_job(job: str, job_dir: Path) -> str:

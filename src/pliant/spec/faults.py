@@ -67,7 +67,10 @@ class MemorySpec(Model):
 
     factor: Factor = Field(default=DEFAULT.memory.factor, description="So many times as much memory as before,")
     add: Memory = Field(default=DEFAULT.memory.add_mb, description="and at least this much more,")
-    ceiling: Memory = Field(default=DEFAULT.memory.ceiling_mb, description="but never more than this; 0: no ceiling.")
+    ceiling: Memory = Field(
+        default=DEFAULT.memory.ceiling_mb,
+        description="but never more than this, nor than the largest machine has; 0: that alone.",
+    )
 
     def to_core(self) -> MemoryGrowth:
         return MemoryGrowth(self.factor, self.add, self.ceiling)
@@ -82,6 +85,10 @@ class UnschedulableSpec(Model):
     shrink_after: Seconds = Field(
         default=DEFAULT.unschedulable_shrink_after,
         description="Seconds of waiting before less is asked for, down to min_resources.",
+    )
+    give_up_after: Seconds = Field(
+        default=DEFAULT.unschedulable_give_up_after,
+        description="Seconds of waiting before a node is given up that no machine of the platform is large enough for; 0: never.",
     )
 
 
@@ -103,7 +110,8 @@ class FaultSpec(Model):
     )
     progress_timeout: Seconds = Field(
         default=DEFAULT.progress_timeout,
-        description="Seconds without progress after which a worker is replaced; 0: never.",
+        description="Seconds without progress (a record, a step) after which a worker is replaced, counted from the start of its"
+        " program; 0: never.",
     )
     session_timeout: MoreThanNothing = Field(
         default=30.0, description="Seconds of silence of a program's client before its shards are given to others."
@@ -135,5 +143,6 @@ class FaultSpec(Model):
             progress_timeout=self.progress_timeout,
             unschedulable_backoff=self.unschedulable.backoff.to_core(),
             unschedulable_shrink_after=self.unschedulable.shrink_after,
+            unschedulable_give_up_after=self.unschedulable.give_up_after,
             grace=self.grace,
         )

@@ -12,6 +12,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
+from pliant.core.shares import exact
 from pliant.spec.base import refuse
 
 MB = 1 << 20
@@ -33,7 +34,7 @@ def memory_mb(value: object) -> int:
         megabytes = value
     elif isinstance(value, str) and re.match(MEMORY_PATTERN, value.strip()):
         number, unit = re.findall(r"^([0-9.]+)([A-Za-z]*)$", value.strip())[0]
-        megabytes = math.ceil(float(number) * UNITS.get(unit.removesuffix("B"), MB) / MB)
+        megabytes = math.ceil(exact(number) * UNITS.get(unit.removesuffix("B"), MB) / MB)
     else:
         raise refuse(MEMORY_ALLOWED)
     if not 0 <= megabytes <= MAX_MB:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pliant.core.changes import DesiredState
+from pliant.core.end_policy import SERVICE_ROLES
 from pliant.core.job import JobBook
 from pliant.core.job_state import JobState
 from pliant.core.nodes.book import NodeBook
@@ -40,6 +41,7 @@ def _nodes(spec: JobSpec) -> NodeBook:
             role.resources.to_core(),
             role.min_resources.to_core(),
             bool(role.critical),
+            reports_progress=name not in SERVICE_ROLES,
             high_share=high_share if name == "worker" else 0.0,
         )
         for name, role in spec.roles.items()

@@ -11,6 +11,7 @@ import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from pliant.core.nodes.capacity import Capacity, Machine
 from pliant.core.nodes.fault_policy import ExitReason
 from pliant.platforms.base import (
     JobContext,
@@ -43,14 +44,16 @@ class FakeNode:
 class FakePlatform(Platform):
     """``platform.preempt_node("worker-0")``, ``platform.refuse_next("no room")`` and so on.
 
-    ``room`` is how many nodes may be there at once; None: any number.
+    ``room`` is how many nodes may be there at once; None: any number. ``largest`` is the machine that all of them run on, each
+    alone; what is larger waits for room.
     """
 
     name = "fake"
     traits = PlatformTraits(is_single_machine=True)
 
-    def __init__(self, room: int | None = None) -> None:
+    def __init__(self, room: int | None = None, largest: Machine | None = None) -> None:
         self.room = room
+        self.largest = largest  # machine; None: nobody knows
         self.nodes: dict[str, FakeNode] = {}
         self.launched: list[str] = []  # in order; a launch of what is there already is not in it
         self.removed: list[NodeRemoval] = []  # every request, in order
@@ -68,6 +71,9 @@ class FakePlatform(Platform):
         with self._lock:
             self._watchers.append(watcher)
         return _FakeScaler(self), watcher
+
+    async def capacity(self) -> Capacity | None:
+        return Capacity((self.largest,)) if self.largest is not None else None
 
     async def close(self) -> None:
         with self._lock:
@@ -134,6 +140,8 @@ class FakePlatform(Platform):
                 return None
             if self._refusals:
                 return Refusal(launch.node, *self._refusals.pop(0))
+            if self.largest is not None and not self.largest.fits(launch.resources):
+                return Refusal(launch.node, "no machine is large enough", True)
             if self.room is not None and len(self.running()) >= self.room:
                 return Refusal(launch.node, f"there is room for {self.room} nodes only", True)
             self.nodes[launch.node] = FakeNode(launch)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pliant.core.nodes.capacity import Capacity, Machine
 from pliant.core.nodes.environment import LimitMode, without_node_variables
 from pliant.core.nodes.fault_policy import ExitReason
 from pliant.files.atomic import read_json
@@ -52,6 +54,10 @@ class Supervisor:
         self._nodes: dict[str, _Node] = {}
         self._watchers: list[SupervisedWatcher] = []
         self._changed = threading.Condition()
+
+    @property
+    def max_cpu(self) -> float | None:
+        return self._cpu if math.isfinite(self._cpu) else None
 
     def launch(self, launch: NodeLaunch, context: JobContext) -> Refusal | None:
         with self._changed:
@@ -180,6 +186,9 @@ class SupervisedPlatform(Platform):
         self._watcher = SupervisedWatcher(self._supervisor)
         self._supervisor.subscribe(self._watcher)
         return SupervisedScaler(self._supervisor, context), self._watcher
+
+    async def capacity(self) -> Capacity | None:
+        return Capacity((Machine(cpu=self._supervisor.max_cpu),)) if self._supervisor is not None else None
 
     async def close(self) -> None:
         if self._supervisor is not None and self._watcher is not None:

@@ -502,23 +502,57 @@ def test_a_node_that_waits_for_the_platform_or_is_on_its_way_out_is_not_overdue(
 
 
 def test_a_worker_without_progress_is_overdue_although_its_agent_lives() -> None:
-    book = running(2, policy(progress_timeout=60.0))
+    book = running(2, policy(progress_timeout=60.0), reports_progress=True)
+    book.progress("worker-0", 0.0)
     book.progress("worker-1", 1.0)
     for name in ("worker-0", "worker-1"):
         book.heartbeat(name, 61.0)
     assert book.overdue(61.0) == [Overdue("worker-0", ExitReason.HANG, "its program has made no progress for 61 s")]
 
 
-def test_progress_is_not_expected_of_a_role_that_never_reported_any() -> None:
+def test_progress_is_not_expected_of_a_role_that_serves_others() -> None:
     book = running(1, policy(progress_timeout=60.0))
     book.heartbeat("worker-0", 1000.0)
     assert book.overdue(1000.0) == []
 
 
-def test_progress_is_expected_from_the_start_where_the_role_says_so() -> None:
-    book = running(1, policy(progress_timeout=60.0), reports_progress=True)
-    book.heartbeat("worker-0", 61.0)
+def test_progress_is_expected_from_the_start_of_the_program_on() -> None:
+    book = a_book(1, policy(progress_timeout=60.0, heartbeat_timeout=1e6), reports_progress=True)
+    book.start(0.0)
+    book.accepted(0.0, node="worker-0")
+    book.registered(0.0, node="worker-0", agent_pid=10, host="here")
+    assert book.overdue(1000.0) == [], "its program waits for its group"
+    book.program_started(1000.0, node="worker-0", incarnation=0, pid=11)
+    assert book.overdue(1060.0) == []
+    assert [o.node for o in book.overdue(1061.0)] == ["worker-0"]
+
+
+def test_an_agent_that_registers_again_is_no_progress_of_its_program() -> None:
+    book = running(1, policy(progress_timeout=60.0, heartbeat_timeout=1e6), reports_progress=True)
+    book.registered(50.0, node="worker-0", agent_pid=10, host="here")
     assert [o.node for o in book.overdue(61.0)] == ["worker-0"]
+
+
+def test_a_short_pause_of_the_master_does_not_excuse_a_long_hang() -> None:
+    book = running(1, policy(progress_timeout=60.0), reports_progress=True)
+    for now in range(10, 71, 10):
+        book.paused(float(now), 1.0)
+    book.heartbeat("worker-0", 68.0)
+    assert [o.node for o in book.overdue(67.0)] == []
+    assert [o.node for o in book.overdue(68.0)] == ["worker-0"]
+
+
+def test_of_those_that_work_in_step_the_one_furthest_behind_is_replaced_and_the_others_count_anew() -> None:
+    rules = policy(progress_timeout=60.0, heartbeat_timeout=1e6)
+    book = running(3, rules, reports_progress=True, max_replicas=4)
+    book.in_step(("worker-0", "worker-1", "worker-2"))
+    for now, name in enumerate(("worker-2", "worker-0", "worker-1")):
+        book.progress(name, float(now))
+    (late,) = book.overdue(100.0)
+    assert late.node == "worker-2"
+    book.lost(100.0, node=late.node, exit_reason=late.exit_reason.value, message=late.message)
+    assert book.overdue(160.0) == []
+    assert [o.node for o in book.overdue(161.0)] == ["worker-0"]
 
 
 def test_a_restarted_program_gets_the_whole_time_for_its_first_progress() -> None:
@@ -745,3 +779,9 @@ def test_reserved_names_are_not_given() -> None:
     book = a_book(1)
     book.reserve(0.0, role="worker", number=6)
     assert [d.node for d in book.start(0.0) if isinstance(d, Launch)] == ["worker-7"]
+
+
+def test_a_share_of_many_workers_is_rounded_as_it_was_written() -> None:
+    book = a_book(100, high_share=0.55, max_replicas=100)
+    book.start(0.0)
+    assert sum(node.high_priority for node in book.nodes()) == 55

@@ -48,6 +48,7 @@ POLICY = FaultPolicy(
     progress_timeout=25.0,
     unschedulable_backoff=Backoff(1.0, 2.0, 10.0),
     unschedulable_shrink_after=15.0,
+    unschedulable_give_up_after=50.0,
     grace=5.0,
 )
 KINDS = st.sampled_from(ExitReason)
@@ -142,7 +143,9 @@ class NodeHistories(RuleBasedStateMachine):
             assert len(launches) + len(restarts) == 1
             assert LIMITS[kind] < 0 or self.failures[line][kind.value] <= LIMITS[kind], "a budget was exceeded"
         elif not closed:
-            at_ceiling = kind is ExitReason.OOM and subject.resources.memory_mb >= CEILING_MB
+            machine = self.book.capacity.max_memory_mb if self.book.capacity is not None else None
+            ceiling = min(CEILING_MB, machine or CEILING_MB)
+            at_ceiling = kind is ExitReason.OOM and subject.resources.memory_mb >= ceiling
             assert at_ceiling or 0 <= LIMITS[kind] < self.failures[line][kind.value], "given up too early"
         if kind is ExitReason.PREEMPTED and not closed:
             assert launches
@@ -328,6 +331,22 @@ class NodeHistories(RuleBasedStateMachine):
         self.is_refused(NotFound, "registered", node=name, agent_pid=1, host="x")
         self.is_refused(NotFound, "node_ended", node=name, exit_reason="Error", message="x")
 
+    @rule(memory=st.sampled_from([None, 700, 2000, 9000]))
+    def the_platform_tells_its_machines(self, memory: int | None) -> None:
+        machine = {"cpu": None, "memory_mb": memory, "gpu": None}
+        self.call("set_capacity", machines=None if memory is None else [machine])
+
+    @rule(seconds=st.sampled_from([0.0, 10.0, 60.0]))
+    def who_can_never_start_is_given_up(self, seconds: float) -> None:
+        self.now += seconds
+        for finding in self.book.hopeless(self.now):
+            before = self.book.get(finding.node)
+            assert before.is_active
+            assert before.started_at is None
+            decisions = self.call("abandon", node=finding.node)
+            assert decisions or self.book.closed
+        assert self.book.hopeless(self.now) == []
+
     @rule(sure=st.integers(0, 7))
     def stop(self, sure: int) -> None:
         if sure == 7:
@@ -346,6 +365,7 @@ class NodeHistories(RuleBasedStateMachine):
             assert other.nodes() == self.book.nodes()
             assert other.due(self.now) == self.book.due(self.now)
             assert other.removals(self.now) == self.book.removals(self.now)
+            assert other.oversized(self.now) == self.book.oversized(self.now)
             other.touch_all(self.now)
             assert other.overdue(self.now) == []
         self.book = restored if from_snapshot else replayed

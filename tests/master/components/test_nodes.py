@@ -7,6 +7,8 @@ import pytest
 
 from pliant.core.errors import InvalidRequest
 from pliant.core.events import EventKind
+from pliant.core.job import Phase
+from pliant.core.nodes.capacity import Machine
 from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.status import NodeStatus
 from pliant.platforms.base import NodeEvent
@@ -221,3 +223,67 @@ def test_a_role_may_forgive_less_than_the_job(tmp_path: Path) -> None:
         wait_until(lambda: states(master)["worker-0"] == "Failed")
         status = master.status()
         assert [role.wanted for role in status.roles] == [1]
+
+
+LARGEST = Machine(4.0, 8000, 0)
+
+
+def test_a_request_that_can_never_be_met_is_said_at_once_and_given_up_at_the_limit(tmp_path: Path) -> None:
+    clock, platform = ManualClock(), FakePlatform(largest=LARGEST)
+    spec = job(
+        worker={"replicas": 1, "resources": {"memory": "1000Gi"}}, fault={"unschedulable": {"give_up_after": 30}}
+    )
+    with RunningMaster(tmp_path, spec, clock=clock, platform=platform) as master:
+        wait_until(lambda: master.status().conditions, what="the condition")
+        (condition,) = master.status().conditions
+        problem = "1024000 MB of memory asked for, the largest machine has 8000"
+        assert (condition.type, condition.status, condition.reason) == ("WaitingForNodes", "True", "RequestTooLarge")
+        assert condition.message == (
+            f"worker-0 cannot be started: {problem}; given up after 30 s (fault.unschedulable.give_up_after)"
+        )
+        assert master.status().message == condition.message
+        assert events(master, EventKind.TOO_LARGE) == [{"node": "worker-0", "reason": problem}]
+        clock.advance(31)
+        assert master.join() is Phase.FAILED
+    summary = master.job_dir.summary()
+    assert summary is not None
+    assert summary["exit_code"] == 1
+    assert f"worker-0 is given up: {problem}; waited 30 s" in summary["reason"]
+
+
+def test_a_larger_machine_that_comes_in_time_runs_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pliant.master.components.nodes.CAPACITY_INTERVAL_S", 0.05)
+    clock, platform = ManualClock(), FakePlatform(largest=LARGEST)
+    spec = job(worker={"replicas": 1, "resources": {"cpu": 8}})
+    with RunningMaster(tmp_path, spec, clock=clock, platform=platform) as master:
+        wait_until(lambda: events(master, EventKind.TOO_LARGE), what="the event")
+        platform.largest = Machine(16.0, 8000, 0)
+        wait_until(lambda: not events_of_waiting(master), what="the end of the condition")
+        passes(master, clock, 60)
+        launched(master, "worker-0")
+
+
+def events_of_waiting(master: RunningMaster) -> list[str]:
+    return [condition.reason for condition in master.status().conditions if condition.reason == "RequestTooLarge"]
+
+
+def test_memory_grows_to_the_largest_machine_and_the_job_fails_there_with_the_numbers(tmp_path: Path) -> None:
+    clock, platform = ManualClock(), FakePlatform(largest=LARGEST)
+    spec = job(worker={"replicas": 1, "resources": {"memory": "6Gi"}})
+    with RunningMaster(tmp_path, spec, clock=clock, platform=platform) as master:
+        for number, memory in enumerate((6144, 8000)):
+            node = f"worker-{number}"
+            launched(master, node)
+            assert platform.nodes[node].launch.resources.memory_mb == memory
+            agent = FakeAgent(master.client, node).starts()
+            agent.beats(memory_mb=memory - 44)
+            agent.program_exits(ExitReason.OOM, "killed for memory")
+            platform.exhaust_memory_of(node)
+            passes(master, clock, 60)
+        assert master.join() is Phase.FAILED
+    summary = master.job_dir.summary()
+    assert summary is not None
+    assert (
+        "out of memory with 8000 MB, its measured peak was 7956 MB; no more may be asked for, "
+        "8000 MB is all that the largest machine has" in summary["reason"]
+    )

@@ -80,6 +80,7 @@ class Follower:
         self._caller: Caller | None = None
         self._stop_sent = 0  # number of interrupts that were passed on
         self._reported_at = 0.0
+        self._waiting_said = ""  # what the job was last said to wait for
 
     def follow(self, lifetime: Lifetime) -> JobSummary:
         """Until the job is over."""
@@ -116,6 +117,8 @@ class Follower:
         while lifetime.running():
             self._send_stop()
             status = self._status()
+            if status is not None:
+                self._say_waiting(status)
             if live is not None:
                 live.update(progress_view(status))
             elif status is not None and self._progress and time.monotonic() - self._reported_at > PROGRESS_INTERVAL_S:
@@ -124,6 +127,14 @@ class Follower:
             if self._output is not None:
                 self._output.show_new()
             lifetime.wait(self._handle.refresh_interval_s)
+
+    def _say_waiting(self, status: JobStatus) -> None:
+        """As soon as it is known, and once: what keeps the job from running as it should."""
+        waiting = status.waiting
+        said = waiting.message if waiting is not None else ""
+        if said and said != self._waiting_said:
+            self.say(f"waiting: {said}")
+        self._waiting_said = said
 
     def _status(self) -> JobStatus | None:
         """None while there is no master to ask."""
@@ -152,6 +163,8 @@ class Follower:
 def _one_line(status: JobStatus) -> str:
     running = sum(1 for node in status.nodes if node.state is NodeState.RUNNING)
     parts = [f"{running} nodes running"]
+    if (waiting := status.waiting) is not None:
+        parts.append(f"waiting ({waiting.reason})")
     for dataset in status.datasets:
         share = 100 * dataset.records_done / dataset.records_total if dataset.records_total else 0
         parts.append(f"{dataset.name} {dataset.records_done:,} of {dataset.records_total:,} records ({share:.0f} %)")

@@ -14,6 +14,7 @@ from pliant.core.errors import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
     from pliant.spec import JobSpec
+    from pliant.spec.faults import FaultSpec
 
 
 def make_spec(command: list[str], name: str | None, changes: dict[str, Any]) -> JobSpec:
@@ -57,12 +58,19 @@ def make_spec(command: list[str], name: str | None, changes: dict[str, Any]) -> 
     value["platform"] = platform
     if changes.get("tls"):
         value["security"] = {"tls": True}
-    if "max_restarts" in changes:
-        fault = value["fault"].entries()
-        value["fault"] = {**fault, "error": {**fault["error"].entries(), "limit": changes["max_restarts"]}}
+    value["fault"] = _fault(value["fault"], changes)
     made = JobSpec.from_dict(value, source=command[0] if from_file else "the command line")
     here = made.platform.kind != "kubernetes"  # in a Pod, programs start among the files that were sent along
     return made.replaced(working_dir=os.getcwd()) if here and not made.working_dir else made
+
+
+def _fault(spec: FaultSpec, changes: dict[str, Any]) -> dict[str, Any]:
+    fault = spec.entries()
+    if "max_restarts" in changes:
+        fault["error"] = {**spec.error.entries(), "limit": changes["max_restarts"]}
+    if "give_up_after" in changes:
+        fault["unschedulable"] = {**spec.unschedulable.entries(), "give_up_after": changes["give_up_after"]}
+    return fault
 
 
 def check_launchable(spec: JobSpec) -> None:

@@ -47,6 +47,13 @@ class RunOptions:
     max_restarts: Annotated[
         int | None, typer.Option(help="Restarts per node after errors of the program. [default: 3]")
     ] = None
+    give_up_after: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Give up a node that no machine is large enough for; 0: wait for ever. [default: 600]",
+        ),
+    ] = None
     log_dir: Annotated[Path | None, typer.Option(help="Write the logs to this folder.")] = None
     namespace: Namespace = None
     context: Context = None
@@ -71,6 +78,7 @@ class RunOptions:
             "audit": self.audit or None,
             "metrics_port": self.metrics_port,
             "max_restarts": self.max_restarts,
+            "give_up_after": self.give_up_after,
             "claim": self.claim,
         }
         return {key: value for key, value in changes.items() if value is not None}

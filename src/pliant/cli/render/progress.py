@@ -25,6 +25,8 @@ def progress_view(status: JobStatus | None) -> RenderableType:
     if status is None:
         return Text("waiting for the master …", style="yellow")
     parts: list[RenderableType] = [_headline(status)]
+    if (waiting := waiting_line(status)) is not None:
+        parts.append(waiting)
     if status.datasets:
         parts.append(progress_of(status))
     parts.append(_nodes(status))
@@ -42,6 +44,12 @@ def _headline(status: JobStatus) -> Text:
     if status.master_starts > 1:
         text.append(f"  master started {status.master_starts} times", style="yellow")
     return text
+
+
+def waiting_line(status: JobStatus) -> Text | None:
+    """What the job waits for, if it does."""
+    waiting = status.waiting
+    return Text(f"waiting: {waiting.message}", style="yellow") if waiting is not None else None
 
 
 def progress_of(status: JobStatus) -> Table:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pliant.cli.handles.job_handle import JobView
-from pliant.cli.render.progress import NODE_STYLES, clock, progress_of
+from pliant.cli.render.progress import NODE_STYLES, clock, progress_of, waiting_line
 from pliant.core.job import Failure, Phase
 from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.status import DatasetStatus, JobStatus, NodeStatus, ParametersStatus, ParkedShard
@@ -33,6 +33,8 @@ def table_console() -> Console:
 def job_view(view: JobView) -> RenderableType:
     status = view.status
     parts: list[RenderableType] = [_headline(view)]
+    if (waiting := waiting_line(status)) is not None and not view.is_over:
+        parts.append(waiting)
     if view.note:
         parts.append(Text(f"{view.note}; this is what {view.source} says", style="yellow"))
     if status.datasets:

@@ -15,6 +15,7 @@ class EventKind(StrEnum):
     REFUSED = "refused"
     UNSCHEDULABLE = "unschedulable"
     SCHEDULED = "scheduled"
+    TOO_LARGE = "too-large"
     RUNNING = "running"
     EXIT = "exit"
     RESTART = "restart"

@@ -39,6 +39,15 @@ class NodeUnschedulable(Event, kind=EventKind.UNSCHEDULABLE):
 
 
 @dataclass(frozen=True, kw_only=True)
+class NodeTooLarge(Event, kind=EventKind.TOO_LARGE):
+    node: str
+    reason: str  # what was asked for, and what the largest machine has
+
+    def _sentence(self) -> str:
+        return f"{self.node} cannot be started, however long it waits: {self.reason}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class NodeScheduled(Event, kind=EventKind.SCHEDULED):
     node: str
 

@@ -20,7 +20,7 @@ Invariants:
 - A replacement inherits its line's counts of failures, so no line is relaunched more often for a kind than its
   budget; one kind never uses up another's. What is not a failure (``scale``, ``replace``, ``stop``) counts nowhere.
 - A node that is being removed ends as Deleted, whatever its program did, and its end has no consequences.
-- The memory of a line grows with each out-of-memory and is never shrunk again.
+- The memory of a line grows with each out-of-memory, up to what the largest machine has, and is never shrunk again.
 - After ``stop`` or ``FailJob`` nothing is launched and no program is restarted.
 - The state is bounded: of the ended nodes only the last ``keep_ended`` are remembered; events of others are late
   and are ignored. The counts of a line live in the record of its living node, so they are never forgotten.
@@ -28,11 +28,12 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace as changed
 from typing import Any
 
 from pliant.core.errors import Conflict
+from pliant.core.nodes.capacity import Capacity
 from pliant.core.nodes.fault_policy import ExitReason, FaultPolicy, Step, shrink_resources
 from pliant.core.nodes.liveness import Liveness
 from pliant.core.nodes.roster import DEFAULT_KEEP_ENDED, Roster
@@ -42,9 +43,11 @@ from pliant.core.nodes.states import (
     Node,
     NodeState,
     Overdue,
+    Oversized,
     Remove,
     RestartProgram,
     RoleSpec,
+    RoleState,
     in_words,
     parse_exit_reason,
     parse_resources,
@@ -68,6 +71,7 @@ class NodeBook(Roster):
         self._policies = dict(policies or {})
         self._policy = policy
         self._liveness = Liveness(policy)
+        self._in_step: frozenset[str] = frozenset()  # nodes whose programs wait for each other; not journaled
 
     def copy(self) -> NodeBook:
         """For a dry run."""
@@ -136,7 +140,7 @@ class NodeBook(Roster):
         role = self._roles[old.role]
         spec = changed(role.spec, replicas=role.spec.replicas - 1)
         spec.check()
-        self._roles[old.role] = changed(role, spec=spec, note=reason)
+        self._roles[old.role] = changed(role, spec=spec, note=reason, at_zero_since=_at_zero(now, role, spec.replicas))
         return [self._remove(now, old, self._policy.grace, reason)]
 
     def suspend(self, now: float, *, reason: str) -> list[Decision]:
@@ -264,6 +268,41 @@ class NodeBook(Roster):
         removal = self._remove(now, found, 0.0, why)
         return [removal, self._add(now, found.role, why, after=found, resources=asked)]
 
+    def set_capacity(self, now: float, *, machines: list[dict[str, Any]] | None) -> list[Decision]:
+        """What the platform could give to one node at most (``core/nodes/capacity.py``); None: it does not know."""
+        self._capacity = None if machines is None else Capacity.from_json(machines)
+        self._capacity_since = now
+        return []
+
+    def oversized(self, now: float) -> list[Oversized]:
+        """Nodes that wait to be started and that no machine of the platform is large enough for; see ``hopeless``."""
+        if self._capacity is None or self.closed:
+            return []
+        waiting = [node for node in self._nodes.values() if node.is_active and node.started_at is None]
+        found = ((node, self._capacity.problem(node.resources)) for node in waiting)
+        return [Oversized(n.name, why, max(n.created_at, self._capacity_since)) for n, why in found if why]
+
+    @property
+    def give_up_after(self) -> float:
+        """Seconds for which a node is waited for that no machine is large enough for; 0: for ever."""
+        return self._policy.unschedulable_give_up_after
+
+    def hopeless(self, now: float) -> list[Oversized]:
+        """Those for which a larger machine, or a smaller request, was waited for long enough; act on each by ``abandon``."""
+        limit = self.give_up_after
+        return [found for found in self.oversized(now) if 0 < limit <= now - found.since]
+
+    def abandon(self, now: float, *, node: str) -> list[Decision]:
+        """Give up a node that can never be started, and its line with it."""
+        problem = next((found.problem for found in self.hopeless(now) if found.node == node), "")
+        found = self._find(node)
+        if found is None or not problem:
+            return []
+        limit = f"{self.give_up_after:g} s (fault.unschedulable.give_up_after)"
+        self._end(now, found, NodeState.FAILED, ExitReason.UNKNOWN, "no machine is large enough for it")
+        self._put(changed(self._nodes[node], removal=problem, removal_grace=0.0))
+        return [Remove(node, 0.0, problem), *self._give_up(found, ExitReason.UNKNOWN, f"{problem}; waited {limit}")]
+
     def launch_failed(self, now: float, *, node: str, message: str) -> list[Decision]:
         """The platform could not create it, for another reason than scheduling."""
         found = self._find(node)
@@ -271,14 +310,16 @@ class NodeBook(Roster):
             return []
         return self._over(now, found, ExitReason.UNKNOWN, message, agent_alive=False)
 
-    def node_ended(self, now: float, *, node: str, exit_reason: str, message: str, host: str = "") -> list[Decision]:
-        """The platform reports that nothing of this node is left."""
+    def node_ended(
+        self, now: float, *, node: str, exit_reason: str, message: str, host: str = "", peak_mb: int = 0
+    ) -> list[Decision]:
+        """The platform reports that nothing of this node is left. ``peak_mb``: of memory that was measured; 0: unknown."""
         kind = parse_exit_reason(exit_reason)
         found = self._find(node)
         if found is None:
             return []
         found = self._put(changed(found, gone=True, host=found.host or host))
-        return [] if found.ended else self._over(now, found, kind, message, agent_alive=False)
+        return [] if found.ended else self._over(now, found, kind, message, agent_alive=False, peak_mb=peak_mb)
 
     # --- events of agents ---
 
@@ -299,7 +340,7 @@ class NodeBook(Roster):
                 waiting_since=None,
             )
         )
-        self._liveness.began(found, now)
+        (self._liveness.began if found.started_at is None else self._liveness.seen)(found, now)
         return []
 
     def program_started(self, now: float, *, node: str, incarnation: int, pid: int) -> list[Decision]:
@@ -311,7 +352,7 @@ class NodeBook(Roster):
         return []
 
     def program_exited(
-        self, now: float, *, node: str, incarnation: int, exit_reason: str, message: str
+        self, now: float, *, node: str, incarnation: int, exit_reason: str, message: str, peak_mb: int = 0
     ) -> list[Decision]:
         """The agent asks what to do after this exit: restart as ``RestartProgram`` says, or else leave.
 
@@ -325,7 +366,8 @@ class NodeBook(Roster):
             return [found.restart()]
         if incarnation != found.incarnation:
             return []
-        return self._over(now, found, kind, message, agent_alive=found.state is NodeState.RUNNING)
+        alive = found.state is NodeState.RUNNING
+        return self._over(now, found, kind, message, agent_alive=alive, peak_mb=peak_mb)
 
     def program_recalled(
         self, now: float, *, node: str, incarnation: int, message: str, exit_reason: str = ""
@@ -363,19 +405,47 @@ class NodeBook(Roster):
         if found is not None and not found.ended:
             self._liveness.excused(found, now)
 
+    def in_step(self, nodes: Collection[str]) -> None:
+        """The programs of these nodes do each step together: if one hangs, none of them makes progress."""
+        self._in_step = frozenset(nodes)
+
+    def all_idle(self, now: float) -> None:
+        """Nobody can make progress: all wait for something that is none of them."""
+        for node in self.live():
+            self._liveness.excused(node, now)
+
     def touch_all(self, now: float) -> None:
         """After a restart of the master: the time it was unavailable does not count as silence."""
         for node in self.live():
             self._liveness.began(node, now)
 
+    def paused(self, now: float, seconds: float) -> None:
+        """The master did not run for so long. It may happen often on a busy machine, so earlier silence is not forgotten."""
+        for node in self.live():
+            self._liveness.paused(node, now, seconds)
+
     def overdue(self, now: float) -> list[Overdue]:
-        """Nodes that missed a deadline; act on each by ``lost``."""
-        missing = (
-            (n.name, self._liveness.missing(n, self._roles[n.role].spec, now))
-            for n in self._nodes.values()
-            if n.is_active
-        )
-        return [Overdue(name, ExitReason.HANG, message) for name, message in missing if message]
+        """Nodes that missed a deadline; act on each by ``lost``.
+
+        Of those that work in step only the one that is furthest behind: the others may only be waiting for it, and have
+        what it knew. They count anew once it is replaced.
+        """
+        late: list[Overdue] = []
+        behind: list[tuple[float, Overdue]] = []
+        for node in self._nodes.values():
+            if not node.is_active:
+                continue
+            if message := self._liveness.silence(node, now):
+                late.append(Overdue(node.name, ExitReason.HANG, message))
+            elif message := self._liveness.stall(node, self._roles[node.role].spec, now):
+                found = Overdue(node.name, ExitReason.HANG, message)
+                if node.name in self._in_step:
+                    behind.append((self._liveness.last_progress(node), found))
+                else:
+                    late.append(found)
+        if behind and not any(found.node in self._in_step for found in late):
+            late.append(min(behind, key=lambda pair: pair[0])[1])
+        return late
 
     def lost(self, now: float, *, node: str, exit_reason: str, message: str) -> list[Decision]:
         """Give a node up without having observed its end: it is removed at once, and replaced."""
@@ -384,6 +454,8 @@ class NodeBook(Roster):
         if found is None or found.ended:
             return []
         follows = self._over(now, found, kind, message, agent_alive=False)
+        for peer in self.live() if node in self._in_step else ():
+            self._liveness.excused(peer, now)
         self._put(changed(self._nodes[node], removal=found.removal or message, removal_grace=0.0))
         return [Remove(node, 0.0, message), *follows]
 
@@ -401,14 +473,21 @@ class NodeBook(Roster):
 
     # --- inside ---
 
-    def _over(self, now: float, node: Node, kind: ExitReason, message: str, *, agent_alive: bool) -> list[Decision]:
+    def _over(
+        self, now: float, node: Node, kind: ExitReason, message: str, *, agent_alive: bool, peak_mb: int = 0
+    ) -> list[Decision]:
         """A live node, or its program, ended: record it and decide what follows."""
         if node.removal is not None:
             self._end(now, node, NodeState.DELETED, kind, message)
             return []
         policy = self._policies.get(node.role, self._policy)
         decision = policy.next_step(
-            kind, node.failures, node.resources.memory_mb, agent_alive=agent_alive and not self.closed
+            kind,
+            node.failures,
+            node.resources.memory_mb,
+            agent_alive=agent_alive and not self.closed,
+            max_memory_mb=self._capacity.max_memory_mb if self._capacity is not None else None,
+            peak_mb=peak_mb,
         )
         if decision.step is Step.NOTHING:
             role = self._roles[node.role]
@@ -457,12 +536,13 @@ class NodeBook(Roster):
         target = role.spec.replicas - 1
         note = f"{node.name} is given up: {why}; going on with {target}"
         spec = changed(role.spec, replicas=target)
-        self._roles[node.role] = changed(role, spec=spec, given_up=role.given_up + 1, note=note)
+        self._roles[node.role] = changed(role, spec=spec, given_up=role.given_up + 1, note=note, at_zero_since=None)
         return []
 
     def _aim(self, now: float, role: str, target: int, reason: str, first: Sequence[str] = ()) -> list[Decision]:
         state = self._roles[role]
-        self._roles[role] = changed(state, spec=changed(state.spec, replicas=target), note=reason)
+        spec = changed(state.spec, replicas=target)
+        self._roles[role] = changed(state, spec=spec, note=reason, at_zero_since=_at_zero(now, state, target))
         if not self._started:
             return []
         surplus = len(self.active(role)) - max(0, target - state.succeeded)
@@ -500,3 +580,10 @@ class NodeBook(Roster):
         if self.closed:
             why = self._failure.reason if self._failure else self._stopped
             raise Conflict(f"the job is ending ({why}) and cannot be {verb}")
+
+
+def _at_zero(now: float, role: RoleState, target: int) -> float | None:
+    """Since when a person, or a plan, wants no nodes of a role; None: they want some."""
+    if target > 0:
+        return None
+    return now if role.at_zero_since is None else role.at_zero_since

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pliant.core.resources import Resources
+from pliant.core.shares import exact, floor_share
 
 
 class ExitReason(StrEnum):
@@ -52,15 +53,25 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class MemoryGrowth:
-    """After out-of-memory: ``max(memory * factor, memory + add_mb)``, at most ``ceiling_mb`` (0: no ceiling)."""
+    """After out-of-memory: ``max(memory * factor, memory + add_mb)``, at most ``ceiling_mb`` (0: what the largest machine has)."""
 
     factor: float = 1.5
     add_mb: int = 256
     ceiling_mb: int = 0
 
-    def grown(self, memory_mb: int) -> int:
-        wanted = max(int(memory_mb * self.factor), memory_mb + self.add_mb)
-        return min(wanted, self.ceiling_mb) if self.ceiling_mb else wanted
+    def ceiling(self, max_memory_mb: int | None = None) -> tuple[int | None, str]:
+        """The most that may be asked for, and whose limit that is. None: there is no limit.
+
+        ``max_memory_mb``: of the largest machine; None: it is not known.
+        """
+        limits = [(self.ceiling_mb, "the limit of fault.memory.ceiling")] if self.ceiling_mb else []
+        if max_memory_mb is not None:
+            limits.append((max_memory_mb, "all that the largest machine has"))
+        return min(limits) if limits else (None, "")
+
+    def grown(self, memory_mb: int, ceiling_mb: int | None = None) -> int:
+        wanted = max(floor_share(self.factor, memory_mb), memory_mb + self.add_mb)
+        return wanted if ceiling_mb is None else min(wanted, ceiling_mb)
 
 
 class Step(StrEnum):
@@ -95,15 +106,16 @@ def shrink_resources(asked: Resources, minimum: Resources, *, keep_memory: bool)
     A field whose minimum is zero is not touched: zero means "no limit", which would be more and not less.
     """
 
-    def down(now: float, least: float, step: float) -> float:
+    def down(now: float, least: float, *, steps: int = 1) -> float:
+        """In ``steps`` per unit."""
         if not 0 < least < now:
             return now
-        return max(least, math.floor((now + least) / 2 / step) * step)
+        return max(least, math.floor((exact(now) + exact(least)) * steps / 2) / steps)
 
     return Resources(
-        cpu=round(down(asked.cpu, minimum.cpu, 0.1), 6),
-        memory_mb=asked.memory_mb if keep_memory else int(down(asked.memory_mb, minimum.memory_mb, 1)),
-        gpu=int(down(asked.gpu, minimum.gpu, 1)),
+        cpu=down(asked.cpu, minimum.cpu, steps=10),
+        memory_mb=asked.memory_mb if keep_memory else int(down(asked.memory_mb, minimum.memory_mb)),
+        gpu=int(down(asked.gpu, minimum.gpu)),
     )
 
 
@@ -118,14 +130,23 @@ class FaultPolicy:
     progress_timeout: float = 0.0  # without progress, before a running worker is replaced; 0: never
     unschedulable_backoff: Backoff = field(default_factory=lambda: Backoff(1.0, 2.0, 60.0))
     unschedulable_shrink_after: float = 120.0  # seconds before fewer resources are requested
+    unschedulable_give_up_after: float = 600.0  # seconds for a request that no machine can meet; 0: never
     grace: float = 10.0  # between SIGTERM and SIGKILL
 
     def next_step(
-        self, exit_reason: ExitReason, failures: Mapping[str, int], memory_mb: int, *, agent_alive: bool
+        self,
+        exit_reason: ExitReason,
+        failures: Mapping[str, int],
+        memory_mb: int,
+        *,
+        agent_alive: bool,
+        max_memory_mb: int | None = None,
+        peak_mb: int = 0,
     ) -> FaultDecision:
         """Decide after one exit.
 
-        ``failures`` counts the earlier failures of this line of nodes by kind, this one not included.
+        ``failures`` counts the earlier failures of this line of nodes by kind, this one not included. ``max_memory_mb``: of the
+        largest machine, if that is known. ``peak_mb``: what was measured of this node; 0: nothing was.
         """
         if exit_reason is ExitReason.COMPLETED:
             return FaultDecision(Step.NOTHING, "the program finished")
@@ -133,17 +154,27 @@ class FaultPolicy:
         budget = self.budgets.get(exit_reason) or default_budgets()[exit_reason]
         before = failures.get(exit_reason.value, 0)
         if budget.limit >= 0 and before >= budget.limit:
+            last = (
+                f", the last time with {memory_mb} MB{_peak(peak_mb)}"
+                if exit_reason is ExitReason.OOM and memory_mb
+                else ""
+            )
             return FaultDecision(
-                Step.GIVE_UP,
-                f"{exit_reason.value} happened {before + 1} times; {budget.limit} are forgiven",
+                Step.GIVE_UP, f"{exit_reason.value} happened {before + 1} times; {budget.limit} are forgiven{last}"
             )
         delay = budget.backoff.delay(before)
         tries = f"{exit_reason.value} {before + 1}" + (f" of {budget.limit} forgiven" if budget.limit >= 0 else "")
         if exit_reason is ExitReason.OOM and memory_mb > 0:
-            grown = self.memory.grown(memory_mb)
+            ceiling, whose = self.memory.ceiling(max_memory_mb)
+            grown = self.memory.grown(memory_mb, ceiling)
             if grown <= memory_mb:
-                return FaultDecision(Step.GIVE_UP, f"out of memory with {memory_mb} MB, and no more may be asked for")
+                why = f"out of memory with {memory_mb} MB{_peak(peak_mb)}; no more may be asked for, {ceiling} MB is {whose}"
+                return FaultDecision(Step.GIVE_UP, why)
             return FaultDecision(Step.REPLACE, f"{tries}: {memory_mb} MB were too few, {grown} MB next", delay, grown)
         if budget.in_place and agent_alive:
             return FaultDecision(Step.RESTART, f"{tries}: the program is started again", delay)
         return FaultDecision(Step.REPLACE, f"{tries}: the node is replaced", delay)
+
+
+def _peak(peak_mb: int) -> str:
+    return f", its measured peak was {peak_mb} MB" if peak_mb else ""

@@ -7,16 +7,17 @@ failed for.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace as changed
 from typing import Any
 
 from pliant.core.errors import NotFound
+from pliant.core.nodes.capacity import Capacity
 from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.nodes.hosts import HostRecord, hosts_of
 from pliant.core.nodes.states import FailJob, Launch, Node, NodeState, RoleSpec, RoleState
 from pliant.core.resources import Resources
+from pliant.core.shares import ceil_share
 from pliant.core.state_machine import StateMachine
 
 DEFAULT_KEEP_ENDED = 200  # ended nodes that are remembered
@@ -36,6 +37,8 @@ class Roster(StateMachine):
         self._suspended = ""
         self._suspended_at = 0.0
         self._hosts = HostRecord()
+        self._capacity: Capacity | None = None  # None: not known
+        self._capacity_since = 0.0
 
     @property
     def suspended(self) -> str:
@@ -55,6 +58,11 @@ class Roster(StateMachine):
     def stopped(self) -> str | None:
         """Why the job is being stopped; None: it is not."""
         return self._stopped
+
+    @property
+    def capacity(self) -> Capacity | None:
+        """What the platform could give to one node at most; None: it is not known."""
+        return self._capacity
 
     @property
     def failure(self) -> FailJob | None:
@@ -134,6 +142,8 @@ class Roster(StateMachine):
             "suspended": self._suspended,
             "suspended_at": self._suspended_at,
             "hosts": self._hosts.snapshot(),
+            "capacity": self._capacity.to_json() if self._capacity is not None else None,
+            "capacity_since": self._capacity_since,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -145,6 +155,9 @@ class Roster(StateMachine):
         self._suspended, self._suspended_at = state["suspended"], state["suspended_at"]
         self._hosts = HostRecord()
         self._hosts.restore(state["hosts"])
+        machines = state.get("capacity")
+        self._capacity = Capacity.from_json(machines) if machines is not None else None
+        self._capacity_since = state.get("capacity_since", 0.0)
 
     # --- for the book ---
 
@@ -201,7 +214,7 @@ class Roster(StateMachine):
 
     def _gets_high_priority(self, role: str) -> bool:
         spec = self._roles[role].spec
-        wanted = math.ceil(spec.high_share * spec.replicas)
+        wanted = ceil_share(spec.high_share, spec.replicas)
         return sum(node.high_priority for node in self.active(role)) < wanted
 
     def _end(self, now: float, node: Node, state: NodeState, kind: ExitReason | None, message: str) -> None:

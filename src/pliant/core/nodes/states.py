@@ -56,7 +56,7 @@ class RoleSpec:
     resources: Resources = field(default_factory=Resources)
     min_resources: Resources = field(default_factory=Resources)  # zero in a field: that is never reduced
     critical: bool = False  # the final failure of one node fails the job
-    reports_progress: bool = False  # watched for progress from its start, not only from the first report on
+    reports_progress: bool = False  # its programs are watched for progress, from their start on
     high_share: float = 0.0  # the part of the target, rounded up, that gets the high priority
 
     def check(self) -> None:
@@ -157,6 +157,7 @@ class RoleState:
     next_number: int = 0
     succeeded: int = 0  # lines that finished; each still counts towards the target
     given_up: int = 0  # lines whose budget is used up
+    at_zero_since: float | None = None  # somebody asked for no nodes then; the role waits to be scaled up
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -227,6 +228,15 @@ class Overdue:
     node: str
     exit_reason: ExitReason
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Oversized:
+    """A finding: no machine of the platform is large enough for this node, as far as is known since then."""
+
+    node: str
+    problem: str
+    since: float
 
 
 def in_words(resources: Resources) -> str:

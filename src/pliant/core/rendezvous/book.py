@@ -277,6 +277,10 @@ class RendezvousBook(StateMachine):
     def round(self) -> int:
         return self.world.round if self.world else 0
 
+    def members_in_use(self) -> tuple[str, ...]:
+        """Of the latest world: those that are in it, and not ready for the next one."""
+        return tuple(name for name, live in self._live.items() if not live.waiting)
+
     @property
     def waiting(self) -> tuple[Member, ...]:
         """Workers that are ready for the next world, oldest first."""

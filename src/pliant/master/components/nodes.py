@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pliant.core.clock import Clock
@@ -25,6 +25,7 @@ from pliant.core.events import (
     NodeRemoved,
     NodeRunning,
     NodeScheduled,
+    NodeTooLarge,
     NodeUnschedulable,
     ProgramExited,
     ProgramRestarted,
@@ -32,6 +33,7 @@ from pliant.core.events import (
 )
 from pliant.core.job import JobBook
 from pliant.core.nodes.book import NodeBook
+from pliant.core.nodes.capacity import Capacity
 from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.nodes.states import Decision, FailJob, Launch, NodeState, Remove, RestartProgram
 from pliant.master.components.base import BackgroundComponent
@@ -45,11 +47,20 @@ from pliant.master.components.signals import (
     Signal,
     SignalBus,
     StepReported,
+    WorkersBlocked,
+    WorldInUse,
 )
 from pliant.master.journal.journal import Journal
 from pliant.platforms.base import NodeEvent, NodeLaunch, NodeRemoval, NodeWatcher, ScalePlan, Scaler
 
 log = logging.getLogger(__name__)
+
+CAPACITY_INTERVAL_S = 15.0  # between two questions for the machines of the platform
+
+
+async def unknown_capacity() -> Capacity | None:
+    """Of a platform that does not say."""
+    return None
 
 
 class NodeManager(BackgroundComponent):
@@ -67,7 +78,11 @@ class NodeManager(BackgroundComponent):
         scaler: Scaler,
         watcher: NodeWatcher,
         describe: Callable[[Launch], NodeLaunch],
+        *,
+        capacity: Callable[[], Awaitable[Capacity | None]] = unknown_capacity,
+        peak_memory: Callable[[str], float] = lambda node: 0.0,
     ) -> None:
+        """``capacity`` asks the platform what it could give to one node at most; ``peak_memory``: of a node, in MB, 0: unknown."""
         super().__init__()
         self.book = book
         self._job = job
@@ -77,12 +92,17 @@ class NodeManager(BackgroundComponent):
         self._scaler = scaler
         self._watcher = watcher
         self._describe = describe
+        self._read_capacity = capacity
+        self._peak_memory = peak_memory
+        self._too_large: dict[str, str] = {}  # nodes of which that was said, and how
         self._busy = asyncio.Lock()  # one plan at a time
 
     async def start(self) -> None:
         if self._job.over:
             self.stop_nodes(self._job.reason)
+        await self._update_capacity()
         await self._resume()
+        self.run_beside(self._follow_capacity())
         self.run_beside(self._follow_platform(), is_vital=True)
 
     def on_event(self, signal: Signal) -> None:
@@ -93,8 +113,12 @@ class NodeManager(BackgroundComponent):
             case NodesIdle(nodes=nodes):
                 for node in nodes:
                     self.book.idle(node, now)
-            case MasterPaused():
-                self.book.touch_all(now)
+            case WorkersBlocked():
+                self.book.all_idle(now)
+            case WorldInUse(members=members):
+                self.book.in_step(members)
+            case MasterPaused(seconds=seconds):
+                self.book.paused(now, seconds)
             case JobOver(reason=reason):
                 self.stop_nodes(reason)
             case _:
@@ -140,6 +164,22 @@ class NodeManager(BackgroundComponent):
             else:
                 self._ended(event)
 
+    async def _follow_capacity(self) -> None:
+        """A cluster may get larger machines, or lose them."""
+        while True:
+            await asyncio.sleep(CAPACITY_INTERVAL_S)
+            await self._update_capacity()
+
+    async def _update_capacity(self) -> None:
+        try:
+            found = await self._read_capacity()
+        except PliantError as error:
+            log.warning("the platform does not say how large its machines are: %s", error)
+            return
+        if found != self.book.capacity:
+            machines = None if found is None else found.to_json()
+            self._journal.do(self.book.set_capacity, machines=machines)
+
     async def tick(self) -> None:
         """Carry out what is due, and give up silent nodes."""
         now = self._clock.now()
@@ -147,8 +187,19 @@ class NodeManager(BackgroundComponent):
             self.give_up(late.node, late.exit_reason, late.message)
         for node in self.book.starved(now):
             self._apply(self._journal.do(self.book.shrink, node=node))
+        self._check_sizes(now)
         async with self._busy:
             await self._carry_out()
+
+    def _check_sizes(self, now: float) -> None:
+        """Say which requests can never be met, and give up those that were waited for long enough."""
+        found = {late.node: late.problem for late in self.book.oversized(now)}
+        for node, problem in found.items():
+            if self._too_large.get(node) != problem:
+                self._journal.event(NodeTooLarge(node=node, reason=problem))
+        self._too_large = found
+        for late in self.book.hopeless(now):
+            self._apply(self._journal.do(self.book.abandon, node=late.node))
 
     def give_up(self, node: str, exit_reason: ExitReason, message: str) -> None:
         """Without having observed its end: removed at once, and replaced."""
@@ -218,6 +269,7 @@ class NodeManager(BackgroundComponent):
             incarnation=incarnation,
             exit_reason=exit_reason.value,
             message=message,
+            **self._peak_of(node, exit_reason),
         )
         self._apply(decisions)
         return next((d for d in decisions if isinstance(d, RestartProgram)), None)
@@ -311,8 +363,14 @@ class NodeManager(BackgroundComponent):
                 exit_reason=event.exit_reason.value,
                 message=event.message,
                 host=event.host,
+                **self._peak_of(event.node, event.exit_reason),
             )
         )
+
+    def _peak_of(self, node: str, exit_reason: ExitReason) -> dict[str, int]:
+        """For the journal, of a node that ran out of memory."""
+        peak = int(self._peak_memory(node)) if exit_reason is ExitReason.OOM else 0
+        return {"peak_mb": peak} if peak else {}
 
     def _apply(self, decisions: Iterable[Decision]) -> None:
         """Launches and removals are found in the book by ``tick``; here they are only noted as events."""

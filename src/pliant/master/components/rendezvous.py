@@ -10,7 +10,17 @@ from pliant.core.events import MemberSilent, ProgramFrozen, WorldFormed, WorldLi
 from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.rendezvous.book import Closed, Expelled, Outcome, RendezvousBook, RoundStatus, Waiting, World
 from pliant.master.components.base import Component
-from pliant.master.components.signals import JobOver, MasterPaused, NodesChanged, ProgramGone, ProgramStopped, Signal
+from pliant.master.components.signals import (
+    JobOver,
+    MasterPaused,
+    NodesChanged,
+    NodesIdle,
+    ProgramGone,
+    ProgramStopped,
+    Signal,
+    SignalBus,
+    WorldInUse,
+)
 from pliant.master.journal.journal import Journal
 
 MAX_STOPPED_S = 1.5  # that a program may be stopped before its peers continue without it
@@ -21,12 +31,15 @@ class RendezvousServer(Component):
     title = "rendezvous server"
     enabled_by = "strategy allreduce, or --need-rendezvous"
 
-    def __init__(self, book: RendezvousBook, journal: Journal, clock: Clock, *, member_timeout: float) -> None:
+    def __init__(
+        self, book: RendezvousBook, journal: Journal, clock: Clock, signals: SignalBus, *, member_timeout: float
+    ) -> None:
         """``member_timeout``: seconds of silence after which a member is out of its world."""
         self.book = book
         self._member_timeout = member_timeout
         self._journal = journal
         self._clock = clock
+        self._signals = signals
         self._changed = asyncio.Event()
         self._expected = -1
         self._heard: dict[str, float] = {}  # member -> when; not journaled
@@ -138,6 +151,8 @@ class RendezvousServer(Component):
                 self.died(member)
         if self.book.due(self._clock.now()):
             self._publish(self._journal.do(self.book.form))
+        self._signals.publish(NodesIdle(tuple(member.name for member in self.book.waiting)))
+        self._signals.publish(WorldInUse(self.book.members_in_use()))
 
     def _publish(self, outcome: Outcome) -> None:
         if outcome.formed is not None:

@@ -34,9 +34,21 @@ class NodesChanged:
 
 @dataclass(frozen=True, slots=True)
 class NodesIdle:
-    """The programs of these nodes wait for shards and hold none."""
+    """The programs of these nodes wait, for shards or for their peers, and hold nothing that others wait for."""
 
     nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersBlocked:
+    """No worker can make progress: a parameter server is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorldInUse:
+    """The members of the current world, which do each step together; none: there is no world."""
+
+    members: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +117,8 @@ Signal: TypeAlias = (
     ProgramGone
     | NodesChanged
     | NodesIdle
+    | WorkersBlocked
+    | WorldInUse
     | RecordsAccepted
     | StepReported
     | SessionEnded

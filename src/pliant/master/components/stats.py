@@ -149,6 +149,10 @@ class MemoryStats(Component, StatsCollector):
         self.global_step = max(self.global_step, step)
         self.metrics.update(metrics)
 
+    def peak_memory(self, node: str) -> float:
+        """The most that was measured, in MB; 0: nothing was."""
+        return max((sample.memory_mb for sample in self.usage_of(node)), default=0.0)
+
     def usage_of(self, node: str) -> Sequence[NodeUsage]:
         found = self._nodes.get(node)
         return tuple(found.usage) if found is not None else ()

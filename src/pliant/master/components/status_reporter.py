@@ -72,4 +72,4 @@ def _headline(status: JobStatus) -> tuple[object, ...]:
     """What a new report is worth sending for."""
     eta = round(status.eta, -1) if status.eta is not None else None
     times = (status.started_at, status.suspended_at, status.ended_at)
-    return status.phase, status.message, status.roles, status.progress, eta, status.goodput, times
+    return status.phase, status.message, status.conditions, status.roles, status.progress, eta, status.goodput, times

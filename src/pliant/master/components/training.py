@@ -24,7 +24,7 @@ from pliant.core.shards.datasets import DatasetSpec, ShardType
 from pliant.core.training import Result, Round, TrainingBook
 from pliant.master.components.base import Component
 from pliant.master.components.shards import DataShardManager
-from pliant.master.components.signals import Signal, StepReported
+from pliant.master.components.signals import NodesIdle, Signal, SignalBus, StepReported
 from pliant.master.journal.journal import Journal
 
 TRAIN_END = "train-end"
@@ -59,10 +59,16 @@ class TrainingService(Component):
     enabled_by = "--need-training-service"
 
     def __init__(
-        self, book: TrainingBook, journal: Journal, shards: DataShardManager, evaluation: DatasetSpec | None
+        self,
+        book: TrainingBook,
+        journal: Journal,
+        signals: SignalBus,
+        shards: DataShardManager,
+        evaluation: DatasetSpec | None,
     ) -> None:
         self.book = book
         self._journal = journal
+        self._signals = signals
         self._shards = shards
         self._evaluation = evaluation
         self._changed = asyncio.Event()
@@ -158,8 +164,19 @@ class TrainingService(Component):
         if (tag := self.state().tag) != self._last:  # shards were done, a session that had a claim is gone, ...
             self._last = tag
             self._notify()
+        if self._is_trained():
+            self._signals.publish(NodesIdle(self._helpers()))
 
     # --- inside
+
+    def _helpers(self) -> tuple[str, ...]:
+        """Nodes that are done with training and have nothing else to do for now: they wait for the others' rounds and export."""
+        book, round = self._shards.book, self.book.open_round
+        sessions = book.sessions()
+        busy = {
+            book.node_of(s) for s in sessions if book.is_holding(s) or (round is not None and round.claimed_by == s)
+        }
+        return tuple({book.node_of(session) for session in sessions} - busy)
 
     def _is_trained(self) -> bool:
         training = [queue for queue in self._shards.book.queues() if queue.is_training]

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, WithJsonSchema
 
 from pliant.core.job import FINAL_PHASES, Phase
+from pliant.core.nodes.capacity import Capacity, Machine
 from pliant.core.status import Condition, DatasetStatus, JobStatus, PlanStatus, Progress, RoleStatus
 from pliant.platforms.kubernetes.kinds import Object
 from pliant.platforms.kubernetes.names import worker_selector
@@ -66,9 +67,28 @@ class MasterModel(StatusModel):
     restarts: int | None = Field(default=None, description="How often its Pod was created again.")
 
 
+class WaitingModel(StatusModel):
+    reason: str | None = Field(default=None, description="Why, in one word.")
+    message: str | None = Field(default=None, description="Why, for people.")
+
+
+class MachineModel(StatusModel):
+    """What one Pod can be given if it is alone there."""
+
+    cpu: float | None = Field(default=None, description="Cores.")
+    memory_mb: int | None = Field(default=None, description="MB of memory.")
+    gpu: int | None = Field(default=None, description="GPUs.")
+
+
 class ElasticJobStatus(StatusModel):
     phase: JobPhase | None = Field(default=None, description="How the job is doing.")
     message: str | None = Field(default=None, description="Why, for people.")
+    waiting: WaitingModel | None = Field(
+        default=None, description="What the job waits for, by its master; becomes the condition WaitingForNodes."
+    )
+    machines: tuple[MachineModel, ...] | None = Field(
+        default=None, description="Sizes of the machines that nodes of the job may run on, by the operator."
+    )
     conditions: tuple[ConditionModel, ...] | None = Field(
         default=None,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
@@ -119,6 +139,8 @@ def status_patch(status: JobStatus, *, generation: int, last_plan: PlanStatus | 
     )
     patch = model.to_json()
     patch["suspended"] = _moment(status.suspended_at)  # null takes it away
+    waiting = status.waiting
+    patch["waiting"] = {"reason": waiting.reason, "message": waiting.message} if waiting is not None else None
     if status.eta is None:
         patch["progress"]["eta"] = None
     return patch
@@ -157,6 +179,14 @@ def duration(seconds: float) -> str:
 
 
 # --- from the resource
+
+
+def machines_of(job: Object) -> Capacity | None:
+    """What the operator says of the machines of the cluster; None: it says nothing."""
+    found = ElasticJobStatus.model_validate(status_of(job)).machines
+    if found is None:
+        return None
+    return Capacity(tuple(Machine(machine.cpu, machine.memory_mb, machine.gpu) for machine in found))
 
 
 def phase_of(job: Object) -> Phase:
@@ -205,11 +235,12 @@ def _condition(model: ConditionModel) -> Condition:
 
 def _role(name: str, replicas: Mapping[str, Any], counts: RoleModel) -> RoleStatus:
     maximum = replicas.get("max", 1)
+    wanted = (counts.wanted, replicas.get("wanted"), maximum)  # 0 is a number like any other
     return RoleStatus(
         name=name,
         min=replicas.get("min", 1),
         max=maximum,
-        wanted=counts.wanted or replicas.get("wanted") or maximum,
+        wanted=next(number for number in wanted if number is not None),
         ready=counts.ready or 0,
         pending=counts.pending or 0,
         succeeded=counts.succeeded or 0,

@@ -6,9 +6,14 @@ import os
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 
+from pliant.core.nodes.capacity import Capacity
 from pliant.platforms.base import ControlChannel, JobContext, Measured, NodeWatcher, Platform, Scaler
 from pliant.platforms.kubernetes.api import KubeApi
 from pliant.platforms.kubernetes.elastic_job import ElasticJobChannel
+from pliant.platforms.kubernetes.elastic_job_status import machines_of
+from pliant.platforms.kubernetes.errors import Forbidden
+from pliant.platforms.kubernetes.kinds import ELASTIC_JOBS, NODES
+from pliant.platforms.kubernetes.machines import capacity_of
 from pliant.platforms.kubernetes.scaler import PodScaler
 from pliant.platforms.kubernetes.traits import TRAITS
 from pliant.platforms.kubernetes.usage import measured
@@ -30,12 +35,16 @@ class KubernetesPlatform(Platform):
         self._watcher: PodWatcher | None = None
         self._channel: ElasticJobChannel | None = None
         self._usage: AsyncIterator[Sequence[Measured]] | None = None
+        self._job, self._job_namespace = "", ""
+        self._node_selector: Mapping[str, str] = {}
+        self._may_list_machines = True
 
     def open(self, context: JobContext) -> tuple[Scaler, NodeWatcher]:
         api = self._api = self._api or KubeApi.load()
         namespace = self._namespace or os.environ.get(NAMESPACE) or api.namespace
         given = context.options.get("kubernetes", {})
         options = KubernetesOptions.model_validate(given if isinstance(given, Mapping) else {})
+        self._job, self._job_namespace, self._node_selector = context.job, namespace, options.node_selector
         view = View()
         watcher = self._watcher = PodWatcher(api, context.job, namespace, view, time.time)
         scaler = PodScaler(api, context.job, namespace, options, view, watcher.tell, time.time)
@@ -49,6 +58,20 @@ class KubernetesPlatform(Platform):
 
     def usage(self) -> AsyncIterator[Sequence[Measured]] | None:
         return self._usage
+
+    async def capacity(self) -> Capacity | None:
+        """As the operator says; where there is none (yet), as the cluster does if we may ask it."""
+        assert self._api is not None
+        job = await self._api.find(ELASTIC_JOBS, self._job, self._job_namespace)
+        found = machines_of(job) if job is not None else None
+        if found is not None or not self._may_list_machines:
+            return found
+        try:
+            listing = await self._api.list(NODES)
+        except Forbidden:
+            self._may_list_machines = False
+            return None
+        return capacity_of(listing.items, self._node_selector)
 
     async def close(self) -> None:
         if self._watcher is not None:

@@ -9,7 +9,7 @@ gRPC service. The counts of contributions that were refused are not journaled ei
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,11 +44,13 @@ from pliant.master.components.signals import (
     SessionEnded,
     Signal,
     SignalBus,
+    WorkersBlocked,
 )
 from pliant.master.journal.journal import Journal
 
 MAX_ORDERS = 500  # in one answer
 MAX_MESSAGES = 20  # of a server in one call
+MAX_SILENT_S = 15.0  # of a server, before workers may be waiting for it; it reports every five seconds
 
 
 class ParameterCoordinator(Component):
@@ -85,7 +87,10 @@ class ParameterCoordinator(Component):
             self.dumps.restore(Path(self._restore))
 
     async def tick(self) -> None:
-        self._signals.publish(ServersSilent(self.silences()))
+        silences = self.silences()
+        self._signals.publish(ServersSilent(silences))
+        if any(seat.active and not seat.address for seat in self.book.seats()) or _is_stalled(silences):
+            self._signals.publish(WorkersBlocked())
         self._flush()
         self.dumps.tick()
         self._rebalancer.retire_empty()
@@ -280,3 +285,7 @@ class ParameterCoordinator(Component):
         if training and all(queue.complete for queue in training):
             self._journal.do(self.book.flush)
             self._changes.notify()
+
+
+def _is_stalled(silences: Mapping[str, float]) -> bool:
+    return any(seconds > MAX_SILENT_S for seconds in silences.values())
