@@ -254,3 +254,20 @@ def test_the_doctor_checks_what_the_page_says(command_line: CommandLine) -> None
     for word in (word.strip(" `").lower() for word in told.replace("\n", " ").split(",")):
         known = {"packages": "grpcio", "extras": "extra torch"}.get(word, word)
         assert known in checks
+
+
+def test_with_watch_there_is_one_line_of_json_per_look_until_the_job_is_over(
+    command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_job(command_line, "digits")
+    looks: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 2:
+            ended = {"name": "digits", "phase": "Stopped", "reason": "enough", "datasets": [], "nodes": []}
+            (folder / "summary.json").write_text(json.dumps(ended))
+
+    monkeypatch.setattr("pliant.cli.commands.status.time.sleep", sleep)
+    shown = [json.loads(line) for line in command_line("status", "digits", "--watch", "--json").stdout.splitlines()]
+    assert [view["phase"] for view in shown] == ["Interrupted", "Interrupted", "Stopped"]

@@ -10,6 +10,7 @@ from pliant.cli.commands.train import choose_strategy, fitting_parts
 from pliant.cli.options.native import ServerOptions
 from pliant.native.model_file.description import Description
 from pliant.native.zoo import models
+from pliant.spec import JobSpec
 
 
 def test_a_model_of_the_zoo_is_listed_and_started_once(
@@ -153,3 +154,30 @@ def test_options_have_the_names_of_the_original_launcher_too(
     assert (about.epochs, about.batch_size, about.data, about.eval_data) == (7, 12, ["a.csv"], ["b.csv"])
     assert (about.evaluation.every_steps, about.strategy, more["workers"]) == (9, "allreduce", (1, 3))
     assert more["spec_changes"]["checkpoint"]["every_steps"] == 8
+
+
+def test_options_of_parameter_servers_are_those_of_the_section_parameters(
+    command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(
+        "pliant.cli.launch.native.run_native", lambda *_, spec_changes, **__: asked.append(spec_changes)
+    )
+    options = [
+        "--num-ps",
+        "2",
+        "--batch-size",
+        "256",
+        "--max-steps",
+        "9",
+        "--ps-options",
+        "max_staleness=8,dump_seconds=5",
+    ]
+    assert command_line("train", "--model", "net.py", "--data", "train.csv", *options).exit_code == 0
+    worker = {"worker": {"command": ["x"]}}
+    changes = {**asked[0], "roles": {**asked[0]["roles"], **worker}}
+    spec = JobSpec.from_dict({"strategy": "ps-async", **changes})
+    parameters = spec.parameters
+    assert (parameters.batch_size, parameters.max_iterations) == (256, 9)
+    assert (parameters.max_staleness, parameters.dump_seconds) == (8, 5)
+    assert spec.roles["ps"].replicas.target == 2

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.e2e.torch.training_job import TrainingJob
+from tests.torch.trainer_threads import TrainerThreads, Worker
+
+from pliant.checkpoint import find_latest
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
@@ -37,3 +41,26 @@ def test_all_programs_die_and_later_all_nodes_are_preempted_and_training_goes_on
     third = set(nodes) - first - second
     assert committed_by(job, second)[0] == EVERY, "the last checkpoint before the kill"
     assert committed_by(job, third)[0] >= before, "a checkpoint was taken upon notice"
+
+
+def test_who_is_given_notice_in_the_middle_of_a_step_takes_the_checkpoint_that_the_others_leave_to_it(
+    tmp_path: Path,
+) -> None:
+    saved = tmp_path / "saved"
+
+    def give_notice(worker: Worker) -> None:
+        worker.trainer._notice.given = True
+
+    with TrainerThreads(tmp_path, workers=2, checkpoint_dir=saved) as threads, threads.points():
+        early, late = threads.workers
+        early.does(partial(give_notice, early), "before the collective", step=2)
+        late.does(partial(give_notice, late), "in the collective", step=2)  # it told the others before that it stays
+        threads.start()
+        for worker in threads.workers:
+            with pytest.raises(SystemExit):
+                threads.finish()
+            worker.error = None
+    assert (early.committed[-1], late.committed[-1]) == ((0, 2), (0, 3))
+    found = find_latest(saved, memory=False)
+    assert found is not None
+    assert found.step == 4
