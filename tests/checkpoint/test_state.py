@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from contextlib import suppress
 from typing import Any
 
@@ -169,3 +169,16 @@ def test_a_buffer_too_small_is_refused() -> None:
         packed.copy_into(torch.empty(10, dtype=torch.uint8))
     with pytest.raises(CorruptData):
         views(packed.header, torch.empty(10, dtype=torch.uint8))
+
+
+def test_dictionaries_keep_their_type_but_for_the_function_of_a_defaultdict() -> None:
+    state = {
+        "plain": {"a": 1},
+        "ordered": OrderedDict(b=2),
+        "counter": Counter("xxy"),
+        "default": defaultdict(list, c=[3]),
+    }
+    structure, named = flatten(state)
+    back = unflatten(json.loads(json.dumps(structure)), named)
+    assert back == state
+    assert [type(back[name]) for name in state] == [dict, OrderedDict, Counter, dict]

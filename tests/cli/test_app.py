@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,10 @@ from tests.cli.command_line import CommandLine
 
 from pliant.cli import app as app_module
 from pliant.cli.app import COMMANDS
+from pliant.cli.handles.cluster import Cluster
+from pliant.cli.handles.find import find_job_handle
+from pliant.cli.handles.job_handle import JobHandle
+from pliant.cli.handles.local import LocalJob
 from pliant.cli.handles.program_output import OutputTail
 
 OURS = [name for name in COMMANDS if name != "data"]
@@ -176,3 +181,93 @@ def test_logs_of_the_master_are_asked_for_apart(command_line: CommandLine) -> No
     unknown = command_line("logs", "--node", "worker-7")
     assert unknown.exit_code == 2
     assert "did you mean worker-0?" in unknown.stderr
+
+
+def test_the_newest_job_is_meant_where_none_is_named_and_jobs_are_listed_oldest_first(
+    command_line: CommandLine,
+) -> None:
+    for age, name in ((30, "b"), (10, "c"), (20, "a")):
+        folder = make_job(command_line, name, {"phase": "Succeeded", "reason": "done"})
+        os.utime(folder / "job.yaml", (1e9 - age, 1e9 - age))
+    assert [row["name"] for row in json.loads(command_line("jobs", "--json").stdout)] == ["b", "a", "c"]
+    assert json.loads(command_line("status", "--json").stdout)["name"] == "c"
+
+
+@pytest.mark.parametrize("named", ["by its folder", "by --job-dir"])
+def test_a_job_may_be_named_by_its_folder_wherever_that_is(
+    command_line: CommandLine, tmp_path: Path, named: str
+) -> None:
+    folder = make_job(command_line, "digits", {"phase": "Succeeded", "reason": "done"}).rename(tmp_path / "elsewhere")
+    args = [str(folder)] if named == "by its folder" else ["--job-dir", str(folder)]
+    assert json.loads(command_line("status", *args, "--json").stdout)["name"] == "digits"
+    assert command_line("status", "digits").exit_code == 2
+
+
+def test_a_namespace_means_a_cluster_and_an_empty_one_this_machine(
+    command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_job(command_line, "digits", {"phase": "Succeeded", "reason": "done"})
+    asked: list[Cluster | None] = []
+
+    def find(name: str | None, job_dir: Path | None, cluster: Cluster | None) -> JobHandle:
+        asked.append(cluster)
+        return find_job_handle(name, job_dir)
+
+    monkeypatch.setattr("pliant.cli.commands.status.find_job_handle", find)
+    for args in ([], ["-N", "team-a"], ["-N", "team-a", "--kube-context", "other"]):
+        assert command_line("status", *args, "--json").exit_code == 0
+    monkeypatch.setenv("PLIANT_NAMESPACE", "team-b")
+    monkeypatch.setenv("PLIANT_KUBE_CONTEXT", "third")
+    for args in ([], ["-N", "team-a"], ["-N", ""], ["--job-dir", str(command_line.job("digits"))]):
+        assert command_line("status", *args, "--json").exit_code == 0
+    here: list[Cluster | None] = [None]
+    assert asked == [
+        *here,
+        Cluster("team-a", None),
+        Cluster("team-a", "other"),
+        Cluster("team-b", "third"),
+        Cluster("team-a", "third"),
+        *here,
+        *here,
+    ]
+
+
+def test_a_job_that_does_not_end_in_time_is_told_by_the_exit_code_of_stop(
+    command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_job(command_line, "digits")
+    asked: list[bool] = []
+    monkeypatch.setattr(LocalJob, "_ask_to_stop", lambda _self, now, _reason: asked.append(now))
+    monkeypatch.setattr("pliant.cli.handles.local.sweep_if_alone", lambda _home, _now: None)
+    result = command_line("stop", "digits", "--timeout", "0")
+    assert result.exit_code == 1
+    assert "is not over yet" in result.stderr
+    assert "`pliant stop --now`" in result.stderr
+    assert command_line("stop", "digits", "--timeout", "0", "--now").exit_code == 1
+    assert asked == [False, True]
+
+
+def test_the_doctor_checks_what_the_page_says(command_line: CommandLine) -> None:
+    page = (Path(__file__).parents[2] / "docs/cli.md").read_text(encoding="utf-8")
+    told = page.partition("Checks that this machine can run jobs: ")[2].partition(".\n")[0]
+    checks = {check["name"] for check in json.loads(command_line("doctor", "--json").stdout)["checks"]}
+    for word in (word.strip(" `").lower() for word in told.replace("\n", " ").split(",")):
+        known = {"packages": "grpcio", "extras": "extra torch"}.get(word, word)
+        assert known in checks
+
+
+def test_with_watch_there_is_one_line_of_json_per_look_until_the_job_is_over(
+    command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_job(command_line, "digits")
+    looks: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 2:
+            ended = {"name": "digits", "phase": "Stopped", "reason": "enough", "datasets": [], "nodes": []}
+            (folder / "summary.json").write_text(json.dumps(ended))
+
+    monkeypatch.setattr("pliant.cli.commands.status.time.sleep", sleep)
+    shown = [json.loads(line) for line in command_line("status", "digits", "--watch", "--json").stdout.splitlines()]
+    assert [view["phase"] for view in shown] == ["Interrupted", "Interrupted", "Stopped"]

@@ -421,3 +421,23 @@ def test_nothing_is_left_of_a_job_that_is_closed(connect: Connect) -> None:
     job.close()
     ours = ("pliant-beat", "pliant-shards")
     wait_until(lambda: not [t for t in threading.enumerate() if t.name.startswith(ours)], what="the end of its threads")
+
+
+def test_a_report_of_a_step_waits_for_nobody_and_is_lost_while_the_master_is_away(
+    connect: Connect, master: RunningMaster
+) -> None:
+    job = connect("worker-9")
+    job.report_step(1)
+    wait_until(lambda: job.status().global_step == 1, what="the report")
+    master.kill()
+    for _ in range(50):
+        job.report_step(100, loss=1.0)
+    wait_until(lambda: not job._reports_in_flight, what="the end of what was on its way")
+    master.start()
+
+    def is_told() -> bool:
+        job.report_step(2)
+        return master.run_inside(lambda parts: parts.require(MemoryStats).global_step) == 2
+
+    wait_until(is_told, what="a report to the next master")
+    assert master.run_inside(lambda parts: dict(parts.require(MemoryStats).metrics)) == {}, "nothing is sent again"

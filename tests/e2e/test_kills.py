@@ -104,10 +104,14 @@ def test_a_master_killed_right_before_the_end_still_leaves_a_summary(tmp_path: P
         job.assert_each_record_once()
 
 
-def test_a_killed_launcher_is_replaced_and_the_job_ends_by_itself(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP], ids=["killed", "its terminal closed"])
+def test_a_launcher_that_is_killed_is_replaced_and_the_job_ends_by_itself(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     with reading(tmp_path) as job:
         job.wait_until_all_work(3)
-        job.kill_launcher()
+        job.launcher.send_signal(number)
+        job.launcher.wait()
         job.until(job.supervisors, "a supervisor")
         job.kill_master()
         job.open_gate()

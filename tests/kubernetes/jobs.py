@@ -189,7 +189,7 @@ class ClusterJob:
                 (c for c in conditions if (c["type"], c["status"], c["reason"]) == (kind, "True", reason)), None
             )
 
-        return self.wait_for(found, f"the condition {kind} ({reason})")
+        return dict(self.wait_for(found, f"the condition {kind} ({reason})"))
 
     def wait_for_plan(self, name: str, *phases: str) -> Object:
         def ended() -> Object | None:

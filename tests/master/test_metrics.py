@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import json
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pliant.core.job import Phase
+from pliant.core.nodes.states import NodeState
+from pliant.core.status import (
+    DatasetStatus,
+    JobStatus,
+    NodeStatus,
+    ParametersStatus,
+    Progress,
+    SeatStatus,
+    ServerStats,
+)
+from pliant.master.metrics import status_metrics
 from pliant.rpc import pliant_pb2 as pb
 from pliant.testing import FakeAgent, RunningMaster, wait_until
 
@@ -42,3 +55,37 @@ def test_the_metrics_are_served_for_prometheus_on_the_port_that_is_told(tmp_path
             assert expected in lines
     with pytest.raises(OSError):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=1)
+
+
+def test_every_figure_that_the_guides_name_is_a_metric() -> None:
+    node = NodeStatus("worker-0", "worker", NodeState.RUNNING, cpu=1.5, memory_mb=64.0, restarts=2)
+    served = {"rows": 3, "bytes": 4, "bytes_in": 5, "bytes_out": 6, "requests": 7, "queue": 8}
+    stats = ServerStats(**served, apply_seconds=9.0, cpu_seconds=10.0, log_bytes=11)
+    seat = SeatStatus(1, node="ps-0", partitions=12, stats=stats)
+    told = {"iteration": 13, "examples": 14, "contributions": 15, "stale": 16, "dump_iteration": 17, "moves": 18}
+    parameters = replace(ParametersStatus(sync=True, seats=(seat,)), **told)  # type: ignore[arg-type]  # all are counts
+    dataset = DatasetStatus("train", records_done=19, records_total=20, shards_in_work=21, shards_waiting=22)
+    status = JobStatus(
+        "tested",
+        Phase.RUNNING,
+        nodes=(node,),
+        datasets=(dataset,),
+        parameters=parameters,
+        records_per_second=23.0,
+        stalled_seconds=24.0,
+        master_starts=25,
+        progress=Progress(step=26),
+    )
+    found = {family.name: [sample.value for sample in family.samples] for family in status_metrics(status)}
+    assert found == {
+        "pliant_nodes": [1],
+        **{f"pliant_node_{name}": [value] for name, value in (("cpu", 1.5), ("memory_mb", 64.0), ("restarts", 2))},
+        **{f"pliant_ps_{name}": [value] for name, value in served.items()},
+        **{"pliant_ps_apply_seconds": [9.0], "pliant_ps_cpu_seconds": [10.0], "pliant_ps_log_bytes": [11]},
+        "pliant_ps_partitions": [12],
+        **{f"pliant_parameters_{name}": [value] for name, value in told.items()},
+        **{"pliant_dataset_records_done": [19], "pliant_dataset_records_total": [20]},
+        **{"pliant_dataset_shards_in_work": [21], "pliant_dataset_shards_waiting": [22]},
+        **{"pliant_records_per_second": [23.0], "pliant_stalled_seconds": [24.0]},
+        **{"pliant_master_starts": [25], "pliant_global_step": [26]},
+    }

@@ -93,6 +93,10 @@ def _parameters(job: str, parameters: ParametersStatus) -> Iterator[Metric]:
         family = GaugeMetricFamily(f"pliant_parameters_{name}", text, labels=["job"])
         family.add_metric([job], getattr(parameters, name))
         yield family
+    partitions = GaugeMetricFamily("pliant_ps_partitions", "Partitions of tables.", labels=["job", "seat", "node"])
+    for seat in parameters.seats:
+        partitions.add_metric([job, str(seat.seat), seat.node], seat.partitions)
+    yield partitions
     for name, text in (
         ("rows", "Rows of tables."),
         ("bytes", "Memory of parameters."),

@@ -55,6 +55,7 @@ class StepController:
         self._collate: Callable[[list[Any]], Any] = list
         self._weight = 1.0  # of the current micro-batch: its share of the step's records
         self._last_report = -math.inf
+        self._leaves = False  # after this step, as the others know
         self.checkpointer: Checkpointer | None = None
         self.stop_requested = False  # by this worker
 
@@ -178,7 +179,8 @@ class StepController:
         lane[Word.JOINERS] = world.waiting
         lane[Word.FLAGS] = accumulator.gradients.flags()
         lane[Word.LOSS], lane[Word.LOST_LOSSES] = accumulator.loss, accumulator.lost_losses
-        lane[Word.LEAVING] = int(self._notice.given)
+        self._leaves = self._notice.given
+        lane[Word.LEAVING] = int(self._leaves)
         lane[Word.STOP] = int(self.stop_requested)
         if self.checkpointer is not None:
             lane[Word.SAVE] = int(self.checkpointer.is_due(self._position.total + 1, world.rank))
@@ -205,11 +207,15 @@ class StepController:
     # --- checkpoints and notice
 
     def _save_and_leave(self, *, save: bool, leaving: int) -> None:
-        """Take the checkpoint that all agreed on. Who was asked to terminate goes now: between two steps nothing is lost."""
+        """Take the checkpoint that all agreed on. Who was asked to terminate goes now: between two steps nothing is lost.
+
+        Who was asked after it had reported for this step stays for another one: the others count on it, and if they all
+        go, it has the only state and takes the checkpoint.
+        """
         everybody = leaving == self._elastic.world.size
         if save or everybody:
             self.take_checkpoint(wait=everybody)
-        if self._notice.given and leaving:
+        if self._leaves:
             log.info("was asked to terminate (SIGTERM); leaves after step %d", self._position.step)
             self._on_leave()
             raise SystemExit(EXIT_CODE)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -119,3 +120,67 @@ def test_a_job_that_ended_is_only_replaced_when_asked(command_line: CommandLine,
     assert refused.exit_code == 2
     assert "--overwrite" in refused.stderr
     assert command_line("run", "--name", "a", "--overwrite", "--", "true").exit_code == 0
+
+
+def test_options_of_run_reach_the_job(
+    command_line: CommandLine, launched: list[JobSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(command_line.folder)
+    options = ["--memory", "2Gi", "--cpu", "0.5", "--env", "A=1", "-e", "B=x=y", "--audit", "--tls"]
+    assert command_line("run", *options, "--metrics-port", "9400", "--strategy", "local", "--", "true").exit_code == 0
+    spec, worker = launched[0], launched[0].roles["worker"]
+    assert (worker.resources.memory, worker.resources.cpu, worker.env) == (2048, 0.5, {"A": "1", "B": "x=y"})
+    assert (spec.audit, spec.security.tls, spec.metrics_port, spec.strategy) == (True, True, 9400, "local")
+    assert spec.working_dir == str(command_line.folder), "programs start where the job was started"
+
+
+@pytest.mark.parametrize(
+    ("options", "replicas"),
+    [
+        (["--nnodes", "3"], (3, 3)),
+        (["--nproc-per-node", "4"], (4, 4)),
+        (["--nnodes", "2:3", "--nproc-per-node", "4", "--standalone"], (8, 12)),
+        (["--workers", "2:8"], (2, 8)),
+    ],
+)
+def test_torchruns_options_say_how_many_workers_there_are(
+    command_line: CommandLine, launched: list[JobSpec], options: list[str], replicas: tuple[int, int]
+) -> None:
+    assert command_line("run", *options, "--", "true").exit_code == 0
+    found = launched[0].roles["worker"].replicas
+    assert (found.min, found.max) == replicas
+
+
+def test_logs_go_to_the_folder_that_is_named(command_line: CommandLine, launched: list[JobSpec]) -> None:
+    folder = command_line.folder / "logs"
+    assert command_line("run", "--name", "a", "--log-dir", str(folder), "--", "true").exit_code == 0
+    (folder / "worker-0.log").write_text("hello\n")
+    assert command_line("logs", "a").stdout == "worker-0 | hello\n"
+
+
+@pytest.mark.parametrize(("tee", "shown"), [([], True), (["--tee", "0"], False), (["--tee", "3"], True)])
+def test_the_output_of_workers_is_shown_unless_tee_is_0(
+    command_line: CommandLine, monkeypatch: pytest.MonkeyPatch, tee: list[str], shown: bool
+) -> None:
+    asked = []
+
+    def launch(_home: JobDir, _options: Any, *, output: bool) -> JobSummary:
+        asked.append(output)
+        return JobSummary(JobStatus("launched", Phase.SUCCEEDED))
+
+    monkeypatch.setattr(run_module, "launch", launch)
+    assert command_line("run", *tee, "--", "true").exit_code == 0
+    assert asked == [shown]
+
+
+def test_the_exit_code_and_the_summary_are_those_of_the_job(
+    command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = command_line.folder / "new" / "summary.json"
+    for phase, code in ((Phase.SUCCEEDED, 0), (Phase.FAILED, 1), (Phase.STOPPED, 130)):
+        summary = JobSummary(JobStatus("launched", phase, reason="why"))
+        monkeypatch.setattr(run_module, "launch", lambda *_, summary=summary, **__: summary)
+        ended = command_line("run", "--json", "--summary", str(file), "--", "true")
+        assert ended.exit_code == code
+        assert json.loads(ended.stdout) == json.loads(file.read_text())
+        assert json.loads(ended.stdout)["phase"] == phase

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.command_line import CommandLine
 
+from pliant.cli.commands.train import choose_strategy, fitting_parts
 from pliant.cli.options.native import ServerOptions
+from pliant.native.model_file.description import Description
 from pliant.native.zoo import models
+from pliant.spec import JobSpec
 
 
 def test_a_model_of_the_zoo_is_listed_and_started_once(
@@ -87,3 +91,93 @@ def test_a_job_starts_with_the_servers_asked_for_and_may_be_scaled(
 ) -> None:
     made = ServerOptions(**given).replicas()
     assert (made["min"], made["wanted"], made["max"]) == replicas
+
+
+@pytest.mark.parametrize(
+    ("given", "workers", "servers", "chosen"),
+    [
+        (None, 1, "", "local"),
+        (None, 3, "", "allreduce"),
+        (None, 1, "--num-ps 2", "ps-async"),
+        (None, 3, "--num-ps 2", "ps-async"),
+        ("ps-sync", 3, "", "ps-sync"),
+    ],
+)
+def test_the_strategy_follows_from_the_numbers_of_workers_and_servers(
+    given: str | None, workers: int, servers: str, chosen: str
+) -> None:
+    assert choose_strategy(given, workers, servers) == chosen
+
+
+@pytest.mark.parametrize(("batch", "workers", "parts"), [(64, 4, 4), (60, 4, 4), (63, 4, 7), (64, 3, 4), (61, 4, 4)])
+def test_a_batch_is_cut_into_as_many_parts_as_workers_or_a_few_more_if_that_divides_it(
+    batch: int, workers: int, parts: int
+) -> None:
+    assert fitting_parts(batch, workers) == parts
+
+
+@pytest.mark.parametrize(
+    ("args", "saving"),
+    [
+        ([], {"every_steps": 0, "every_seconds": 30.0, "keep_last": 3}),
+        (["--checkpoint-every-steps", "5"], {"every_steps": 5, "every_seconds": 0.0, "keep_last": 3}),
+        (["--checkpoint_steps=5", "--checkpoint-every-seconds", "9"], {"every_steps": 5, "every_seconds": 9.0}),
+    ],
+)
+def test_a_checkpoint_is_taken_every_30_seconds_unless_something_else_is_asked_for(
+    command_line: CommandLine, monkeypatch: pytest.MonkeyPatch, args: list[str], saving: dict[str, float]
+) -> None:
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(
+        "pliant.cli.launch.native.run_native", lambda *_, spec_changes, **__: asked.append(spec_changes)
+    )
+    command_line("train", "--model", "net.py", "--data", "train.csv", *args)
+    assert asked[0]["checkpoint"].items() >= saving.items()
+
+
+def test_options_have_the_names_of_the_original_launcher_too(
+    command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[Description, dict[str, Any]]] = []
+    monkeypatch.setattr("pliant.cli.launch.native.run_native", lambda about, *_, **more: asked.append((about, more)))
+    words = [
+        "--num_epoch=7",
+        "--minibatch_size=12",
+        "--num_workers=3",
+        "--training_data=a.csv",
+        "--validation_data=b.csv",
+    ]
+    words += ["--evaluation_steps=9", "--checkpoint_steps=8", "--distribution_strategy=allreduce", "--job_name=old"]
+    told = command_line("train", "--model_def=net.py", *words)
+    assert told.exit_code == 0, told.output
+    ((about, more),) = asked
+    assert (about.epochs, about.batch_size, about.data, about.eval_data) == (7, 12, ["a.csv"], ["b.csv"])
+    assert (about.evaluation.every_steps, about.strategy, more["workers"]) == (9, "allreduce", (1, 3))
+    assert more["spec_changes"]["checkpoint"]["every_steps"] == 8
+
+
+def test_options_of_parameter_servers_are_those_of_the_section_parameters(
+    command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(
+        "pliant.cli.launch.native.run_native", lambda *_, spec_changes, **__: asked.append(spec_changes)
+    )
+    options = [
+        "--num-ps",
+        "2",
+        "--batch-size",
+        "256",
+        "--max-steps",
+        "9",
+        "--ps-options",
+        "max_staleness=8,dump_seconds=5",
+    ]
+    assert command_line("train", "--model", "net.py", "--data", "train.csv", *options).exit_code == 0
+    worker = {"worker": {"command": ["x"]}}
+    changes = {**asked[0], "roles": {**asked[0]["roles"], **worker}}
+    spec = JobSpec.from_dict({"strategy": "ps-async", **changes})
+    parameters = spec.parameters
+    assert (parameters.batch_size, parameters.max_iterations) == (256, 9)
+    assert (parameters.max_staleness, parameters.dump_seconds) == (8, 5)
+    assert spec.roles["ps"].replicas.target == 2

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -148,6 +150,12 @@ def test_it_is_scaled_down_and_ends_and_every_command_still_knows_it(running: Co
     assert audited.exit_code == 0, audited.output
     assert json.loads(audited.stdout)["exact"]
     assert running("top").exit_code == 2
+    guide = (Path(__file__).parents[3] / "docs/guide.md").read_text(encoding="utf-8")
+    table = guide.partition("## The job's folder")[2]
+    named = {name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`(.*?)`", row)}
+    assert {"job.yaml", "summary.json", "journal.db"} < named
+    missing = {name for name in named if not (running.job("digits") / name).exists()}
+    assert missing == {"tls/", "checkpoints/", "ps/"}, "what this job does not need"
 
 
 def test_stop_waits_until_nothing_is_left(command_line: CommandLine) -> None:

@@ -10,6 +10,7 @@ from tests.native.points import make_points
 
 from pliant.core.events import EventKind
 from pliant.master.offline import audit_of
+from pliant.native.model_file.saved_models import load_state
 from pliant.native.zoo import models
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -102,23 +103,55 @@ def test_evaluate_gives_the_metrics_of_all_records_by_name_although_a_worker_is_
     assert killed["evaluation"] == summary["evaluation"]
 
 
-def test_a_callback_ends_training_early_and_the_job_succeeds(folder: Path) -> None:
+def test_a_callback_ends_training_early_and_the_best_model_is_exported_beside_the_last(folder: Path) -> None:
     text = MODEL.read_text().replace("def callbacks", "def other_callbacks")
     text += """
 
+class Recorder:
+    def tell(self, *what):
+        with (FOLDER / "calls.txt").open("a") as file:
+            print(*what, file=file)
+
+    def on_train_begin(self, model):
+        self.tell("begin", type(model).__name__)
+
+    def on_step_end(self, step, loss):
+        self.tell("step", step)
+
+    def on_epoch_end(self, epoch):
+        self.tell("epoch", epoch)
+
+    def on_evaluation(self, version, metrics):
+        self.tell("evaluation", version)
+
+    def on_train_end(self, directory):
+        self.tell("end", directory)
+
 def callbacks():
     from pliant.native import EarlyStopping
-    return [EarlyStopping("count", patience=1)]
+    return [Recorder(), EarlyStopping("count", patience=1)]
 """
     (folder / "stopping.py").write_text(text)
     make_points(folder / "train.csv", 64)
     options = ["--data", "train.csv", "--eval-data", "train.csv", "--batch-size", "16", "--num-epochs", "500"]
+    options += ["--output", "out", "--best-metric", "count"]
     with NativeJob(folder, "train", options, model=folder / "stopping.py") as job:
         assert job.wait(LONG) == 0
         summary = job.summary()
     assert len(summary["evaluations"]) >= 2
     assert summary["global_step"] < 2000
     assert any("count was not better" in event.facts["reason"] for event in job.events(EventKind.TRAINING_STOPPED))
+    last, best = (load_state(folder / "out" / name)[1]["version"] for name in ("", "best"))
+    assert best == summary["best"]["version"] == summary["evaluations"][0]["version"], "none was better than the first"
+    assert best < last
+
+    calls = [line.split(maxsplit=1) for line in (folder / "calls.txt").read_text().splitlines()]
+    assert calls[0] == ["begin", "Net"]
+    assert calls[-1] == ["end", str(folder / "out")]
+    told = {name: [int(value) for kind, value in calls if kind == name] for name in ("step", "epoch", "evaluation")}
+    assert told["step"] == list(range(1, last + 1))
+    assert told["epoch"] == list(range(last // 4)), "an epoch has four steps"
+    assert told["evaluation"] == [result["version"] for result in summary["evaluations"]]
 
 
 @pytest.mark.parametrize("name", ["blank", "digits_cnn", "keras_mlp", "small_transformer"])

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from tests.torch.trainer_threads import TrainerThreads, Worker, alone_result, bits
+from tests.torch.trainer_threads import TrainerThreads, Worker, alone, alone_result, bits, digits, net, train
 
+from pliant.client import Job
 from pliant.testing import wait_until
+from pliant.torch import Step, Trainer
 
 pytestmark = pytest.mark.e2e  # a real master, and several trainers around it
 
@@ -238,6 +240,54 @@ def test_a_loop_left_by_break_between_two_steps_is_over_for_all(tmp_path: Path) 
         threads.work()
         threads.assert_all_equal(expected)
         assert threads.workers[0].committed == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (1, 3)]
+
+
+def test_a_loop_that_one_worker_stops_ends_on_all_after_the_same_step(tmp_path: Path) -> None:
+    def program(worker: Worker) -> None:
+        for step in worker.trainer.steps(worker.data, micro_batch=3, epochs=9):
+            if (worker.name, step.index) == ("worker-1", 2):
+                worker.trainer.stop()
+            worker.learn(step)
+
+    with TrainerThreads(tmp_path, workers=3) as threads:
+        for worker in threads.workers:
+            worker.program = program
+        threads.work()
+        assert [worker.committed[-1] for worker in threads.workers] == [(0, 2)] * 3
+        assert all(worker.trainer.stopped for worker in threads.workers)
+
+
+def test_an_average_of_weights_that_is_a_buffer_is_the_same_for_all_after_a_death_and_a_join(tmp_path: Path) -> None:
+    def build(job: Job) -> Trainer:
+        model = net()
+        model.register_buffer("average", torch.zeros(8, 6))
+        return Trainer(model, torch.optim.Adam(model.parameters()), virtual_workers=4, deterministic=True, job=job)
+
+    def program(worker: Worker) -> None:
+        told = worker.trainer.on_commit
+
+        def commit(step: Step) -> None:
+            model: Any = worker.trainer.model
+            model.average.mul_(0.5).add_(model[0].weight.detach())
+            told(step)
+
+        worker.trainer.on_commit = commit
+        train(worker)
+
+    alone_worker = Worker("alone", build(alone()), digits(), program)
+    program(alone_worker)
+    expected = bits(alone_worker.trainer.model)
+    with TrainerThreads(tmp_path, workers=2, build=build) as threads:
+        for worker in threads.workers:
+            worker.program = program
+        threads.workers[0].dies("before the optimizer", step=2)
+        joiner = threads.add_worker(program)
+        with threads.points():
+            threads.start(*threads.workers[:2])
+            threads.wait_for_step(3, threads.workers[1])
+            threads.start(joiner)
+            threads.finish()
+        threads.assert_all_equal(expected)
 
 
 def test_training_goes_on_while_the_master_is_away(tmp_path: Path, expected: dict[str, bytes]) -> None:

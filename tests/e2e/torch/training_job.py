@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ class TrainingJob(LocalJob):
         pace: float = 0.0,
         epochs: int = 4,
         kill: str = "",
+        checkpoint: Mapping[str, float] | None = None,
     ) -> None:
         self.traces = folder / "traces"
         self.traces.mkdir(parents=True)
@@ -47,7 +49,7 @@ class TrainingJob(LocalJob):
             [sys.executable, str(PROGRAM)],
             workers=workers,
             env=env,
-            spec={"components": {"need_rendezvous": True}},
+            spec={"components": {"need_rendezvous": True}, "checkpoint": dict(checkpoint or {})},
         )
 
     def lines(self) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pliant.core.events import EventKind
 from pliant.rpc import pliant_pb2 as pb
 from pliant.testing import RunningMaster, wait_until
 
@@ -112,3 +113,27 @@ def test_metrics_of_a_version_are_kept_and_told(master: RunningMaster) -> None:
 def test_a_step_that_is_reported_with_statistics_is_a_version_as_well(master: RunningMaster) -> None:
     master.client.call(master.client.stubs.stats.ReportStep, pb.ReportStepRequest(node="worker-0", step=10))
     assert evaluation(master) == (10, "test@10")
+
+
+def test_a_round_whose_model_nobody_can_read_is_abandoned_and_one_that_somebody_works_on_is_not(
+    master: RunningMaster,
+) -> None:
+    def give_up(version: int) -> None:
+        request = pb.GiveUpRoundRequest(version=version, reason="worker-1 cannot read its model")
+        master.client.call(master.client.stubs.training.GiveUpRound, request)
+
+    exchange = master.client.stubs.shards.Exchange
+    for version in (10, 20):
+        report(master, version)
+    master.client.call(exchange, pb.ExchangeRequest(session="s", request=1, dataset="test@10", want=1))
+    give_up(10)
+    assert evaluation(master) == (10, "test@10"), "another worker can read it"
+    master.client.call(exchange, pb.ExchangeRequest(session="s", request=2, dataset="test@10", released=[1]))
+    give_up(20)
+    assert evaluation(master) == (10, "test@10"), "it is not the turn of 20"
+    give_up(10)
+    assert evaluation(master) == (20, "test@20")
+    events = master.client.call(master.client.stubs.job.GetEvents, pb.EventsRequest()).events
+    told = [event.message for event in events if event.kind == EventKind.EVALUATION_FAILED]
+    assert len(told) == 1
+    assert "worker-1 cannot read its model" in told[0]

@@ -17,6 +17,8 @@ from pliant.core.job import JobBook
 from pliant.core.job_state import JobSnapshot, JobState, Operation
 from pliant.core.shards.audit import AuditRow
 from pliant.core.shards.book import ShardBook
+from pliant.master import process
+from pliant.master.job_dir import JobDir
 from pliant.master.journal import journal as journal_module
 from pliant.master.journal.journal import Journal
 from pliant.master.journal.store import (
@@ -27,6 +29,7 @@ from pliant.master.journal.store import (
     read_audit,
     read_events,
 )
+from pliant.spec import JobSpec
 from pliant.testing import ManualClock
 
 DATASET = {"name": "train", "size": 100, "shard_size": 10}
@@ -411,3 +414,30 @@ def test_appended_batches_are_one_after_the_other() -> None:
     assert (whole.snapshot, [op.method for op in whole.operations]) == (state, ["c"])
     whole.append(Batch(operations=[operation("d")]))
     assert (whole.snapshot, [op.method for op in whole.operations]) == (state, ["c", "d"])
+
+
+@pytest.mark.parametrize(("sync", "level"), [("full", 2), ("normal", 1)])
+def test_a_journal_is_synced_as_the_job_says(tmp_path: Path, sync: str, level: int) -> None:
+    store = SqliteStore(tmp_path / "journal.db", sync=sync)
+    (found,) = store._db.execute("PRAGMA synchronous").fetchone()
+    store.close()
+    assert found == level
+
+
+@pytest.mark.parametrize(("section", "sync"), [({}, "full"), ({"sync": "normal"}, "normal")])
+def test_a_master_has_its_journal_synced_unless_its_job_says_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: dict[str, str], sync: str
+) -> None:
+    opened: list[str] = []
+
+    def refuse(_path: Path, *, sync: str) -> None:
+        opened.append(sync)
+        raise PliantError("that is all we want to know")
+
+    monkeypatch.setattr(process, "SqliteStore", refuse)
+    home = JobDir(tmp_path / "job")
+    home.create()
+    home.spec.write_text(JobSpec.from_dict({"roles": {"worker": {"command": ["x"]}}, "journal": section}).to_yaml())
+    with pytest.raises(PliantError, match="all we want to know"):
+        asyncio.run(process.Master(home).run())
+    assert opened == [sync]

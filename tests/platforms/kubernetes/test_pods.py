@@ -135,3 +135,31 @@ def test_what_is_to_outlive_pods_goes_to_the_shared_claim_of_master_and_nodes() 
             volumes = [v["persistentVolumeClaim"]["claimName"] for v in inside["volumes"] if v["name"] == "shared"]
             mounts = [m["mountPath"] for m in inside["containers"][0]["volumeMounts"] if m["name"] == "shared"]
             assert (volumes, mounts) == (([claim], ["/pliant/shared"]) if claim else ([], []))
+
+
+def test_where_and_how_pods_run_is_as_the_job_says() -> None:
+    options = {
+        "image_pull_policy": "Always",
+        "image_pull_secrets": ["registry", "mirror"],
+        "service_account": "trainer",
+        "priority_class": "pliant-normal",
+        "node_selector": {"disk": "ssd"},
+        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+    }
+    inside = pod(options=options)["spec"]
+    assert inside["containers"][0]["imagePullPolicy"] == "Always"
+    assert inside["imagePullSecrets"] == [{"name": "registry"}, {"name": "mirror"}]
+    assert (inside["serviceAccountName"], inside["automountServiceAccountToken"]) == ("trainer", False)
+    assert inside["priorityClassName"] == "pliant-normal"
+    assert (inside["nodeSelector"], inside["tolerations"]) == (options["node_selector"], options["tolerations"])
+    assert inside["containers"][0]["workingDir"] == "/pliant/files", "where the files are that were sent along"
+
+
+def test_a_pod_can_write_to_its_temporary_folders_only() -> None:
+    inside = pod()["spec"]
+    volumes = {volume["name"]: volume for volume in inside["volumes"]}
+    main = inside["containers"][0]
+    writable = {m["mountPath"] for m in main["volumeMounts"] if not m.get("readOnly")}
+    assert main["securityContext"]["readOnlyRootFilesystem"]
+    assert writable == {"/tmp", "/dev/shm", "/var/lib/pliant"}
+    assert all("emptyDir" in volumes[m["name"]] for m in main["volumeMounts"] if m["mountPath"] in writable)

@@ -1,6 +1,6 @@
 """Look into data files and convert them.
 
-    pliant data pack images/ train.rio
+    pliant data pack images/ -o train.rio
     pliant data info train.rio
     pliant data verify train.rio
 

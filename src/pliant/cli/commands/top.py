@@ -33,7 +33,7 @@ def top(
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
-    from pliant.cli.render.tables import table_console, usage_view
+    from pliant.cli.render.tables import busiest_first, table_console, usage_view
 
     handle = find_job_handle(name, job_dir, cluster_of(namespace, context, job_dir))
     view = handle.view()
@@ -43,7 +43,7 @@ def top(
         raise Conflict(f"job {handle.name}: {view.note}", hint=f"see `pliant status {handle.name}`")
     if as_json:
         status = view.status
-        rows = [part_to_json(node) for node in status.live_nodes]
+        rows = [part_to_json(node) for node in busiest_first(status)]
         value = {"records_per_second": status.records_per_second, "nodes": rows}
         if status.parameters is not None:
             value["parameters"] = part_to_json(status.parameters)

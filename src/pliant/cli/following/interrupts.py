@@ -1,4 +1,7 @@
-"""Ctrl-C while a job is followed: counted, not raised, so that it asks the job to stop instead of leaving it behind."""
+"""Ctrl-C while a job is followed: counted, not raised, so that it asks the job to stop instead of leaving it behind.
+
+SIGHUP is left as it is: a terminal that is closed ends the one who follows (or, below nohup, nobody), and the job goes on.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import signal
 from types import FrameType
 from typing import Any
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupts:

@@ -87,6 +87,11 @@ def partition_table(dataset: DatasetStatus) -> Table:
     return table
 
 
+def busiest_first(status: JobStatus) -> list[NodeStatus]:
+    """The live nodes."""
+    return sorted(status.live_nodes, key=lambda node: (-node.cpu, node.name))
+
+
 def usage_table(status: JobStatus) -> Table:
     """Of the live nodes, busiest first."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
@@ -94,7 +99,7 @@ def usage_table(status: JobStatus) -> Table:
     table.add_column("STATE")
     for name in ("CPU", "MEMORY", "RECORDS/S", "RECORDS", "RESTARTS"):
         table.add_column(name, justify="right")
-    for node in sorted(status.live_nodes, key=lambda node: (-node.cpu, node.name)):
+    for node in busiest_first(status):
         table.add_row(
             node.name,
             Text(node.state, style=NODE_STYLES.get(node.state, "default")),

@@ -123,8 +123,9 @@ class TrainingService(Component):
         self._close(round, EvaluationDone(version=version, metrics=metrics, records=records), metrics, records)
 
     def give_up(self, version: int, reason: str) -> None:
+        """A worker cannot read the model of a round; without effect while another holds a shard of it, and so can."""
         round = self.book.open_round
-        if round is not None and round.version == version:
+        if round is not None and round.version == version and not self._shards.book.queue(round.dataset).out:
             self._shards.end_dataset(round.dataset)
             self._close(round, EvaluationFailed(version=version, reason=reason[:1000]), None, 0)
 

@@ -90,7 +90,9 @@ class EvaluationRounds:
         return time.monotonic() - since if open_and_undone and version == state.open_version else 0.0
 
     def abandon_open_round(self) -> None:
+        """Unless another worker is at it; then it is asked for again after the same time."""
         version = self._watch.state.open_version
+        self._unreadable = (version, time.monotonic())
         request = pb.GiveUpRoundRequest(version=version, reason=f"{self._job.node} cannot read its model")
         self._session.call_with_retry(self._session.master.stubs.training.GiveUpRound, request)
 

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+from io import StringIO
+
+from rich.console import Console
+
+from pliant.cli.render.tables import busiest_first, usage_view
+from pliant.core.job import Phase
+from pliant.core.nodes.states import NodeState
+from pliant.core.status import JobStatus, NodeStatus
+
+
+def test_the_busiest_node_comes_first_and_ended_ones_not_at_all() -> None:
+    used = {"worker-0": 0.5, "worker-1": 1.5, "worker-2": 0.5, "worker-3": 0.0}
+    nodes = [NodeStatus(name, "worker", NodeState.RUNNING, cpu=cpu) for name, cpu in used.items()]
+    ended = NodeStatus("worker-4", "worker", NodeState.FAILED, cpu=9.0)
+    status = JobStatus("digits", Phase.RUNNING, nodes=(*nodes, ended))
+    expected = ["worker-1", "worker-0", "worker-2", "worker-3"]
+    assert [node.name for node in busiest_first(status)] == expected
+    shown = StringIO()
+    Console(file=shown, width=120).print(usage_view(status))
+    assert [line.split()[0] for line in shown.getvalue().splitlines()[1:]] == expected

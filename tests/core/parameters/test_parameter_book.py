@@ -1,0 +1,72 @@
+"""When a dump of the parameters is due, which of them are full, and which are kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pliant.core.parameters.book import ParameterBook
+from pliant.core.parameters.options import PsOptions
+
+BEGUN = 1000.0  # seconds
+
+
+class TrainedBook:
+    """One server; each push is an iteration."""
+
+    def __init__(self, **options: Any) -> None:
+        self.book = ParameterBook(PsOptions(sync=False, **options), 1)
+        self.seat = self.book.join(BEGUN, node="ps-0", incarnation=0)
+        assert self.seat is not None
+        self.token = self.seat.fencing_token
+        self.book.ready(BEGUN, seat=0, fencing_token=self.token, address="there:1")
+        self.book.define(BEGUN, tables=[], variables=[{"name": "w", "shape": [4]}])
+        self.pushes = 0
+
+    def trains(self, iterations: int) -> TrainedBook:
+        for _ in range(iterations):
+            self.pushes += 1
+            self.book.contribute(
+                BEGUN,
+                session="a",
+                sequence=self.pushes,
+                based_on=self.book.iteration,
+                examples=1,
+                holders=[[0, self.token]],
+                map_version=self.book.map.version,
+            )
+        return self
+
+    def dumps(self) -> tuple[int, bool]:
+        """The order of a dump, and whether it is full."""
+        order = self.book.dump(BEGUN)
+        self.book.dump_written(BEGUN, seat=0, fencing_token=self.token, order=order.number)
+        return order.number, order.full
+
+    def due(self, seconds: float = 0.0) -> str:
+        return self.book.dump_due(BEGUN + seconds, begun=BEGUN)
+
+
+def test_a_dump_is_due_by_seconds_and_by_iterations_and_not_while_there_is_nothing_new() -> None:
+    by_time = TrainedBook(dump_seconds=60.0)
+    assert by_time.due(1e6) == "", "nothing was trained"
+    by_time.trains(1)
+    assert by_time.due(59.0) == ""
+    assert by_time.due(60.0)
+    by_time.dumps()
+    assert by_time.due(1e6) == ""
+    by_iterations = TrainedBook(dump_seconds=0.0, dump_iterations=3).trains(2)
+    assert by_iterations.due(1e6) == ""
+    assert by_iterations.trains(1).due()
+
+
+def test_a_dump_is_due_after_so_many_orders_although_dumps_are_turned_off() -> None:
+    trained = TrainedBook(dump_seconds=0.0, max_orders=20).trains(18)
+    assert trained.due(1e6) == ""
+    assert "20 orders since the last dump" in trained.trains(1).due()  # the definition is one of them
+
+
+def test_one_dump_of_so_many_is_full_and_the_last_full_ones_are_kept_with_their_increments() -> None:
+    trained = TrainedBook(full_every=3, keep=2)
+    made = [trained.trains(1).dumps() for _ in range(8)]
+    assert [full for _, full in made] == [True, False, False] * 2 + [True, False]
+    assert sorted(trained.book.kept_dumps()) == [order for order, _ in made[3:]]
