@@ -195,6 +195,7 @@ class TrainerThreads:
             if worker._thread is not None:
                 worker._thread.join(TIMEOUT_S)
                 assert not worker._thread.is_alive(), f"{worker.name} is stuck"
+        for worker in self.workers:
             if worker.error is not None:
                 raise worker.error
 

@@ -245,6 +245,12 @@ class Job:
             raise NotAvailable("this program runs without a master; there is no job status")
         return status_from_message(self._master.call(self._master.stubs.job.GetStatus, pb.Empty()))
 
+    def fail(self, reason: str) -> None:
+        """End the job as Failed: for mistakes that would repeat after a restart."""
+        session = self._open_session()
+        request = pb.StopRequest(reason=f"{self.node}: {reason}", failed=True)
+        session.call_with_retry(session.master.stubs.job.Stop, request)
+
     @property
     def master(self) -> MasterClient:
         if self._master is None:

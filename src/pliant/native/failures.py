@@ -18,7 +18,6 @@ from pliant.client.job import Job
 from pliant.core.errors import InvalidRequest, PermanentError
 from pliant.data import DataReader
 from pliant.native.model_file.feed import Batch
-from pliant.rpc import pliant_pb2 as pb
 
 log = logging.getLogger(__name__)
 
@@ -35,9 +34,7 @@ class PermanentFailure(PermanentError):
 def fail_job(job: Job, error: PermanentFailure) -> None:
     """Fail the job with this reason."""
     log.error("%s", error)
-    reason = f"{job.node}: {error.message}" + (f"; what to do: {error.hint}" if error.hint else "")
-    session = job.session()
-    session.call_with_retry(session.master.stubs.job.Stop, pb.StopRequest(reason=reason, failed=True))
+    job.fail(error.message + (f"; what to do: {error.hint}" if error.hint else ""))
 
 
 @contextmanager

@@ -10,9 +10,11 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from pliant.checkpoint import CheckpointWriter, load_latest
+from pliant.core.errors import InvalidRequest
 from pliant.core.nodes.environment import CheckpointSettings, NodeEnvironment
 
 log = logging.getLogger(__name__)
@@ -21,6 +23,23 @@ log = logging.getLogger(__name__)
 def settings_of_job() -> CheckpointSettings:
     """As the job's spec says, which the environment of a node carries."""
     return NodeEnvironment.from_env(os.environ).checkpoint or CheckpointSettings()
+
+
+def checkpoint_settings(given: CheckpointSettings) -> CheckpointSettings:
+    """What a program asked for; without a directory of its own, in that of its job."""
+    if given.directory:
+        return given
+    of_job = settings_of_job()
+    if not given.every_steps and not given.every_seconds:
+        return of_job
+    home = NodeEnvironment.from_env(os.environ).job_dir
+    directory = of_job.directory or (str(home / "checkpoints") if home is not None else "")
+    if not directory:
+        raise InvalidRequest(
+            "checkpoints were asked for, but there is no directory for them",
+            hint="pass checkpoint_dir, or set checkpoint.dir in the job's spec",
+        )
+    return replace(given, directory=directory)
 
 
 class Checkpointer:

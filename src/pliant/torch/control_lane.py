@@ -21,6 +21,8 @@ class Word(IntEnum):
     SAVE = 5  # workers that ask for a checkpoint
     BUSY = 6  # workers that cannot take one now
     STOP = 7  # workers that want to end the loop
+    TERMS = 8  # digests of the terms of the loop (``loop_terms``)
+    TERMS_SQUARED = 9
 
 
 class ControlLane:

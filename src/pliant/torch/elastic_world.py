@@ -7,12 +7,14 @@ leader's; survivors that are equally far exchange nothing. ``Membership`` talks 
 from __future__ import annotations
 
 import logging
+from typing import NoReturn
 from weakref import WeakSet
 
 import torch
 
 from pliant.client.job import Job
-from pliant.core.errors import InvalidRequest
+from pliant.core.errors import InvalidRequest, PliantError
+from pliant.torch.loop_terms import WorkersDisagree
 from pliant.torch.training_state import TrainingState
 from pliant.torch.worlds.membership import Expelled, Membership, TrainingOver
 from pliant.torch.worlds.state_transfer import receive_state, send_state
@@ -26,6 +28,7 @@ _in_use: WeakSet[Job] = WeakSet()  # jobs for which this process has a Trainer
 class ElasticWorld:
     def __init__(self, state: TrainingState) -> None:
         self._state = state
+        self._job: Job | None = None
         self._membership: Membership | None = None
         self.world = World(0, 0, [Peer("alone", "", 0, True, frozenset())])
         self.has_joiners = False  # known to all members: they form a new world before the next step
@@ -44,6 +47,7 @@ class ElasticWorld:
                 hint="one Trainer can have several optimizers, and `steps` can be called several times",
             )
         _in_use.add(job)
+        self._job = job
         self._membership = Membership(job)
 
     def form(self) -> bool:
@@ -92,6 +96,15 @@ class ElasticWorld:
                     self.over = over  # the others are gone; this process has the last step of this loop too
                     return
 
+    def fail_job(self, error: WorkersDisagree) -> NoReturn:
+        """End the job for all workers with this error: some of them alone would seem to succeed."""
+        try:
+            if self._job is not None:
+                self._job.fail(f"{error.message}; what to do: {error.hint}")
+        except PliantError as gone:  # another worker was faster, and the job is over
+            log.debug("not reported to the master: %s", gone)
+        raise error
+
     def close(self) -> None:
         """Leave for good."""
         if self._membership is not None:
@@ -112,7 +125,11 @@ class ElasticWorld:
             if world.rank == 0:
                 send_state(group, self._state.state_dict())
                 return False
-            self._state.load_state_dict(receive_state(group))
-            return True
+            state = receive_state(group)
         finally:
             group.release()
+        try:
+            self._state.receive(state, world.peers[0].name, world.peers[world.rank].name)
+        except WorkersDisagree as error:
+            self.fail_job(error)
+        return True

@@ -21,6 +21,7 @@ class Position:
     loss: float = math.nan  # of the last committed step
     total: int = 0  # committed steps of all loops: the number of a checkpoint
     stopped: bool = False  # all workers agreed that this loop ends after the last committed step
+    ended_at: int = 0  # committed steps of the loop that ended last
 
     @property
     def boundary(self) -> int:
@@ -37,7 +38,11 @@ class Position:
         self.attempt = 0
 
     def end_loop(self) -> None:
-        self.loop, self.step, self.attempt = self.loop + 1, 0, 0
+        self.loop, self.step, self.attempt, self.ended_at = self.loop + 1, 0, 0, self.step
+
+    def reopen_loop(self) -> None:
+        """Continue the loop that ended last."""
+        self.loop, self.step, self.attempt, self.stopped = self.loop - 1, self.ended_at, 0, False
 
     def state(self) -> dict[str, Any]:
         return asdict(self)

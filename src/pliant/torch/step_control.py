@@ -25,6 +25,7 @@ from pliant.torch.checkpoints import Checkpointer
 from pliant.torch.control_lane import ControlLane, Word
 from pliant.torch.elastic_world import ElasticWorld
 from pliant.torch.gradients.gradient_sum import NOT_FINITE
+from pliant.torch.loop_terms import are_equal, digest, disagreement, gather
 from pliant.torch.plan import StepPlan, unit_seed
 from pliant.torch.step import Step
 from pliant.torch.termination import EXIT_CODE, TerminationNotice
@@ -151,6 +152,9 @@ class StepController:
         works = gradients.start(world)
         if not world.alone:
             world.finish([*works, world.allreduce(lane.tensor)])
+            if not are_equal(lane[Word.TERMS], lane[Word.TERMS_SQUARED], world.size):
+                members = zip(world.peers, gather(world, self._state.terms), strict=True)
+                self._elastic.fail_job(disagreement({peer.name: terms for peer, terms in members}))
         counts = lane.unit_counts()
         if any(count != 1 for count in counts):
             raise PliantError(f"step {step.index}: micro-batches were counted {counts} times, not once each")
@@ -182,6 +186,8 @@ class StepController:
         self._leaves = self._notice.given
         lane[Word.LEAVING] = int(self._leaves)
         lane[Word.STOP] = int(self.stop_requested)
+        lane[Word.TERMS] = digest(self._state.terms)
+        lane[Word.TERMS_SQUARED] = lane[Word.TERMS] ** 2
         if self.checkpointer is not None:
             lane[Word.SAVE] = int(self.checkpointer.is_due(self._position.total + 1, world.rank))
             lane[Word.BUSY] = int(self.checkpointer.is_busy())

@@ -16,6 +16,7 @@ N virtual workers share each step's micro-batches (*units*); a world of n proces
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -27,7 +28,7 @@ from pliant.client.job import connect as connect_job
 from pliant.core.errors import InvalidRequest, PliantError
 from pliant.core.nodes.environment import CheckpointSettings
 from pliant.torch.accumulator import StepAccumulator
-from pliant.torch.checkpoints import Checkpointer, settings_of_job
+from pliant.torch.checkpoints import Checkpointer, checkpoint_settings
 from pliant.torch.elastic_world import ElasticWorld
 from pliant.torch.gradients.exact_sum import ExactSum
 from pliant.torch.gradients.float_sum import FloatSum
@@ -40,6 +41,8 @@ from pliant.torch.termination import TerminationNotice
 from pliant.torch.training_state import TrainingState
 from pliant.torch.update import Update
 from pliant.torch.worlds.membership import MAX_UNITS
+
+log = logging.getLogger(__name__)
 
 
 class Trainer:
@@ -115,12 +118,14 @@ class Trainer:
             on_commit=lambda step: self.on_commit(step),
             on_leave=self.close,
         )
-        self._checkpoint_options = (
+        self._checkpoint_options = checkpoint_settings(
             CheckpointSettings(
-                os.fspath(checkpoint_dir), checkpoint_every_steps, checkpoint_every_seconds, keep_last, keep_every
+                os.fspath(checkpoint_dir or ""),
+                checkpoint_every_steps,
+                checkpoint_every_seconds,
+                keep_last,
+                keep_every,
             )
-            if checkpoint_dir is not None
-            else settings_of_job()
         )
         self._job = job
         self._entered = False
@@ -159,16 +164,18 @@ class Trainer:
     ) -> Iterator[Step]:
         """The remaining steps, over a map-style dataset. Each must be iterated to its end."""
         plan = StepPlan(len(dataset), micro_batch, self.units, epochs, self.seed, shuffle, drop_last)
-        limit = plan.steps if max_steps is None else min(plan.steps, max_steps)
         loop = self._next_loop
         self._end_loop_before(loop)
         self._next_loop += 1
         self._control.stop_requested = False
         if self._position.loop == loop and self._entered:
             self._position.stopped = False
-        self._state.begin_loop(plan, loop)
+        self._state.begin_loop(plan, loop, max_steps)
+        limit = self._state.limit
         self._control.begin_loop(dataset, collate_fn or torch.utils.data.default_collate)
         self._enter()
+        if self._position.loop > loop or self._position.step >= limit:
+            log.warning("%s", self._nothing_left(loop, limit))
         self._notice.hold()
         try:
             while self._position.loop == loop and self._position.step < limit and not self._position.stopped:
@@ -244,6 +251,8 @@ class Trainer:
             self._notice.install()
         if (state := checkpointer.restore()) is not None:
             self.load_state_dict(state)
+            if self._state.extend():
+                log.info("the training is longer now: continues after step %d of %d", self.step, self._state.limit)
         if self._job.elastic:
             import atexit
 
@@ -251,6 +260,13 @@ class Trainer:
             atexit.register(self.close)
             self._elastic.form()
         self._state.is_shared = True
+
+    def _nothing_left(self, loop: int, limit: int) -> str:
+        directory = self._checkpoint_options.directory
+        done = f"the checkpoint in {directory} has all {limit} steps of this loop" if directory else "it has no steps"
+        if self._position.loop > loop + 1:
+            done = f"the checkpoint in {directory} was taken in a later loop"
+        return f"nothing left to do: {done}; larger epochs or max_steps extend the training"
 
     def _check_committed(self) -> None:
         if self._current is not None and not self._current.committed:

@@ -1,18 +1,18 @@
 """Everything that the next step depends on: the model, the optimizers, exponents, buffers, and the position.
 
 It is what a checkpoint holds and what a joiner receives. A state fits only a training of the same shape (virtual workers, units,
-seed) and, within a loop, of the same step plan.
+seed) and, within a loop, on the same terms (``loop_terms``). A checkpoint of a loop that ended can be *extended*: the loop is
+continued if it is longer now.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import torch
 
-from pliant.core.errors import InvalidRequest
 from pliant.torch.accumulator import StepAccumulator
+from pliant.torch.loop_terms import LENGTH, Terms, checkpoint_mismatch, differing, disagreement, steps_of, terms_of
 from pliant.torch.plan import StepPlan
 from pliant.torch.position import Position
 from pliant.torch.update import Update
@@ -35,7 +35,9 @@ class TrainingState:
         self.seed = seed
         self.position = Position()
         self.plan: StepPlan | None = None
+        self.max_steps: int | None = None
         self._plan_loop = -1  # the loop that the plan is of
+        self._loaded_terms: Terms | None = None  # of the loop in which the loaded checkpoint was taken
         # Whether this is the state that the world's members share, or one of a checkpoint; else it is only how this
         # process initialized its model, and is replaced by any that is shared.
         self.is_shared = False
@@ -44,8 +46,19 @@ class TrainingState:
     def units(self) -> int:
         return self.virtual_workers * self.accumulate
 
-    def begin_loop(self, plan: StepPlan, loop: int) -> None:
-        self.plan, self._plan_loop = plan, loop
+    @property
+    def limit(self) -> int:
+        """Steps of the current loop."""
+        assert self.plan is not None
+        return steps_of(self.terms, self.units)
+
+    @property
+    def terms(self) -> dict[str, int]:
+        assert self.plan is not None
+        return terms_of(self.plan, self.max_steps)
+
+    def begin_loop(self, plan: StepPlan, loop: int, max_steps: int | None) -> None:
+        self.plan, self._plan_loop, self.max_steps = plan, loop, max_steps
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -54,16 +67,44 @@ class TrainingState:
             "sum": self.accumulator.gradients.state(),
             "buffers": self.accumulator.buffers.state(),
             "position": self.position.state(),
-            "plan": asdict(self.plan) if self.plan is not None else None,
+            "terms": self.terms if self.plan is not None else None,
             "shape": self._shape(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Of a checkpoint: the current loop may be longer or shorter than it was to be then."""
         if state["shape"] != self._shape():
-            raise InvalidRequest(f"this state is of a training with {state['shape']}; here it is {self._shape()}")
-        plan = asdict(self.plan) if self.plan is not None else None
-        if plan is not None and state["position"]["loop"] == self._plan_loop and state["plan"] != plan:
-            raise InvalidRequest(f"this state is of a training on {state['plan']}; here it is {plan}")
+            raise checkpoint_mismatch(state["shape"], self._shape())
+        in_loop = self.plan is not None and state["position"]["loop"] == self._plan_loop
+        if in_loop and differing(state["terms"], self.terms, LENGTH):
+            saved = {name: value for name, value in state["terms"].items() if name not in LENGTH}
+            raise checkpoint_mismatch(saved, self.terms)
+        self._load(state)
+        self._loaded_terms = state["terms"]
+
+    def extend(self) -> bool:
+        """Continue the loop that had ended when the checkpoint was taken, if it is longer now; True if it is."""
+        loaded = self._loaded_terms
+        if loaded is None or self.position.loop != self._plan_loop + 1 or differing(loaded, self.terms, LENGTH):
+            return False
+        if self.limit <= steps_of(loaded, self.units):
+            return False
+        self.position.reopen_loop()
+        return True
+
+    def receive(self, state: dict[str, Any], sender: str, receiver: str) -> None:
+        """Of another member of the world, which trains on the same terms."""
+        if state["shape"] != self._shape():
+            raise disagreement({sender: state["shape"], receiver: self._shape()})
+        if (
+            self.plan is not None
+            and state["position"]["loop"] == self._plan_loop
+            and differing(state["terms"], self.terms)
+        ):
+            raise disagreement({sender: state["terms"], receiver: self.terms})
+        self._load(state)
+
+    def _load(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
         self.update.load_state(state)
         self.accumulator.gradients.load_state(state["sum"])
