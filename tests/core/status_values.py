@@ -87,6 +87,8 @@ datasets = st.builds(
             records_done=COUNTS,
         )
     ),
+    exact=st.booleans(),
+    records_restored=COUNTS,
 )
 seats = st.builds(
     SeatStatus,

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from pliant.core.errors import PliantError
 from pliant.core.job_state import JobSnapshot, JobState, Operation
 from pliant.core.nodes.fault_policy import ExitReason
+from pliant.core.shards.book import ShardBook
 from pliant.core.status import JobStatus
 from pliant.core.status_builder import build_status
 from pliant.spec import JobSpec, initial_state
@@ -61,8 +62,15 @@ class Replay(RuleBasedStateMachine):
         self.do("nodes", "start")
         for name in DATASETS:
             dataset = {"name": name, "size": size, "shard_size": 7, "epochs": 2, "shuffle": shuffle, "max_failures": 1}
-            self.do("shards", "create", dataset=dataset)
-        self.do("shards", "create", dataset=TOPIC)
+            self.do("shards", "create", dataset=dataset, origin=f"{name} of this job")
+        self.do("shards", "create", dataset=TOPIC, origin="topic of this job")
+        self.own_positions: list[dict[str, Any]] = []
+        other = ShardBook()
+        for name in DATASETS:
+            dataset = {"name": name, "size": size, "shard_size": 7, "shuffle": shuffle}
+            other.create(0.0, dataset=dataset, origin=f"{name} of another job")
+        other.commit(0.0, dataset="train", shards=1)
+        self.foreign_position = through_json(other.checkpoint())
 
     def do(self, machine: str, method: str, **arguments: Any) -> Any:
         """As the journal does: what is refused leaves no trace."""
@@ -147,9 +155,12 @@ class Replay(RuleBasedStateMachine):
         dataset=st.sampled_from([*DATASETS, TOPIC["name"]]),
         want=st.integers(1, 4),
         reported=st.lists(st.sampled_from(["done", "failed", "released"]), max_size=3),
+        waiting=st.booleans(),
         passed=seconds,
     )
-    def exchange(self, session: str, number: int, dataset: str, want: int, reported: list[str], passed: float) -> None:
+    def exchange(
+        self, session: str, number: int, dataset: str, want: int, reported: list[str], waiting: bool, passed: float
+    ) -> None:
         self.now += passed
         self.do("shards", "open_session", session=session, node=self.node(number), incarnation=0)
         held = self.held.get(session, [])
@@ -164,6 +175,7 @@ class Replay(RuleBasedStateMachine):
             done=[lease for lease, what in leases.items() if what == "done"],
             failed=[[lease, "bad record"] for lease, what in leases.items() if what == "failed"],
             released=[lease for lease, what in leases.items() if what == "released"],
+            waiting=waiting,
         )
         if answer is not None:
             self.requests[session] = self.requests.get(session, 0) + 1
@@ -178,6 +190,25 @@ class Replay(RuleBasedStateMachine):
     def close_session(self, session: str) -> None:
         self.do("shards", "close_session", session=session, blame="")
         self.forget_sessions()
+
+    @rule(session=st.sampled_from("abc"), dataset=st.sampled_from(DATASETS))
+    def time_out(self, session: str, dataset: str) -> None:
+        self.do("shards", "expire", session=session, dataset=dataset)
+
+    @rule(number=pick)
+    def lose_records(self, number: int) -> None:
+        self.do("shards", "lose_node", node=self.node(number), incarnation=None, message="killed")
+        self.forget_sessions()
+
+    @rule()
+    def save_position(self) -> None:
+        assert self.state.shards is not None
+        self.own_positions.append(through_json(self.state.shards.checkpoint()))
+
+    @rule(number=pick)
+    def restore_position(self, number: int) -> None:
+        positions = [self.foreign_position, *self.own_positions]
+        self.do("shards", "restore_checkpoint", checkpoint=positions[number % len(positions)])
 
     def forget_sessions(self) -> None:
         """Of those that are closed: a new session of the same name begins with request 1."""

@@ -81,6 +81,72 @@ def test_a_job_is_done_when_its_workers_and_its_shards_are(running: MasterUnderT
     assert (summary["exit_code"], summary["records_done"]) == (0, 20)
 
 
+@pytest.mark.parametrize("reason", [ExitReason.KILLED, ExitReason.ERROR, ExitReason.PREEMPTED])
+def test_without_fault_tolerance_of_tasks_a_worker_that_dies_with_shards_fails_the_job_by_its_records(
+    running: MasterUnderTest, reason: ExitReason
+) -> None:
+    master = running.start(datasets=DATA, components={"task_fault_tolerance": False})
+    agents = [running.agent("worker-0"), running.agent("worker-1")]
+    stubs = master.client.stubs.shards
+    master.client.call(stubs.OpenSession, pb.OpenSessionRequest(session="s", node="worker-0"))
+    request = pb.ExchangeRequest(session="s", request=1, dataset="train", want=2)
+    assert len(master.client.call(stubs.Exchange, request).shards) == 2
+    running.leave(agents[0], reason, "it is gone")
+    assert master.join() is Phase.FAILED
+    assert reason_of(master) == (
+        "records were lost with their worker, and task_fault_tolerance is off: "
+        "dataset train, epoch 0, records [0, 10): worker-0 had them when it ended (it is gone)"
+    )
+
+
+def test_without_fault_tolerance_of_tasks_a_worker_that_dies_without_shards_costs_nothing(
+    running: MasterUnderTest,
+) -> None:
+    master = running.start(datasets=DATA, components={"task_fault_tolerance": False})
+    agents = [running.agent("worker-0"), running.agent("worker-1")]
+    agents[0].program_exits(ExitReason.KILLED, "it is gone")
+    running.do_all_shards()
+    for agent in agents:
+        running.leave(agent)
+    assert master.join() is Phase.SUCCEEDED
+
+
+EVALUATION = {"name": "test", "size": 6, "shard_size": 2, "type": "eval"}
+
+
+@pytest.mark.parametrize("strategy", ["none", "local", "allreduce", "ps-sync", "ps-async"])
+def test_an_evaluation_dataset_of_the_description_is_handed_out_with_every_strategy(
+    running: MasterUnderTest, strategy: str
+) -> None:
+    servers = {"ps": {"command": ["true"]}} if strategy.startswith("ps") else {}
+    master = running.start(workers=1, strategy=strategy, datasets=[*DATA, EVALUATION], roles=servers)
+    client, stubs = master.client, master.client.stubs.shards
+    assert client.call(stubs.GetDataset, pb.DatasetName(name="test")).type == pb.SHARD_TYPE_EVAL
+    client.call(stubs.OpenSession, pb.OpenSessionRequest(session="e", node="guest"))
+    request = pb.ExchangeRequest(session="e", request=1, dataset="test", want=9)
+    assert [shard.start for shard in client.call(stubs.Exchange, request).shards] == [0, 2, 4]
+
+
+def test_a_job_is_done_without_evaluation_data_that_only_rounds_are_made_from(running: MasterUnderTest) -> None:
+    rounds = {"checkpoint": {"every_steps": 10}}
+    master = running.start(workers=1, strategy="local", datasets=[*DATA, EVALUATION], **rounds)
+    agent = running.agent("worker-0")
+    running.do_all_shards()
+    request = pb.ReportVersionRequest(version=10)
+    master.client.call(master.client.stubs.training.ReportVersion, request)
+    running.leave(agent)
+    assert master.join() is Phase.SUCCEEDED
+
+
+def test_a_job_is_not_done_without_evaluation_data_that_nobody_asked_for(running: MasterUnderTest) -> None:
+    master = running.start(workers=1, strategy="local", datasets=[*DATA, EVALUATION])
+    agent = running.agent("worker-0")
+    running.do_all_shards()
+    running.leave(agent)
+    assert master.join() is Phase.FAILED
+    assert reason_of(master) == "all workers finished, but dataset test is not done: 0 of 6 records"
+
+
 def test_a_job_never_succeeds_with_shards_undone(running: MasterUnderTest) -> None:
     master = running.start(workers=1, datasets=DATA)
     running.leave(running.agent("worker-0"))

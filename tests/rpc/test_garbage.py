@@ -146,8 +146,8 @@ def test_an_unknown_method_is_unimplemented(master: RunningMaster) -> None:
     assert send(master, "/pliant.v1.Job/Destroy", b"") is grpc.StatusCode.UNIMPLEMENTED
 
 
-def checkpoint_of_train(definition: str) -> pb.ShardCheckpoint:
-    return pb.ShardCheckpoint(version=1, datasets=[pb.DatasetCheckpoint(name="train", definition=definition)])
+def checkpoint_of_train(**layout: str) -> pb.ShardCheckpoint:
+    return pb.ShardCheckpoint(version=2, datasets=[pb.DatasetCheckpoint(name="train", layout=layout)])
 
 
 ABSURD: list[tuple[str, Message, type[PliantError]]] = [
@@ -176,11 +176,11 @@ ABSURD: list[tuple[str, Message, type[PliantError]]] = [
     ("shards.Exchange", pb.ExchangeRequest(session="none", request=1), SessionExpired),
     ("shards.Beat", pb.BeatRequest(session="none"), SessionExpired),
     ("shards.RestoreCheckpoint", pb.ShardCheckpoint(), InvalidRequest),
-    ("shards.RestoreCheckpoint", pb.ShardCheckpoint(version=2), InvalidRequest),
-    ("shards.RestoreCheckpoint", pb.ShardCheckpoint(version=1, datasets=[pb.DatasetCheckpoint()]), NotFound),
+    ("shards.RestoreCheckpoint", pb.ShardCheckpoint(version=1), InvalidRequest),
+    ("shards.RestoreCheckpoint", pb.ShardCheckpoint(version=2, datasets=[pb.DatasetCheckpoint()]), NotFound),
     ("shards.RestoreCheckpoint", pb.ShardCheckpoint(version=-1), InvalidRequest),
-    ("shards.RestoreCheckpoint", checkpoint_of_train(""), Conflict),
-    ("shards.RestoreCheckpoint", checkpoint_of_train("?"), Conflict),
+    ("shards.RestoreCheckpoint", checkpoint_of_train(), Conflict),
+    ("shards.RestoreCheckpoint", checkpoint_of_train(size="?"), Conflict),
     ("job.Scale", pb.ScaleRequest(role="worker", replicas=(1 << 31) - 1), InvalidRequest),
     ("job.Scale", pb.ScaleRequest(role="worker", replicas=-1), InvalidRequest),
     ("job.Scale", pb.ScaleRequest(role="nobody", replicas=1), NotFound),

@@ -101,6 +101,7 @@ class Job:
         partitions by name or number, each with the offset of its first record. ``shuffle`` shuffles the
         order of shards, anew in each epoch, and unless ``shuffle_records`` says otherwise the records inside each.
         A shard is acknowledged when the loop asks for the next one; with ``acknowledge=False`` when ``shard.done()`` says so.
+        Nothing is leased before the first iteration, so the dataset can still be restored (``restore_shards``) until then.
         """
         indices = tuple(int(i) for i in indices)
         stream = stream or bool(partitions)
@@ -205,20 +206,31 @@ class Job:
             return int(session.call_with_retry(session.master.stubs.shards.GrowStream, request).length)
 
     def shard_checkpoint(self) -> dict[str, Any]:
-        """The progress of each dataset, small enough to store beside a model; leased shards count as not done."""
+        """The progress of each dataset, small enough to store beside a model; leased shards count as not done.
+
+        It covers all that this program finished before the call: what is not reported yet is reported first.
+        """
+        for shards in list(self._streams):
+            shards.flush()
+        for source in list(self._sources):
+            source.flush()
         if self._standalone is not None:
-            return self._standalone.book.checkpoint()
+            return self._standalone.checkpoint()
         session = self._open_session()
         saved = session.call_with_retry(session.master.stubs.shards.Checkpoint, pb.Empty())
         return checkpoint_from(saved)
 
-    def restore_shards(self, checkpoint: Mapping[str, Any]) -> None:
-        """Resume from a checkpoint; the datasets it names must be defined, and none of their shards leased."""
+    def restore_shards(self, checkpoint: Mapping[str, Any]) -> list[str]:
+        """Begin at the positions of a checkpoint; the datasets it names must be defined, and none of them begun.
+
+        Returns the datasets that begin there now. A position is taken once per job: the same again (from other workers, or after
+        a restart of the program) has no effect, nor has one that this job saved itself. Another one is a ``Conflict``.
+        """
         if self._standalone is not None:
-            self._standalone.book.restore_checkpoint(0.0, checkpoint=dict(checkpoint))
-            return
+            return self._standalone.restore(checkpoint)
         session = self._open_session()
-        session.call_with_retry(session.master.stubs.shards.RestoreCheckpoint, checkpoint_message(checkpoint))
+        call = session.master.stubs.shards.RestoreCheckpoint
+        return list(session.call_with_retry(call, checkpoint_message(checkpoint)).restored)
 
     # --- parameter servers
 

@@ -3,7 +3,8 @@
 The exchange thread sends everything: acknowledgements and requests for new leases travel in the same call, and what
 gathers while a call is in flight goes with the next. How many shards are prefetched follows the loop's speed (about
 ``PREFETCH_S`` of work), so that tiny shards travel by the hundred and long ones one by one, and no worker holds work
-that others wait for.
+that others wait for. Nothing is leased before the loop asks for its first shard: until then the position of the dataset may be
+restored.
 """
 
 from __future__ import annotations
@@ -46,31 +47,39 @@ class LeaseClient:
         self._held: dict[int, Shard] = {}  # by lease, until the master has answered the last report on it
         self.lost_shards = 0
         self._reports = _Reports()
-        self._reported = 0  # reports that must be answered, so far
-        self._answered = 0
+        self._batch = 1  # number of the batch of reports that gathers now
+        self._reported = 0  # number of the last batch that has any
+        self._answered = 0  # number of the last batch that was answered
+        self._is_flushing = False  # progress does not wait for its interval
         self._availability = Availability.MORE
         self._poll: Any = None  # a call that waits for shards
         self._progress_at = 0.0
         self._pace = 0.0  # seconds per shard, smoothed
         self._taken_at: float | None = None
+        self._is_loop_waiting = False
+        self._told_waiting = False  # the master knows that it is
         self._error: PliantError | None = None
         self._closing = False
         self._abandoned: Shard | None = None
         self._abandoned_until = 0.0
         self._thread = threading.Thread(target=self._exchange_loop, name=f"pliant-shards-{spec.name}", daemon=True)
-        self._thread.start()
+        self._is_started = self._is_ended = False
 
     # --- called by the user's loop
 
     def take(self) -> Shard | None:
         with self._changed:
             self._note_pace()
-            while not self._ready:
-                if self._error is not None:
-                    raise self._error
-                if self._availability is Availability.END:
-                    return None
-                self._changed.wait()
+            self._start()
+            try:
+                while not self._ready:
+                    if self._error is not None:
+                        raise self._error
+                    if self._closing or self._availability is Availability.END:
+                        return None
+                    self._wait_for_shard()
+            finally:
+                self._is_loop_waiting = self._told_waiting = False
             shard = self._ready.popleft()
             self._taken_at = time.monotonic()
             self._changed.notify_all()
@@ -78,9 +87,21 @@ class LeaseClient:
 
     def poll(self) -> Shard | None:
         with self._changed:
+            self._start()
             if self._error is not None:
                 raise self._error
             return self.take() if self._ready else None
+
+    def _start(self) -> None:
+        if not self._is_started and not self._closing:
+            self._is_started = True
+            self._thread.start()
+
+    def _wait_for_shard(self) -> None:
+        if not self._is_loop_waiting:
+            self._is_loop_waiting = True
+            self._changed.notify_all()
+        self._changed.wait()
 
     def done(self, shard: Shard, note: bytes | None = None) -> None:
         self._report(shard, lambda reports: reports.finish(shard.lease, note))
@@ -94,15 +115,20 @@ class LeaseClient:
     def progress(self, shard: Shard, records: int) -> None:
         with self._changed:
             if self._held.get(shard.lease) is shard:
-                self._reports.progress[shard.lease] = records
+                self._reports.progress[shard.lease] = max(records, self._reports.progress.get(shard.lease, 0))
+                self._reported = self._batch
                 self._changed.notify_all()
 
     def flush(self, shard: Shard | None = None) -> bool:
         with self._changed:
             target = self._reported
+            self._is_flushing = self._is_flushing or target == self._batch
+            self._changed.notify_all()
             while self._answered < target:
                 if self._error is not None:
                     raise self._error
+                if self._is_ended:
+                    break  # nothing is left to be sent
                 self._changed.wait()
             return shard is None or not shard.lost
 
@@ -121,7 +147,7 @@ class LeaseClient:
 
     @property
     def busy(self) -> bool:
-        return self._thread.is_alive()
+        return not self._closing or self._thread.is_alive()
 
     def close(self, *, died: bool = False) -> None:
         """Send the remaining reports. ``died``: by an error; the shard it died on stays leased, for its agent to report."""
@@ -130,7 +156,7 @@ class LeaseClient:
                 self._abandoned = None
             self._abandoned_until = 0.0
             self._leave()
-        if threading.current_thread() is not self._thread:
+        if self._is_started and threading.current_thread() is not self._thread:
             self._thread.join(timeout=10)
 
     def _leave(self) -> None:
@@ -146,9 +172,8 @@ class LeaseClient:
             if self._held.get(shard.lease) is not shard:  # of an expired session
                 self._lose(shard)
                 return
-            self._reports.progress.pop(shard.lease, None)
             note(self._reports)
-            self._reported += 1
+            self._reported = self._batch
             self._changed.notify_all()
 
     def _note_pace(self) -> None:
@@ -164,15 +189,17 @@ class LeaseClient:
             while self._wait_for_work():
                 self._one_exchange()
         except PliantError as error:
+            self._error = error
+        finally:
             with self._changed:
-                self._error = error
+                self._is_ended = True
                 self._changed.notify_all()
 
     def _wait_for_work(self) -> bool:
         """Until there is something to send or to request; False at the end."""
         with self._changed:
             while True:
-                if self._reports.is_urgent() or self._missing() > 0:
+                if self._reports.is_urgent() or self._is_flushing or self._missing() > 0:
                     return True
                 wait = None
                 if self._abandoned is not None:
@@ -182,7 +209,7 @@ class LeaseClient:
                         self._abandoned = None
                         continue
                 elif self._closing:
-                    return False
+                    return bool(self._reports.progress)
                 if self._reports.progress:
                     wait = self._progress_at + PROGRESS_INTERVAL_S - time.monotonic()
                     if wait <= 0:
@@ -195,9 +222,9 @@ class LeaseClient:
             return 0
         if self._availability is Availability.WAIT:
             self._start_poll()
-        if self._availability is Availability.WAIT:  # an answer that came at once has changed it
-            return 0
         target = self._prefetch_target()
+        if self._availability is Availability.WAIT:  # an answer that came at once has changed it
+            return target if self._is_loop_waiting and not self._told_waiting else 0
         missing = target - len(self._ready)
         # Request when half is used, so that a call leases many; but never let the loop run dry.
         return missing if missing * 2 >= target or not self._ready else 0
@@ -212,8 +239,11 @@ class LeaseClient:
     def _one_exchange(self) -> None:
         with self._changed:
             reports, self._reports = self._reports, _Reports()
+            batch, self._batch = self._batch, self._batch + 1
+            self._is_flushing = False
             self._progress_at = time.monotonic()
             request = reports.message(self._spec.name, self._missing())
+            request.waiting = self._told_waiting = self._is_loop_waiting
             generation = self._generation
         reply = self._session.exchange(request, generation)
         with self._changed:
@@ -221,7 +251,7 @@ class LeaseClient:
                 self._start_over()
             else:
                 self._take_reply(reply, reports, request.session)
-            self._answered += len(reports)
+            self._answered = max(self._answered, batch)
             self._changed.notify_all()
 
     def _take_reply(self, reply: pb.ExchangeReply, reports: _Reports, session: str) -> None:
@@ -246,8 +276,9 @@ class LeaseClient:
                 self._lose(shard)
         self._held.clear()
         self._ready.clear()
-        self._answered += len(self._reports)
         self._reports = _Reports()
+        self._answered, self._batch = self._batch, self._batch + 1
+        self._is_flushing = False
         self._generation = self._session.generation
         self._availability = Availability.MORE
 
@@ -301,15 +332,13 @@ class _Reports:
     notes: dict[int, bytes] = field(default_factory=dict)
 
     def finish(self, lease: int, note: bytes | None) -> None:
+        self.progress.pop(lease, None)
         self.done.append(lease)
         if note is not None:
             self.notes[lease] = note
 
     def is_urgent(self) -> bool:
         return bool(self.done or self.failed or self.released)
-
-    def __len__(self) -> int:
-        return len(self.done) + len(self.failed) + len(self.released)
 
     def finished(self) -> list[int]:
         return [*self.done, *(lease for lease, _ in self.failed), *self.released]

@@ -7,7 +7,7 @@ at is kept a moment longer, and if the program ends by that error, the shard is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from pliant.core.errors import InvalidRequest
@@ -32,7 +32,7 @@ class Source(Protocol):
     def released(self, shard: Shard) -> None: ...
 
     def flush(self, shard: Shard | None = None) -> bool:
-        """Wait until all reports are accepted; False if this shard was leased to another worker."""
+        """Wait until all reports, progress too, are accepted; False if this shard was leased to another worker."""
 
     def settled(self, shard: Shard) -> None:
         """All of it was accepted with a contribution; nothing remains to be reported."""
@@ -159,6 +159,7 @@ class ShardStream(Iterator[Shard]):
         self._taken: list[Shard] = []  # without acknowledgement: those that are not finished
         self._current: Shard | None = None
         self._over = False
+        self._before_flush: Callable[[], None] | None = None
 
     def __iter__(self) -> ShardStream:
         return self
@@ -188,6 +189,16 @@ class ShardStream(Iterator[Shard]):
         if shard is not None:
             self._taken = [*(kept for kept in self._taken if not kept.finished), shard]
         return shard
+
+    def on_flush(self, report: Callable[[], None] | None) -> None:
+        """Have this called before each ``flush``, to report what is finished and was not worth a report yet; None: no more."""
+        self._before_flush = report
+
+    def flush(self) -> None:
+        """Wait until the master has all that was finished so far."""
+        if self._before_flush is not None:
+            self._before_flush()
+        self._source.flush()
 
     @property
     def closed(self) -> bool:

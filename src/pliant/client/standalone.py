@@ -5,12 +5,15 @@ from __future__ import annotations
 import base64
 import threading
 import time
+import uuid
+from collections.abc import Mapping
+from typing import Any
 
 from pliant.client.shards import Shard
 from pliant.core.errors import JobFailed
 from pliant.core.shards.book import ShardBook
 from pliant.core.shards.datasets import DatasetSpec
-from pliant.core.shards.leases import Availability
+from pliant.core.shards.leases import Answer, Availability
 
 SESSION = "standalone"
 
@@ -25,12 +28,26 @@ class StandaloneBook:
         self.changed = threading.Condition()  # a loop may prefetch in one thread while it reports from another
 
     def create(self, spec: DatasetSpec) -> None:
-        self.book.create(time.time(), dataset=spec.to_json())
+        with self.changed:
+            self.book.create(time.time(), dataset=spec.to_json(), origin=uuid.uuid4().hex)
 
     def grow(
         self, dataset: str, records: int, close: bool, partition: str | None = None, end: int | None = None
     ) -> int:
-        return self.book.grow(time.time(), dataset=dataset, records=records, close=close, partition=partition, end=end)
+        with self.changed:
+            length = self.book.grow(
+                time.time(), dataset=dataset, records=records, close=close, partition=partition, end=end
+            )
+            self.changed.notify_all()
+            return length
+
+    def checkpoint(self) -> dict[str, Any]:
+        with self.changed:
+            return self.book.checkpoint()
+
+    def restore(self, checkpoint: Mapping[str, Any]) -> list[str]:
+        with self.changed:
+            return self.book.restore_checkpoint(time.time(), checkpoint=dict(checkpoint))
 
     def source(self, spec: DatasetSpec) -> StandaloneSource:
         return StandaloneSource(self, spec)
@@ -108,7 +125,7 @@ class StandaloneSource:
             self._closed = True
             self._standalone.changed.notify_all()
 
-    def _exchange(self, want: int = 0, **reports: list):  # type: ignore[no-untyped-def, type-arg]
+    def _exchange(self, want: int = 0, **reports: Any) -> Answer:
         with self._standalone.changed:
             self._standalone.requests += 1
             if reports:

@@ -75,7 +75,7 @@ class NodeStatus:
 
 @dataclass(frozen=True, slots=True)
 class ParkedShard:
-    """A shard that failed too often and is handed out no more."""
+    """A shard that is handed out no more: it failed too often, or was lost with its worker."""
 
     name: str
     start: int
@@ -114,6 +114,8 @@ class DatasetStatus:
     complete: bool = False
     lease_timeout: float = 0.0  # seconds
     partitions: tuple[PartitionStatus, ...] = ()  # of a stream that has some
+    exact: bool = False  # each record was accepted exactly once, here or before the position it was restored from
+    records_restored: int = 0  # of those done, at that position
 
 
 @dataclass(frozen=True, slots=True)

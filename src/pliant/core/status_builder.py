@@ -11,12 +11,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pliant.core.end_policy import optional_datasets
 from pliant.core.job import JobBook, Phase
 from pliant.core.job_state import JobState
 from pliant.core.nodes.book import NodeBook
 from pliant.core.nodes.states import Node, NodeState
 from pliant.core.parameters.book import ParameterBook
-from pliant.core.shards.book import ShardBook
 from pliant.core.shards.datasets import MAX_RECORDS
 from pliant.core.shards.queue import ShardQueue
 from pliant.core.status import (
@@ -87,7 +87,7 @@ def build_status(name: str, state: JobState, now: float, live: LiveFigures = NOT
     job, nodes, training = state.job, state.nodes, state.training
     roles = role_statuses(nodes) if nodes is not None else ()
     phase = _phase(job, nodes, roles)
-    progress = _progress(state.shards, live)
+    progress = _progress(state, live)
     waiting = waiting_condition(state, now)
     return JobStatus(
         name=name,
@@ -161,8 +161,10 @@ def _ending(job: JobBook, nodes: NodeBook | None) -> str:
     return f"{job.reason}: {nodes.get(failure.node).message}"
 
 
-def _progress(shards: ShardBook | None, live: LiveFigures) -> Progress:
-    queues = [queue for queue in shards.queues() if not queue.never_requested] if shards is not None else []
+def _progress(state: JobState, live: LiveFigures) -> Progress:
+    optional = optional_datasets(state)
+    every = state.shards.queues() if state.shards is not None else []
+    queues = [queue for queue in every if queue.spec.name not in optional]
     return Progress(  # each dataset has at most MAX_RECORDS, and a sum travels as 64 bits like a part
         records_done=min(MAX_RECORDS, sum(queue.finished_records for queue in queues)),
         records_total=min(MAX_RECORDS, sum(queue.records_per_epoch * queue.spec.epochs for queue in queues)),
@@ -221,10 +223,12 @@ def _dataset(queue: ShardQueue) -> DatasetStatus:
                 failures=parked.shard.failures + parked.shard.timeouts,
                 message=parked.message,
             )
-            for parked in queue.parked
+            for parked in (*queue.parked, *queue.lost)
         ),
         complete=queue.complete,
         lease_timeout=queue.lease_timeout(),
+        exact=queue.is_exact,
+        records_restored=queue.restored.records if queue.restored is not None else 0,
         partitions=_partitions(queue),
     )
 

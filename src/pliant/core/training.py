@@ -133,6 +133,13 @@ class TrainingBook(StateMachine):
         open_version = [self.open_round.version] if self.open_round else []
         return {*open_version, *self._waiting, *([self.best.version] if self.best else [])}
 
+    def datasets_of_rounds(self) -> frozenset[str]:
+        """Where rounds are made from a dataset of the job's description: that dataset, and the one of the open round."""
+        if not self._every or not self._eval_dataset:
+            return frozenset()
+        opened = self.open_round
+        return frozenset({self._eval_dataset, *([opened.dataset] if opened is not None and not opened.scored else [])})
+
     # --- inside
 
     def _note(self, result: Result) -> None:

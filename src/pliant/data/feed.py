@@ -77,6 +77,7 @@ class ReadThread:
         self.block = max(1, min(512, prefetch // 4))  # records
         self._flush_after = flush_after
         self._lease = LeaseThread(shards)
+        self._begun: list[ShardProgress] = []  # those not done
         self.ready: Channel[Any] = Channel(max(1, prefetch // self.block))
         self._work = work
         Thread(target=self._run, name="pliant-read", daemon=True).start()
@@ -96,6 +97,11 @@ class ReadThread:
         self.ready.close()
         self._lease.stop()
 
+    def report(self) -> None:
+        """Report all that is consumed, however little it is."""
+        for progress in self._begun:
+            progress.report()
+
     def shards(self) -> Iterator[ShardProgress | None]:
         """Leased shards, and one ``None`` whenever the source has run dry for the moment."""
         dry = False
@@ -108,8 +114,12 @@ class ReadThread:
                 return
             if isinstance(shard, Failure):
                 raise shard.error
-            if shard is not None or not dry:
-                yield None if shard is None else ShardProgress(shard, self.reader, every=REPORT_EVERY)
+            if shard is not None:
+                progress = ShardProgress(shard, self.reader, every=REPORT_EVERY)
+                self._begun = [*(begun for begun in self._begun if not begun.is_done), progress]
+                yield progress
+            elif not dry:
+                yield None
             dry = shard is None
 
     def blocks(self, progress: ShardProgress) -> Iterator[tuple[int, int, Iterable[Any]]]:

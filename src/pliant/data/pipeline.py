@@ -81,6 +81,17 @@ def _consume(
     shards: Shards, reader: DataReader, work: Callable[[ReadThread], Iterator[Any]], prefetch: int, flush_after: float
 ) -> Iterator[Any]:
     thread = ReadThread(shards, reader, work, prefetch=prefetch, flush_after=flush_after)
+    current: ShardProgress | None = None  # whose untouched block is being consumed
+    base = used = 0  # records of it before the block, and of the block
+
+    def report() -> None:
+        if current is not None:
+            current.report(base + used)
+        thread.report()
+
+    on_flush = getattr(shards, "on_flush", None)  # a source that is asked for exact positions calls this first
+    if callable(on_flush):
+        on_flush(report)
     try:
         while True:
             try:
@@ -93,7 +104,12 @@ def _consume(
                 yield from _consume_items(entry)
                 continue
             for block in entry.blocks:
-                used = 0  # written out here: a generator inside the generator would cost as much again per record
+                current, used = (
+                    None,
+                    0,
+                )  # written out here: a generator in the generator would cost as much again per record
+                base = entry.progress.prefix
+                current = entry.progress
                 try:
                     for record in block:
                         yield record
@@ -103,6 +119,8 @@ def _consume(
                     raise
                 entry.progress.advance(used)
     finally:
+        if callable(on_flush):
+            on_flush(None)
         thread.stop()
 
 

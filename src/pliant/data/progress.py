@@ -44,6 +44,15 @@ class ShardProgress:
         self._early: set[int] = set()  # consumed, but after one that is not
         self._done = False
 
+    @property
+    def prefix(self) -> int:
+        """Records that are consumed without a gap, from the first on."""
+        return self._prefix
+
+    @property
+    def is_done(self) -> bool:
+        return self._done
+
     def describe(self, position: int) -> tuple[str, int]:
         index = self.indices[position]
         part, number = self._reader.locate(index)
@@ -63,6 +72,13 @@ class ShardProgress:
         """The next ``records`` in order are consumed."""
         self._prefix += records
         self._report(now)
+
+    def report(self, upto: int | None = None) -> None:
+        """Report at once that the first ``upto`` records are consumed, or as many as are known to be. May come from any thread."""
+        known = self._prefix if upto is None else upto
+        if known > self._reported and not self._done:
+            self._reported = known
+            self._shard.progress(known)
 
     def finish(self) -> None:
         self._prefix = len(self.indices)

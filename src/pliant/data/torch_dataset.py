@@ -175,6 +175,7 @@ class _Plan(Sampler[list[int]]):
         self._begun: ShardProgress | None = None  # a shard of which some records are in no batch yet
         self._taken = 0  # of its records
         self._under_way: deque[_Batch] = deque()
+        self._leased: list[ShardProgress] = []  # those not done
         self.finished = False
 
     def consumed(self) -> None:
@@ -205,9 +206,16 @@ class _Plan(Sampler[list[int]]):
         batch.consumed()
         return None
 
+    def _report(self) -> None:
+        for progress in self._leased:
+            progress.report()
+
     def _next_shard(self, *, wait: bool) -> ShardProgress | None:
         """Waits without end only while nothing of ours is under way that the master may be waiting for."""
-        self._lease = self._lease or LeaseThread(self._shards)
+        if self._lease is None:
+            self._lease = LeaseThread(self._shards)
+            if callable(on_flush := getattr(self._shards, "on_flush", None)):
+                on_flush(self._report)
         while True:
             try:
                 shard = self._lease.leased.get(None if wait else self._flush_after)
@@ -219,6 +227,8 @@ class _Plan(Sampler[list[int]]):
             if isinstance(shard, Failure):
                 raise shard.error
             if shard is not None:
-                return ShardProgress(shard, self._reader, every=REPORT_EVERY)
+                progress = ShardProgress(shard, self._reader, every=REPORT_EVERY)
+                self._leased = [*(known for known in self._leased if not known.is_done), progress]
+                return progress
             if not wait:
                 return None

@@ -20,7 +20,6 @@ from pliant.core.parameters.book import ParameterBook
 from pliant.core.rendezvous.book import RendezvousBook
 from pliant.core.rendezvous.groups import GroupBook
 from pliant.core.shards.book import ShardBook
-from pliant.core.shards.datasets import ShardType
 from pliant.master.components.base import Component
 from pliant.master.components.changes import ChangeHandler
 from pliant.master.components.groups import GroupCoordinator
@@ -127,13 +126,12 @@ class Assembly:
         )
 
     def _shards(self, book: ShardBook) -> DataShardManager:
-        evaluated = self.state.training is not None  # then the training service defines a dataset for each evaluation
         return DataShardManager(
             book,
             self.journal,
             self.clock,
             self.signals,
-            datasets=[d for d in self.spec.core_datasets() if not (evaluated and d.type is ShardType.EVAL)],
+            datasets=self.spec.core_datasets(),
             fault_tolerance=self.spec.components().fault_tolerance,
             session_timeout=self.spec.fault.session_timeout,
             drains=self.state.nodes is None,

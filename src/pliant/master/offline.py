@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+from pliant.core.end_policy import optional_datasets
 from pliant.core.errors import NotAvailable, NotFound
 from pliant.core.shards.audit import AuditRow, JobAudit, audit_dataset
 from pliant.core.shards.queue import ShardQueue
@@ -58,6 +59,7 @@ def audit_of(home: JobDir) -> JobAudit:
     rows: dict[str, list[AuditRow]] = {}
     for row in read_audit(home.journal):
         rows.setdefault(row.dataset, []).append(row)
-    wanted = (queue for queue in job.queues() if not queue.never_requested)
+    optional = optional_datasets(job.state)
+    wanted = (queue for queue in job.queues() if queue.spec.name not in optional)
     audits = [audit_dataset(queue, rows.get(queue.spec.name, [])) for queue in wanted]
     return JobAudit(job.spec.name, home.summary_file.exists(), tuple(audits))

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pliant.core.shards.audit import DatasetAudit, Finding, JobAudit, PartitionAudit
 from pliant.rpc import pliant_pb2 as pb
 
-_COUNTS = ("dataset", "epochs", "records_expected", "records_accepted", "missing", "doubled", "strange")
+_COUNTS = ("dataset", "epochs", "records_expected", "records_accepted", "missing", "doubled", "strange", "restored")
 _LISTS = ("gaps", "doubles", "strangers")
 
 

@@ -31,7 +31,8 @@ def _dataset_message(name: str, entry: Mapping[str, Any]) -> pb.DatasetCheckpoin
     state = entry["state"]
     return pb.DatasetCheckpoint(
         name=name,
-        definition=entry["definition"],
+        origin=entry.get("origin", ""),
+        layout=entry["layout"],
         **{field: state[field] for field in _PLAIN},
         ended=state.get("ended", False),
         growths=[pb.StreamGrowth(producer=p, number=n, length=length) for p, n, length in state["growths"]],
@@ -57,7 +58,7 @@ def _dataset_from(entry: pb.DatasetCheckpoint) -> dict[str, Any]:
         state["ended"] = True
     if entry.notes:
         state["notes"] = [[note.epoch, note.ordinal, note.name] for note in entry.notes]
-    return {"definition": entry.definition, "state": state}
+    return {"origin": entry.origin, "layout": dict(entry.layout), "state": state}
 
 
 def _shard_message(fields: Sequence[int]) -> pb.EpochShard:

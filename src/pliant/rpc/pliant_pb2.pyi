@@ -297,7 +297,7 @@ class NodeStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., role: _Optional[str] = ..., state: _Optional[_Union[NodeState, str]] = ..., exit_reason: _Optional[_Union[ExitReason, str]] = ..., message: _Optional[str] = ..., pid: _Optional[int] = ..., agent_pid: _Optional[int] = ..., host: _Optional[str] = ..., restarts: _Optional[int] = ..., replaces: _Optional[str] = ..., cpu: _Optional[float] = ..., memory_mb: _Optional[float] = ..., memory_limit_mb: _Optional[float] = ..., records_per_second: _Optional[float] = ..., created_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., records: _Optional[int] = ...) -> None: ...
 
 class DatasetStatus(_message.Message):
-    __slots__ = ("name", "type", "records_per_epoch", "records_done", "records_total", "epochs", "epochs_done", "shards_done", "shards_total", "shards_in_work", "shards_waiting", "parked", "complete", "lease_timeout", "partitions")
+    __slots__ = ("name", "type", "records_per_epoch", "records_done", "records_total", "epochs", "epochs_done", "shards_done", "shards_total", "shards_in_work", "shards_waiting", "parked", "complete", "lease_timeout", "exact", "records_restored", "partitions")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     RECORDS_PER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -312,6 +312,8 @@ class DatasetStatus(_message.Message):
     PARKED_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_FIELD_NUMBER: _ClassVar[int]
     LEASE_TIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    EXACT_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_RESTORED_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     name: str
     type: ShardType
@@ -327,8 +329,10 @@ class DatasetStatus(_message.Message):
     parked: _containers.RepeatedCompositeFieldContainer[ParkedShard]
     complete: bool
     lease_timeout: float
+    exact: bool
+    records_restored: int
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionStatus]
-    def __init__(self, name: _Optional[str] = ..., type: _Optional[_Union[ShardType, str]] = ..., records_per_epoch: _Optional[int] = ..., records_done: _Optional[int] = ..., records_total: _Optional[int] = ..., epochs: _Optional[int] = ..., epochs_done: _Optional[int] = ..., shards_done: _Optional[int] = ..., shards_total: _Optional[int] = ..., shards_in_work: _Optional[int] = ..., shards_waiting: _Optional[int] = ..., parked: _Optional[_Iterable[_Union[ParkedShard, _Mapping]]] = ..., complete: _Optional[bool] = ..., lease_timeout: _Optional[float] = ..., partitions: _Optional[_Iterable[_Union[PartitionStatus, _Mapping]]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[_Union[ShardType, str]] = ..., records_per_epoch: _Optional[int] = ..., records_done: _Optional[int] = ..., records_total: _Optional[int] = ..., epochs: _Optional[int] = ..., epochs_done: _Optional[int] = ..., shards_done: _Optional[int] = ..., shards_total: _Optional[int] = ..., shards_in_work: _Optional[int] = ..., shards_waiting: _Optional[int] = ..., parked: _Optional[_Iterable[_Union[ParkedShard, _Mapping]]] = ..., complete: _Optional[bool] = ..., lease_timeout: _Optional[float] = ..., exact: _Optional[bool] = ..., records_restored: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[PartitionStatus, _Mapping]]] = ...) -> None: ...
 
 class PartitionStatus(_message.Message):
     __slots__ = ("name", "start", "position", "end", "closed", "records_done")
@@ -427,7 +431,7 @@ class AuditFinding(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., name: _Optional[str] = ..., start: _Optional[int] = ..., shard_end: _Optional[int] = ..., begin: _Optional[int] = ..., end: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
 
 class DatasetAudit(_message.Message):
-    __slots__ = ("dataset", "epochs", "records_expected", "records_accepted", "missing", "doubled", "strange", "gaps", "doubles", "strangers", "partitions")
+    __slots__ = ("dataset", "epochs", "records_expected", "records_accepted", "missing", "doubled", "strange", "gaps", "doubles", "strangers", "restored", "partitions")
     DATASET_FIELD_NUMBER: _ClassVar[int]
     EPOCHS_FIELD_NUMBER: _ClassVar[int]
     RECORDS_EXPECTED_FIELD_NUMBER: _ClassVar[int]
@@ -438,6 +442,7 @@ class DatasetAudit(_message.Message):
     GAPS_FIELD_NUMBER: _ClassVar[int]
     DOUBLES_FIELD_NUMBER: _ClassVar[int]
     STRANGERS_FIELD_NUMBER: _ClassVar[int]
+    RESTORED_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     dataset: str
     epochs: int
@@ -449,8 +454,9 @@ class DatasetAudit(_message.Message):
     gaps: _containers.RepeatedCompositeFieldContainer[AuditFinding]
     doubles: _containers.RepeatedCompositeFieldContainer[AuditFinding]
     strangers: _containers.RepeatedCompositeFieldContainer[AuditFinding]
+    restored: int
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionAudit]
-    def __init__(self, dataset: _Optional[str] = ..., epochs: _Optional[int] = ..., records_expected: _Optional[int] = ..., records_accepted: _Optional[int] = ..., missing: _Optional[int] = ..., doubled: _Optional[int] = ..., strange: _Optional[int] = ..., gaps: _Optional[_Iterable[_Union[AuditFinding, _Mapping]]] = ..., doubles: _Optional[_Iterable[_Union[AuditFinding, _Mapping]]] = ..., strangers: _Optional[_Iterable[_Union[AuditFinding, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[PartitionAudit, _Mapping]]] = ...) -> None: ...
+    def __init__(self, dataset: _Optional[str] = ..., epochs: _Optional[int] = ..., records_expected: _Optional[int] = ..., records_accepted: _Optional[int] = ..., missing: _Optional[int] = ..., doubled: _Optional[int] = ..., strange: _Optional[int] = ..., gaps: _Optional[_Iterable[_Union[AuditFinding, _Mapping]]] = ..., doubles: _Optional[_Iterable[_Union[AuditFinding, _Mapping]]] = ..., strangers: _Optional[_Iterable[_Union[AuditFinding, _Mapping]]] = ..., restored: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[PartitionAudit, _Mapping]]] = ...) -> None: ...
 
 class PartitionAudit(_message.Message):
     __slots__ = ("name", "records_expected", "records_covered", "records_accepted")
@@ -841,7 +847,7 @@ class LeaseFailure(_message.Message):
     def __init__(self, lease: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
 
 class ExchangeRequest(_message.Message):
-    __slots__ = ("session", "request", "dataset", "want", "done", "progress", "failed", "released", "notes")
+    __slots__ = ("session", "request", "dataset", "want", "done", "progress", "failed", "released", "notes", "waiting")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     DATASET_FIELD_NUMBER: _ClassVar[int]
@@ -851,6 +857,7 @@ class ExchangeRequest(_message.Message):
     FAILED_FIELD_NUMBER: _ClassVar[int]
     RELEASED_FIELD_NUMBER: _ClassVar[int]
     NOTES_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
     session: str
     request: int
     dataset: str
@@ -860,7 +867,8 @@ class ExchangeRequest(_message.Message):
     failed: _containers.RepeatedCompositeFieldContainer[LeaseFailure]
     released: _containers.RepeatedScalarFieldContainer[int]
     notes: _containers.RepeatedCompositeFieldContainer[LeaseNote]
-    def __init__(self, session: _Optional[str] = ..., request: _Optional[int] = ..., dataset: _Optional[str] = ..., want: _Optional[int] = ..., done: _Optional[_Iterable[int]] = ..., progress: _Optional[_Iterable[_Union[LeaseProgress, _Mapping]]] = ..., failed: _Optional[_Iterable[_Union[LeaseFailure, _Mapping]]] = ..., released: _Optional[_Iterable[int]] = ..., notes: _Optional[_Iterable[_Union[LeaseNote, _Mapping]]] = ...) -> None: ...
+    waiting: bool
+    def __init__(self, session: _Optional[str] = ..., request: _Optional[int] = ..., dataset: _Optional[str] = ..., want: _Optional[int] = ..., done: _Optional[_Iterable[int]] = ..., progress: _Optional[_Iterable[_Union[LeaseProgress, _Mapping]]] = ..., failed: _Optional[_Iterable[_Union[LeaseFailure, _Mapping]]] = ..., released: _Optional[_Iterable[int]] = ..., notes: _Optional[_Iterable[_Union[LeaseNote, _Mapping]]] = ..., waiting: _Optional[bool] = ...) -> None: ...
 
 class LeaseNote(_message.Message):
     __slots__ = ("lease", "data")
@@ -923,9 +931,16 @@ class ShardCheckpoint(_message.Message):
     def __init__(self, version: _Optional[int] = ..., datasets: _Optional[_Iterable[_Union[DatasetCheckpoint, _Mapping]]] = ...) -> None: ...
 
 class DatasetCheckpoint(_message.Message):
-    __slots__ = ("name", "definition", "epoch", "cursor", "length", "closed", "growths", "returned", "parked", "finished_shards", "finished_records", "open_epochs", "epochs_done", "slowest_s", "ended", "notes", "partitions", "turn")
+    __slots__ = ("name", "layout", "epoch", "cursor", "length", "closed", "growths", "returned", "parked", "finished_shards", "finished_records", "open_epochs", "epochs_done", "slowest_s", "ended", "notes", "origin", "partitions", "turn")
+    class LayoutEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     NAME_FIELD_NUMBER: _ClassVar[int]
-    DEFINITION_FIELD_NUMBER: _ClassVar[int]
+    LAYOUT_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CURSOR_FIELD_NUMBER: _ClassVar[int]
     LENGTH_FIELD_NUMBER: _ClassVar[int]
@@ -940,10 +955,11 @@ class DatasetCheckpoint(_message.Message):
     SLOWEST_S_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
     NOTES_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     TURN_FIELD_NUMBER: _ClassVar[int]
     name: str
-    definition: str
+    layout: _containers.ScalarMap[str, str]
     epoch: int
     cursor: int
     length: int
@@ -958,9 +974,10 @@ class DatasetCheckpoint(_message.Message):
     slowest_s: float
     ended: bool
     notes: _containers.RepeatedCompositeFieldContainer[NoteName]
+    origin: str
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionPosition]
     turn: int
-    def __init__(self, name: _Optional[str] = ..., definition: _Optional[str] = ..., epoch: _Optional[int] = ..., cursor: _Optional[int] = ..., length: _Optional[int] = ..., closed: _Optional[bool] = ..., growths: _Optional[_Iterable[_Union[StreamGrowth, _Mapping]]] = ..., returned: _Optional[_Iterable[_Union[EpochShard, _Mapping]]] = ..., parked: _Optional[_Iterable[_Union[ParkedEpochShard, _Mapping]]] = ..., finished_shards: _Optional[int] = ..., finished_records: _Optional[int] = ..., open_epochs: _Optional[_Iterable[_Union[OpenEpoch, _Mapping]]] = ..., epochs_done: _Optional[int] = ..., slowest_s: _Optional[float] = ..., ended: _Optional[bool] = ..., notes: _Optional[_Iterable[_Union[NoteName, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[PartitionPosition, _Mapping]]] = ..., turn: _Optional[int] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., layout: _Optional[_Mapping[str, str]] = ..., epoch: _Optional[int] = ..., cursor: _Optional[int] = ..., length: _Optional[int] = ..., closed: _Optional[bool] = ..., growths: _Optional[_Iterable[_Union[StreamGrowth, _Mapping]]] = ..., returned: _Optional[_Iterable[_Union[EpochShard, _Mapping]]] = ..., parked: _Optional[_Iterable[_Union[ParkedEpochShard, _Mapping]]] = ..., finished_shards: _Optional[int] = ..., finished_records: _Optional[int] = ..., open_epochs: _Optional[_Iterable[_Union[OpenEpoch, _Mapping]]] = ..., epochs_done: _Optional[int] = ..., slowest_s: _Optional[float] = ..., ended: _Optional[bool] = ..., notes: _Optional[_Iterable[_Union[NoteName, _Mapping]]] = ..., origin: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[PartitionPosition, _Mapping]]] = ..., turn: _Optional[int] = ...) -> None: ...
 
 class PartitionPosition(_message.Message):
     __slots__ = ("name", "position", "end", "closed", "finished_records")
@@ -975,6 +992,12 @@ class PartitionPosition(_message.Message):
     closed: bool
     finished_records: int
     def __init__(self, name: _Optional[str] = ..., position: _Optional[int] = ..., end: _Optional[int] = ..., closed: _Optional[bool] = ..., finished_records: _Optional[int] = ...) -> None: ...
+
+class RestoreCheckpointReply(_message.Message):
+    __slots__ = ("restored",)
+    RESTORED_FIELD_NUMBER: _ClassVar[int]
+    restored: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, restored: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class StreamGrowth(_message.Message):
     __slots__ = ("producer", "number", "length")

@@ -630,7 +630,7 @@ class ShardsStub:
         self.RestoreCheckpoint = channel.unary_unary(
                 '/pliant.v1.Shards/RestoreCheckpoint',
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.ShardCheckpoint.SerializeToString,
-                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.RestoreCheckpointReply.FromString,
                 _registered_method=True)
         self.GetNotes = channel.unary_unary(
                 '/pliant.v1.Shards/GetNotes',
@@ -787,7 +787,7 @@ def add_ShardsServicer_to_server(servicer, server):
             'RestoreCheckpoint': grpc.unary_unary_rpc_method_handler(
                     servicer.RestoreCheckpoint,
                     request_deserializer=pliant_dot_rpc_dot_pliant__pb2.ShardCheckpoint.FromString,
-                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.RestoreCheckpointReply.SerializeToString,
             ),
             'GetNotes': grpc.unary_unary_rpc_method_handler(
                     servicer.GetNotes,
@@ -1076,7 +1076,7 @@ class Shards:
             target,
             '/pliant.v1.Shards/RestoreCheckpoint',
             pliant_dot_rpc_dot_pliant__pb2.ShardCheckpoint.SerializeToString,
-            pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+            pliant_dot_rpc_dot_pliant__pb2.RestoreCheckpointReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
@@ -40,7 +41,11 @@ class Place(Enum):
     RETURNED = auto()
     OUT = auto()
     PARKED = auto()
+    LOST = auto()
     FINISHED = auto()
+
+
+UNLEASABLE = (Place.FINISHED, Place.PARKED, Place.LOST)
 
 
 @dataclass
@@ -107,7 +112,11 @@ class ModelDataset:
 
     @property
     def complete(self) -> bool:
-        return self.closed and all(p.place in (Place.FINISHED, Place.PARKED) for p in self.shards.values())
+        return self.closed and all(p.place in UNLEASABLE for p in self.shards.values())
+
+    @property
+    def exact(self) -> bool:
+        return self.complete and all(p.place is Place.FINISHED for p in self.shards.values())
 
     def leasable(self) -> int:
         ahead, returned = self.at(Place.AHEAD), self.at(Place.RETURNED)
@@ -141,6 +150,8 @@ class ModelSession:
     granted: int = 0
     held: dict[int, tuple[ModelDataset, ModelShard]] = field(default_factory=dict)
     lost: set[int] = field(default_factory=set)
+    timed_out: bool = False
+    waiting: set[str] = field(default_factory=set)
     last_call: Json = field(default_factory=dict)
     last_answer: Answer | None = None
 
@@ -236,6 +247,9 @@ class ShardBookMachine(RuleBasedStateMachine):
         self.sessions: dict[str, ModelSession] = {}
         self.closed: list[tuple[str, Json]] = []
         self.opened = 0
+        self.jobs = 0
+        self.restored: Json | None = None  # what this job began with
+        self.own_positions: list[Json] = []
         self.damaged = False
 
     # --- how calls are made
@@ -267,6 +281,18 @@ class ShardBookMachine(RuleBasedStateMachine):
         training = [d for d in self.datasets.values() if d.spec.type is ShardType.TRAIN]
         return bool(training) and all(d.complete for d in training)
 
+    def withheld(self, holder: ModelSession, dataset: ModelDataset) -> bool:
+        """A hung program is given nothing; one that waits comes after all others that want the same."""
+        name = dataset.spec.name
+        rivals = [
+            s
+            for s in self.sessions.values()
+            if s is not holder
+            and not s.timed_out
+            and (name in s.waiting or any(d is dataset for d, _ in s.held.values()))
+        ]
+        return holder.timed_out and (name not in holder.waiting or bool(rivals))
+
     def leasable(self, dataset: ModelDataset) -> int:
         if dataset.spec.type is ShardType.TRAIN_END and not self.trained():
             return 0
@@ -282,7 +308,7 @@ class ShardBookMachine(RuleBasedStateMachine):
     @initialize(job=jobs, end=st.none() | end_datasets, grown=st.integers(0, 9))
     def start(self, job: list[Json], end: Json | None, grown: int) -> None:
         for definition in [*job, end] if end is not None else job:
-            assert self.call("create", 0, dataset=definition) is True
+            assert self.call("create", 0, dataset=definition, origin="job-0") is True
             self.datasets[definition["name"]] = ModelDataset(definition)
         self.grow(records=grown, close=False, wait=0)
         self.open_session(node=0, incarnation=0, wait=0)
@@ -296,9 +322,22 @@ class ShardBookMachine(RuleBasedStateMachine):
             self.call("open_session", wait, session=name, node=f"worker-{node}", incarnation=incarnation)
 
     @precondition(lambda self: self.sessions and self.datasets)
-    @rule(session=picks, dataset=st.none() | picks, want=st.integers(0, 5), reported=reports, wait=waits)
+    @rule(
+        session=picks,
+        dataset=st.none() | picks,
+        want=st.integers(0, 5),
+        reported=reports,
+        waiting=st.booleans(),
+        wait=waits,
+    )
     def exchange(
-        self, session: int, dataset: int | None, want: int, reported: list[tuple[int, str, int]], wait: int
+        self,
+        session: int,
+        dataset: int | None,
+        want: int,
+        reported: list[tuple[int, str, int]],
+        waiting: bool,
+        wait: int,
     ) -> None:
         holder = self.session(session)
         kwargs: Json = {"done": [], "progress": [], "failed": [], "released": []}
@@ -311,13 +350,13 @@ class ShardBookMachine(RuleBasedStateMachine):
             seen.add(number)
             if kind in ("done", "released"):
                 kwargs[kind].append(number)
-            elif kind == "progress":
+            if kind == "progress" or (kind in ("failed", "released") and amount % 2):
                 most = holder.held[number][1].size if number in holder.held else 50
                 kwargs["progress"].append([number, amount % (most + 1)])
-            else:
+            if kind == "failed":
                 kwargs["failed"].append([number, "ValueError: no such label"])
         target = None if dataset is None else self.dataset(dataset)
-        self._exchange(holder, target, want, wait, **kwargs)
+        self._exchange(holder, target, want, wait, waiting=waiting, **kwargs)
 
     def _exchange(
         self,
@@ -329,6 +368,7 @@ class ShardBookMachine(RuleBasedStateMachine):
         progress: Sequence[tuple[int, int]] = (),
         failed: Sequence[tuple[int, str]] = (),
         released: Sequence[int] = (),
+        waiting: bool = False,
     ) -> Answer:
         holder.last_call = {
             "session": holder.name,
@@ -339,6 +379,7 @@ class ShardBookMachine(RuleBasedStateMachine):
             "progress": progress,
             "failed": failed,
             "released": released,
+            "waiting": waiting,
         }
         answer: Answer = self.call("exchange", wait, **holder.last_call)
         holder.last_answer = answer
@@ -364,13 +405,20 @@ class ShardBookMachine(RuleBasedStateMachine):
         assert [(a.lease.number, a.begin, a.end) for a in answer.accepted] == accepted
         assert list(answer.refused) == lost
         assert not answer.repeated
+        if done or progress or failed or released:
+            holder.timed_out = False
         if target is None:
             assert answer.leases == ()
             return answer
-        assert len(answer.leases) == min(want, self.leasable(target))
+        (holder.waiting.add if waiting else holder.waiting.discard)(target.spec.name)
+        withheld = self.withheld(holder, target)
+        assert len(answer.leases) == (0 if withheld else min(want, self.leasable(target)))
         for lease in answer.leases:
             self._leased(holder, target, lease)
-        assert answer.availability is self.availability(target)
+        expected = self.availability(target)
+        if withheld and expected is Availability.MORE:
+            expected = Availability.WAIT
+        assert answer.availability is expected
         return answer
 
     def _reported(
@@ -434,6 +482,7 @@ class ShardBookMachine(RuleBasedStateMachine):
         for number in stuck:
             shard = holder.held.pop(number)[1]
             holder.lost.add(number)
+            holder.timed_out = True
             if number == stuck[0]:
                 dataset.blame(shard, timeouts=1)
             else:
@@ -472,6 +521,21 @@ class ShardBookMachine(RuleBasedStateMachine):
         assert names == [s.name for s in gone]
         for holder in gone:
             self._closed(holder, blame)
+
+    @rule(node=st.integers(0, 2), incarnation=st.none() | st.integers(0, 2), wait=waits)
+    def lose_node(self, node: int, incarnation: int | None, wait: int) -> None:
+        gone = [
+            s
+            for s in self.sessions.values()
+            if s.node == f"worker-{node}" and (incarnation is None or s.incarnation <= incarnation)
+        ]
+        names = self.call("lose_node", wait, node=f"worker-{node}", incarnation=incarnation, message="killed")
+        assert names == [s.name for s in gone]
+        for holder in gone:
+            lost = [shard for _, shard in holder.held.values()]
+            self._closed(holder, "")
+            for shard in lost:
+                shard.place = Place.LOST
 
     def _closed(self, holder: ModelSession, blame: str) -> None:
         heads = holder.heads() if blame else []
@@ -517,7 +581,7 @@ class ShardBookMachine(RuleBasedStateMachine):
     @rule(dataset=picks)
     def create_again(self, dataset: int) -> None:
         before = self.book.snapshot()
-        assert self.call("create", 0, dataset=self.dataset(dataset).definition) is False
+        assert self.call("create", 0, dataset=self.dataset(dataset).definition, origin="later") is False
         assert self.book.snapshot() == before
 
     @precondition(lambda self: any(d.complete for d in self.datasets.values()))
@@ -621,12 +685,41 @@ class ShardBookMachine(RuleBasedStateMachine):
     @rule(wait=st.just(0))
     def another_job_continues_from_a_checkpoint(self, wait: int) -> None:
         saved = through_json(self.book.checkpoint())
-        self.book, self.journal = ShardBook(), []
+        self.book, self.journal, self.own_positions = ShardBook(), [], []
+        self.jobs += 1
         for dataset in self.datasets.values():
-            self.call("create", wait, dataset=dataset.definition)
+            self.call("create", wait, dataset=dataset.definition, origin=f"job-{self.jobs}")
         assert self.call("restore_checkpoint", wait, checkpoint=saved) == list(self.datasets)
+        self.restored = saved
         for holder in list(self.sessions.values()):
             self._closed(holder, blame="")
+        for dataset in self.datasets.values():
+            for shard in dataset.at(Place.LOST):
+                shard.place = Place.RETURNED
+
+    @rule()
+    def a_program_saves_its_position(self) -> None:
+        self.own_positions = [*self.own_positions[-2:], through_json(self.book.checkpoint())]
+
+    @rule(pick=picks, wait=waits)
+    def a_restarted_program_restores_again_and_the_job_goes_on_where_it_is(self, pick: int, wait: int) -> None:
+        """What the job began with, or what it saved itself."""
+        known = [*self.own_positions, *([self.restored] if self.restored else [])]
+        if known and (saved := known[pick % len(known)])["datasets"].keys() <= self.datasets.keys():
+            before = self.book.snapshot()
+            assert self.call("restore_checkpoint", wait, checkpoint=saved) == []
+            assert self.book.snapshot() == before
+
+    @rule()
+    def a_position_of_another_job_is_refused_once_a_dataset_has_begun(self) -> None:
+        saved = through_json(self.book.checkpoint())
+        for name, entry in saved["datasets"].items():
+            entry["origin"] = "elsewhere"
+            dataset = self.datasets[name]
+            begun = dataset.length or any(p.place is not Place.AHEAD for p in dataset.shards.values())
+            if begun and not self.restored:
+                one = {**saved, "datasets": {name: entry}}
+                self.refused(Conflict, partial(self.book.restore_checkpoint, self.now, checkpoint=one))
 
     # --- what always holds
 
@@ -638,11 +731,14 @@ class ShardBookMachine(RuleBasedStateMachine):
             total = queue.shards_per_epoch * dataset.spec.epochs
             ahead = total - queue.epoch * queue.shards_per_epoch - queue.cursor
             assert total == len(dataset.shards)
-            assert total == ahead + len(queue.returned) + queue.out + len(queue.parked) + queue.finished_shards
+            given_up = len(queue.parked) + len(queue.lost)
+            assert total == ahead + len(queue.returned) + queue.out + given_up + queue.finished_shards
             assert ahead == places[Place.AHEAD]
             assert len(queue.returned) == places[Place.RETURNED]
             assert queue.out == places[Place.OUT]
             assert len(queue.parked) == places[Place.PARKED]
+            assert len(queue.lost) == places[Place.LOST]
+            assert queue.is_exact == dataset.exact
             assert queue.finished_records == dataset.accepted.total()
             assert queue.complete == dataset.complete
             assert len(queue.open_epochs) <= 1 + queue.epoch
@@ -696,7 +792,7 @@ class ShardBookMachine(RuleBasedStateMachine):
     def _check_all_is_done(self, dataset: ModelDataset) -> None:
         missing = 0
         for shard in dataset.shards.values():
-            assert shard.place in (Place.FINISHED, Place.PARKED)
+            assert shard.place in UNLEASABLE
             done = [dataset.accepted[shard.epoch, (shard.name, i)] for i in range(shard.start, shard.end)]
             assert done == [1] * shard.offset + [0] * (shard.size - shard.offset)
             assert (shard.offset == shard.size) == (shard.place is Place.FINISHED)
@@ -770,7 +866,14 @@ def _random_step(machine: ShardBookMachine, dice: Random) -> None:
             for _ in range(dice.randint(0, 5))
         ]
         target = pick() if dice.random() < 0.9 else None
-        machine.exchange(session=pick(), dataset=target, want=dice.randint(0, 5), reported=reported, wait=wait)
+        machine.exchange(
+            session=pick(),
+            dataset=target,
+            want=dice.randint(0, 5),
+            reported=reported,
+            waiting=dice.random() < 0.5,
+            wait=wait,
+        )
     elif roll < 0.60:
         machine.open_session(node=dice.randint(0, 2), incarnation=dice.randint(0, 2), wait=wait)
     elif roll < 0.65 and any(s.last_answer for s in machine.sessions.values()):
@@ -784,6 +887,8 @@ def _random_step(machine: ShardBookMachine, dice: Random) -> None:
     elif roll < 0.78:
         incarnation = dice.choice([None, 0, 1, 2])
         machine.close_node(node=dice.randint(0, 2), incarnation=incarnation, blame=blame, wait=wait)
+    elif roll < 0.79:
+        machine.lose_node(node=dice.randint(0, 2), incarnation=dice.choice([None, 0, 1, 2]), wait=wait)
     elif roll < 0.80 and machine.closed:
         machine.a_dead_session_speaks(which=pick(), wait=wait)
     elif roll < 0.84:
@@ -798,8 +903,14 @@ def _random_step(machine: ShardBookMachine, dice: Random) -> None:
         machine.restart_from_the_journal()
     elif roll < 0.98:
         machine.restart_from_a_snapshot()
-    elif roll < 0.99:
+    elif roll < 0.985:
         machine.another_job_continues_from_a_checkpoint(wait=0)
+    elif roll < 0.99:
+        machine.a_program_saves_its_position()
+    elif roll < 0.995:
+        machine.a_restarted_program_restores_again_and_the_job_goes_on_where_it_is(pick=pick(), wait=wait)
+    else:
+        machine.a_position_of_another_job_is_refused_once_a_dataset_has_begun()
 
 
 @pytest.mark.parametrize("block", range(4))

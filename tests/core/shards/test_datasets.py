@@ -84,16 +84,53 @@ def test_a_definition_survives_json(fields: dict[str, Any]) -> None:
     spec = defined(**fields)
     again = DatasetSpec.from_json(json.loads(json.dumps(spec.to_json())))
     assert again == spec
-    assert again.fingerprint() == spec.fingerprint()
+    assert again.layout_fields() == spec.layout_fields()
 
 
-def test_equal_definitions_have_equal_fingerprints_however_they_were_written() -> None:
-    assert defined(size=5, lease_floor=30).fingerprint() == defined(size=5, lease_floor=30.0).fingerprint()
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epochs": 2},
+        {"max_failures": 1},
+        {"max_timeouts": 1},
+        {"skip_parked": True},
+        {"lease_floor": 30},
+        {"epoch_barrier": True},
+        {"type": "eval"},
+        {"seed": 4},
+    ],
+)
+def test_what_does_not_change_which_records_a_shard_has_is_no_part_of_its_layout(change: dict[str, Any]) -> None:
+    assert defined(**{"size": 5, **change}).layout_fields() == defined(size=5).layout_fields()
 
 
-@pytest.mark.parametrize("change", [{"size": 6}, {"seed": 1}, {"shuffle": True}, {"epochs": 2}, {"shard_size": 9}])
-def test_other_definitions_have_other_fingerprints(change: dict[str, Any]) -> None:
-    assert defined(**{"size": 5, **change}).fingerprint() != defined(size=5).fingerprint()
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"size": 6}, "size"),
+        ({"shard_size": 9}, "shard_size"),
+        ({"shuffle": False}, "shuffle, seed"),
+        ({"shuffle_records": True}, "shuffle_records"),
+        ({"seed": 1}, "seed"),
+    ],
+)
+def test_what_changes_the_meaning_of_a_position_is_named(change: dict[str, Any], named: str) -> None:
+    first = defined(size=5, shuffle=True).layout_fields()
+    other = defined(**{"size": 5, "shuffle": True, **change}).layout_fields()
+    assert ", ".join(name for name in first if first[name] != other[name]) == named
+
+
+def test_files_and_indices_are_told_apart_without_being_repeated() -> None:
+    ways: list[dict[str, Any]] = [
+        {"files": [["a", 0, 5]]},
+        {"files": [["a", 1, 6]]},
+        {"files": [["b", 0, 5]]},
+        {"indices": [1, 2, 3, 4, 5]},
+        {"indices": [5, 4, 3, 2, 1]},
+    ]
+    texts = [defined(**way).layout_fields() for way in ways]
+    assert all(texts.count(text) == 1 for text in texts)
+    assert len(str(defined(indices=list(range(10_000))).layout_fields())) < 500
 
 
 @pytest.mark.parametrize(

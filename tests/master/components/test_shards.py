@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
-from pliant.core.end_policy import parked_shards
+from pliant.core.end_policy import lost_records, parked_shards
 from pliant.core.errors import InvalidRequest, NotFound, SessionExpired
 from pliant.core.events import EventKind
 from pliant.core.job import JobBook
 from pliant.core.job_state import JobState
+from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.shards.book import ShardBook
 from pliant.core.shards.datasets import DatasetSpec, ShardType
 from pliant.core.shards.leases import Availability
 from pliant.master.components.shards import DataShardManager
-from pliant.master.components.signals import RecordsAccepted, SignalBus
+from pliant.master.components.signals import ProgramGone, RecordsAccepted, SignalBus
 from pliant.master.journal.journal import Journal
 from pliant.master.journal.notes import NoteStore
 from pliant.master.journal.store import read_audit, read_events
@@ -227,17 +228,57 @@ def test_an_older_run_of_a_program_ends_without_touching_the_newer_one(tmp_path:
     run(tmp_path, scenario)
 
 
-def test_without_fault_tolerance_nothing_is_taken_back(tmp_path: Path) -> None:
+def test_without_fault_tolerance_nothing_is_taken_back_from_those_that_live(tmp_path: Path) -> None:
     async def scenario(shards: JournaledShardManager) -> None:
         shards.open("a", TRAIN)
         shards.take("a", 2)
         shards.clock.advance(1e9)
         shards.manager.expire_silent()
-        shards.manager.recover_shard("node-of-a", None)
         assert shards.take("a", 0, [1, 2]) == []
         assert shards.book.queue("train").finished_records == 20
 
     run(tmp_path, scenario, fault_tolerance=False)
+
+
+def test_without_fault_tolerance_what_a_killed_worker_had_is_lost_and_named(tmp_path: Path) -> None:
+    async def scenario(shards: JournaledShardManager) -> None:
+        shards.open("a", TRAIN)
+        shards.open("b")
+        shards.take("a", 3)
+        shards.manager.get_shard("a", 2, None, 0, [1], [[2, 4]], [], [])
+        shards.signals.connect(shards.manager.on_event)
+        shards.signals.publish(ProgramGone("node-of-a", 0, ExitReason.KILLED, "killed by SIGKILL"))
+        assert shards.take("b", 9) == [1], "the lost ones are not handed out again"
+        why = "node-of-a had them when it ended (killed by SIGKILL)"
+        assert lost_records(shards.book) == f"dataset train, epoch 0, records [14, 30): {why}"
+        again = ShardBook()
+        again.restore_definitions(shards.book.definitions())
+        again.restore(shards.book.snapshot())
+        assert lost_records(again) == lost_records(shards.book)
+
+    run(tmp_path, scenario, fault_tolerance=False)
+
+
+def test_a_hung_program_is_not_taken_for_one_that_waits_for_work(tmp_path: Path) -> None:
+    async def scenario(shards: JournaledShardManager) -> None:
+        shards.open("hung", DatasetSpec("train", 10, size=10, lease_floor=50.0))
+        shards.open("other")
+        shards.take("hung")
+        waiting = [asyncio.create_task(shards.manager.wait_for_shards("train", s)) for s in ("hung", "other")]
+        assert await shards.still_waits(waiting[0])
+        assert shards.manager.idle_nodes() == ["node-of-other"]
+        shards.clock.advance(60)
+        for session in ("hung", "other"):
+            shards.manager.beat(session)
+        shards.manager.expire_silent()
+        assert await waiting[1] is Availability.MORE
+        assert await shards.still_waits(waiting[0]), "what was just taken from it goes to somebody else"
+        assert shards.take("hung") == []
+        assert shards.manager.idle_nodes() == [], "it is not idle: it hangs"
+        assert shards.take("other") == [1]
+        waiting[0].cancel()
+
+    run(tmp_path, scenario)
 
 
 def test_the_train_end_shard_is_there_when_training_is_done_and_wakes_its_waiter(tmp_path: Path) -> None:

@@ -45,8 +45,9 @@ def audit(
 
 def _print(found: dict[str, Any]) -> None:
     epochs = f" in each of {found['epochs']} epochs" if found["epochs"] > 1 else ""
+    restored = f", {found['restored']:,} before the restored position" if found["restored"] else ""
     if found["exact"]:
-        print(f"{found['dataset']}: exact: {found['records_accepted']:,} records accepted, each once{epochs}")
+        print(f"{found['dataset']}: exact: {found['records_accepted']:,} records accepted{restored}, each once{epochs}")
         _print_partitions(found)
         return
     print(

@@ -57,9 +57,13 @@ def _survived(summary: JobSummary) -> list[str]:
 def _dataset(dataset: DatasetStatus) -> str:
     total, done = dataset.records_total, dataset.records_done
     text = f"dataset {dataset.name}: {done:,} of {total:,} records"
-    if dataset.complete and done == total and total:
+    if dataset.records_restored:
+        text += f" ({dataset.records_restored:,} of them before the restored position)"
+    if dataset.exact and total:
         epochs = dataset.epochs
         text += f", each exactly once{f' in each of {epochs} epochs' if epochs > 1 else ''}"
+    elif dataset.complete and dataset.shards_total and done >= total:  # without shards it is a total over datasets
+        text += ", NOT each exactly once (`pliant audit` names them if the job was run with --audit)"
     if dataset.parked:
         text += f", {len(dataset.parked)} shards given up"
     return text

@@ -8,6 +8,7 @@ Invariants, checked by ``tests/core/shards/test_book_machine.py`` over random hi
 - a shard is held by at most one session; reports on leases that a session no longer holds are refused;
 - the records that were ever accepted for an epoch are disjoint, and at completion they are all of them, less what
   is parked;
+- a session with a lease that timed out is given nothing until it reports, nor, if it waits, while others want the dataset;
 - a retried request (same number) changes nothing and is answered alike; a report of something already finished is
   accepted and ignored;
 - nothing is kept of a closed session, so state does not grow with the number of workers that ever lived.
@@ -26,9 +27,10 @@ from dataclasses import replace
 from typing import Any
 
 from pliant.core.errors import Conflict, InvalidRequest, NotFound, SessionExpired
+from pliant.core.shards import positions
 from pliant.core.shards.datasets import DatasetSpec, ShardType
 from pliant.core.shards.leases import Accepted, Answer, Availability, Lease, OverdueLease, Pace, Revoked, Session
-from pliant.core.shards.queue import LEASE_TIMEOUT_FACTOR, EpochShard, ShardQueue, pack, unpack
+from pliant.core.shards.queue import LEASE_TIMEOUT_FACTOR, EpochShard, ShardQueue
 from pliant.core.state_machine import StateMachine
 
 MAX_LEASES_PER_CALL = 4096
@@ -46,13 +48,13 @@ class ShardBook(StateMachine):
 
     # --- datasets
 
-    def create(self, now: float, *, dataset: dict[str, Any]) -> bool:
-        """Define a dataset; False if it existed already, with the same definition."""
+    def create(self, now: float, *, dataset: dict[str, Any], origin: str = "") -> bool:
+        """Define a dataset; False if it existed already, with the same definition. ``origin``: a name that no other one has."""
         spec = DatasetSpec.from_json(dataset)
         spec.check()
         known = self._queues.get(spec.name)
         if known is None:
-            self._queues[spec.name] = ShardQueue(spec)
+            self._queues[spec.name] = ShardQueue(spec, origin)
             return True
         if known.spec != spec:
             old, new = known.spec.to_json(), spec.to_json()
@@ -144,12 +146,13 @@ class ShardBook(StateMachine):
         failed: Sequence[Sequence[Any]] = (),
         released: Sequence[int] = (),
         notes: Sequence[Sequence[Any]] = (),
+        waiting: bool = False,
     ) -> Answer:
-        """Process reports and grant leases.
+        """Process reports and grant leases. ``waiting``: the program does nothing else until it is given a shard.
 
         Reports are leases ``done``, ``[lease, records]`` done so far, ``[lease, message]`` failed, and leases ``released``,
-        which are returned without counting as failures. ``[lease, note]`` is stored with a shard that is done, in the same
-        decision: a finished shard has at most one note, whoever finished it.
+        which are returned without counting as failures; progress may come with either of these two. ``[lease, note]`` is stored
+        with a shard that is done, in the same decision: a finished shard has at most one note, whoever finished it.
         """
         holder = self._session(session)
         if request == holder.request > 0:
@@ -169,6 +172,10 @@ class ShardBook(StateMachine):
         refused += [n for n in reversed(released) if not self._give_back(now, holder, n)]
         if accepted:
             self.pace.note(now)
+        if done or progress or failed or released:
+            holder.timed_out = False
+        if dataset is not None:
+            (holder.waiting.add if waiting else holder.waiting.discard)(dataset)
         leases, availability = (
             self._grant(now, holder, dataset, want) if dataset is not None else ((), Availability.WAIT)
         )
@@ -184,6 +191,7 @@ class ShardBook(StateMachine):
         holder, accepted = self._session(session), list[Accepted]()
         for number, records in progress:
             self._advance(now, holder, number, records, accepted)
+        holder.timed_out = False
         if accepted:
             self.pace.note(now)
         return Answer((), (), Availability.WAIT, tuple(accepted))
@@ -208,17 +216,21 @@ class ShardBook(StateMachine):
 
     def close_node(self, now: float, *, node: str, incarnation: int | None, blame: str = "") -> list[str]:
         """End every session of a node, or of one run of its program; returns their names."""
-        gone = [
-            name
-            for name, s in self._sessions.items()
-            if s.node == node and (incarnation is None or s.incarnation <= incarnation)
-        ]
+        gone = self._sessions_of(node, incarnation)
         for name in gone:
             self.close_session(now, session=name, blame=blame)
         return gone
 
+    def lose_node(self, now: float, *, node: str, incarnation: int | None, message: str) -> list[str]:
+        """As ``close_node``, of a job in which nobody does again what the dead had: their shards are lost."""
+        gone = self._sessions_of(node, incarnation)
+        for name in gone:
+            for lease in self._sessions.pop(name).held.values():
+                self._queues[lease.dataset].lose(lease.shard, message)
+        return gone
+
     def expire(self, now: float, *, session: str, dataset: str) -> int:
-        """Revoke all leases of a dataset from a session that is stuck; it may continue with new ones."""
+        """Revoke all leases of a dataset from a session that is stuck. It is given new ones once it has reported something."""
         holder = self._session(session)
         queue = self._queue(dataset)
         stuck = [lease for lease in holder.held.values() if lease.dataset == dataset]
@@ -232,6 +244,7 @@ class ShardBook(StateMachine):
         for lease in stuck:
             del holder.held[lease.number]
             holder.revoked[lease.number] = Revoked(dataset, since, max_learned_s)
+            holder.timed_out = True
         return len(stuck)
 
     def forgive(self, now: float) -> None:
@@ -266,8 +279,18 @@ class ShardBook(StateMachine):
     def is_holding(self, session: str) -> bool:
         return bool(self._session(session).held)
 
-    def availability(self, dataset: str) -> Availability:
-        queue = self._queue(dataset)
+    def is_stuck(self, session: str) -> bool:
+        """Whether a lease of it timed out and it has reported nothing since."""
+        return self._session(session).timed_out
+
+    def availability(self, dataset: str, session: str = "") -> Availability:
+        """``session``: to this one, if it is known; else to any that is not stuck."""
+        queue, holder = self._queue(dataset), self._sessions.get(session)
+        found = self._availability(queue)
+        withheld = holder is not None and found is Availability.MORE and self._is_withheld(holder, dataset)
+        return Availability.WAIT if withheld else found
+
+    def _availability(self, queue: ShardQueue) -> Availability:
         if queue.complete:
             return Availability.END
         if not self._gate_open(queue):
@@ -303,7 +326,8 @@ class ShardBook(StateMachine):
     ) -> tuple[tuple[Lease, ...], Availability]:
         queue = self._queue(dataset or "")
         leases: list[Lease] = []
-        if want and self._gate_open(queue):
+        withheld = self._is_withheld(holder, queue.spec.name)
+        if want and self._gate_open(queue) and not withheld:
             name, layout, listed = queue.spec.name, queue.layout, bool(queue.spec.indices)
             number, held = holder.granted, holder.held
             while len(leases) < want and (shard := queue.take()) is not None:
@@ -315,7 +339,21 @@ class ShardBook(StateMachine):
             holder.granted = number
             if leases:
                 holder.head_since.setdefault(name, now)
-        return tuple(leases), self.availability(queue.spec.name)
+        availability = self._availability(queue)
+        if withheld and availability is Availability.MORE:
+            availability = Availability.WAIT
+        return tuple(leases), availability
+
+    def _is_withheld(self, holder: Session, dataset: str) -> bool:
+        """Whether others come first: a program whose lease timed out may hang, and would hold what it is given as long again.
+
+        One that says that it waits for shards does not hang. It still comes after others, but if there are none it is served: it
+        may be unable to report anything before it has more.
+        """
+        if not holder.timed_out:
+            return False
+        others = (s for s in self._sessions.values() if s is not holder and not s.timed_out)
+        return dataset not in holder.waiting or any(s.is_after(dataset) for s in others)
 
     def _finish(self, now: float, holder: Session, numbers: Sequence[int], accepted: list[Accepted]) -> list[int]:
         """Returns those refused. Leases are finished by the thousand, so the clocks of their heads move once for all."""
@@ -408,8 +446,10 @@ class ShardBook(StateMachine):
             raise InvalidRequest(f"{want} shards in one call; allowed: 0 to {MAX_LEASES_PER_CALL}")
         if dataset is not None:
             self._queue(dataset)
-        numbers = [*done, *(n for n, _ in progress), *(n for n, _ in failed), *released]
-        if len(set(numbers)) != len(numbers):
+        advanced, ended = [n for n, _ in progress], [*done, *(n for n, _ in failed), *released]
+        numbers = [*advanced, *ended]
+        is_unique = len(set(ended)) == len(ended) and len(set(advanced)) == len(advanced)
+        if not is_unique or not set(advanced).isdisjoint(done):
             raise InvalidRequest("a lease is reported twice in one call")
         for number in numbers:
             if not 1 <= number <= holder.granted:
@@ -445,6 +485,14 @@ class ShardBook(StateMachine):
         training = [q for q in self._queues.values() if q.is_training]
         return bool(training) and all(q.complete for q in training)
 
+    def _sessions_of(self, node: str, incarnation: int | None) -> list[str]:
+        """All of a node, or those of one run of its program and of the runs before it."""
+        return [
+            name
+            for name, s in self._sessions.items()
+            if s.node == node and (incarnation is None or s.incarnation <= incarnation)
+        ]
+
     def _queue(self, dataset: str) -> ShardQueue:
         queue = self._queues.get(dataset)
         if queue is None:
@@ -475,6 +523,8 @@ class ShardBook(StateMachine):
                     "held": [[n, lease.dataset, lease.shard.to_json()] for n, lease in s.held.items()],
                     "revoked": [[n, r.dataset, r.since, r.max_learned_s] for n, r in s.revoked.items()],
                     "head_since": s.head_since.copy(),
+                    "timed_out": s.timed_out,
+                    "waiting": sorted(s.waiting),
                     "request": s.request,
                     "answer": [list(s.answer[0]), list(s.answer[1]), s.answer[2]],
                 }
@@ -499,6 +549,8 @@ class ShardBook(StateMachine):
                 holder.held[number] = self._restore_lease(number, dataset, EpochShard(*fields))
             holder.revoked = {n: Revoked(*taken) for n, *taken in s["revoked"]}
             holder.head_since = dict(s["head_since"])
+            holder.timed_out = s["timed_out"]
+            holder.waiting = set(s["waiting"])
             holder.request = s["request"]
             numbers, refused, availability = s["answer"]
             holder.answer = (tuple(numbers), tuple(refused), availability)
@@ -515,37 +567,27 @@ class ShardBook(StateMachine):
         for holder in self._sessions.values():
             for lease in holder.held.values():
                 out.setdefault(lease.dataset, []).append(lease.shard)
-        saved = {}
-        for name, queue in self._queues.items():
-            state = queue.snapshot()
-            in_work = sorted(out.get(name, []), key=lambda p: (p.epoch, p.ordinal))
-            state["returned"] = pack(in_work + unpack(state["returned"]))
-            saved[name] = {"definition": queue.spec.fingerprint(), "state": state}
-        return {"version": 1, "datasets": saved}
+        saved = {
+            name: {
+                "origin": queue.origin,
+                "layout": queue.layout_fields,
+                "state": queue.position(out.get(name, ())),
+            }
+            for name, queue in self._queues.items()
+        }
+        return {"version": positions.VERSION, "datasets": saved}
 
     def restore_checkpoint(self, now: float, *, checkpoint: dict[str, Any]) -> list[str]:
-        """Resume from a checkpoint: its datasets must be defined here, identically, and none of their shards be leased."""
-        if checkpoint.get("version") != 1:
-            raise InvalidRequest(f"a shard checkpoint of version {checkpoint.get('version')!r}; this release reads 1")
-        saved = checkpoint.get("datasets", {})
-        for name, entry in saved.items():
-            self._check_saved(name, entry)
-        for name, entry in saved.items():
-            self._queues[name].restore(entry["state"])
-        return list(saved)
-
-    def _check_saved(self, name: str, entry: dict[str, Any]) -> None:
-        queue = self._queue(name)
-        if queue.spec.fingerprint() != entry.get("definition"):
-            raise Conflict(f"the checkpoint's dataset {name!r} is defined differently in this job")
-        if queue.out:
-            raise Conflict(f"dataset {name!r} is being worked on; restore before workers start")
-        trial = ShardQueue(queue.spec)
-        try:
-            trial.restore(entry["state"])
-            trial.check()
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise InvalidRequest(f"the checkpoint of dataset {name!r} is damaged: {error!r}") from error
+        """Begin its datasets at the saved positions; returns those for which that had an effect (see ``positions``)."""
+        positions.check_version(checkpoint)
+        found = {
+            name: positions.to_restore(self._queue(name), entry)
+            for name, entry in checkpoint.get("datasets", {}).items()
+        }
+        taken = {name: position for name, position in found.items() if position is not None}
+        for name, position in taken.items():
+            self._queues[name].begin_at(position)
+        return list(taken)
 
 
 def _short(value: object) -> str:

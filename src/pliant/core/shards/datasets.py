@@ -7,6 +7,7 @@ number ``n`` of an epoch is a pure function of the spec, so nothing is stored pe
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -132,9 +133,31 @@ class DatasetSpec:
             seen.add(part.name)
             _in_range(where, f"the start of partition {part.name!r}", part.start, 0, MAX_RECORDS)
 
-    def fingerprint(self) -> str:
-        """Tells two definitions apart without carrying a long list of indices along."""
-        return blake2b(repr(self).encode(), digest_size=16).hexdigest()
+    def layout_fields(self) -> dict[str, str]:
+        """What gives a position its meaning, as short texts by field: which records each shard has, and in what order.
+
+        Two definitions with the same fields hand out the same shards, so a position of one is a position of the other. How often
+        it is read, for what, and what becomes of failures is no part of it.
+        """
+        shuffled = self.shuffle or self.shuffle_records
+        parts = [[f.name, f.start, f.end] for f in self.files]
+        records = sum(f.end - f.start for f in self.files)
+        partitions = [[p.name, p.start] for p in self.partitions]
+        return {
+            "shard_size": str(self.shard_size),
+            "size": "none" if self.size is None else str(self.size),
+            "files": f"{len(parts)} files, {records} records ({_digest(parts)})" if parts else "none",
+            "indices": f"{len(self.indices)} indices ({_digest(list(self.indices))})" if self.indices else "none",
+            "stream": str(self.stream),
+            "partitions": f"{len(partitions)} partitions ({_digest(partitions)})" if partitions else "none",
+            "shuffle": str(self.shuffle),
+            "shuffle_records": str(self.shuffle_records),
+            "seed": str(self.seed) if shuffled else "none",
+        }
+
+
+def _digest(value: Any) -> str:
+    return blake2b(json.dumps(value).encode(), digest_size=8).hexdigest()
 
 
 _TYPES: dict[str, tuple[type, ...]] = {  # exactly these, so that no flag passes for a number; int where nothing is said

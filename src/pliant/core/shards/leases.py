@@ -77,12 +77,18 @@ class Session:
     held: dict[int, Lease] = field(default_factory=dict)
     revoked: dict[int, Revoked] = field(default_factory=dict)
     head_since: dict[str, float] = field(default_factory=dict)  # dataset -> seconds
+    timed_out: bool = False  # a lease of it was revoked, and it has reported nothing since
+    waiting: set[str] = field(default_factory=set)  # datasets whose shards its program waits for
     request: int = 0
     answer: tuple[tuple[int, ...], tuple[int, ...], str] = (
         (),
         (),
         Availability.WAIT.value,
     )  # leases, refused, availability
+
+    def is_after(self, dataset: str) -> bool:
+        """Whether its program works on a dataset or waits for it, and so will take more of it."""
+        return dataset in self.waiting or any(lease.dataset == dataset for lease in self.held.values())
 
 
 @dataclass(slots=True)

@@ -4,17 +4,20 @@ An ``EpochShard`` is a shard of one epoch with its history: how many of its reco
 are handed out from two sources: first those that were returned, then the cursor. The state is the cursor and what is out
 of order, so its size depends on what is in flight, never on the dataset.
 
-Invariants: each (epoch, ordinal) is in exactly one of: ahead of the cursor, returned, out (leased), parked, finished.
-``finished_records`` counts each record of an epoch once.
+Invariants: each (epoch, ordinal) is in exactly one of: ahead of the cursor, returned, out (leased), parked, lost, finished.
+``finished_records`` counts each record of an epoch once; ``coverage`` is what proves it.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from pliant.core.errors import InvalidRequest
+from pliant.core.shards.coverage import Coverage
 from pliant.core.shards.datasets import MAX_RECORDS, DatasetSpec, Extent, Layout, ShardType
 from pliant.core.shards.permutation import Permutation
 from pliant.core.shards.streams import Stream
@@ -40,12 +43,27 @@ class EpochShard:
 class ParkedShard:
     shard: EpochShard
     extent: Extent
-    message: str  # its last failure
+    message: str  # its last failure, or how it was lost
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredPosition:
+    """The saved position that a dataset began with instead of its first shard."""
+
+    digest: str  # tells two positions apart
+    position: dict[str, Any]
+
+    @property
+    def records(self) -> int:
+        return int(self.position["finished_records"])
 
 
 class ShardQueue:
-    def __init__(self, spec: DatasetSpec) -> None:
+    def __init__(self, spec: DatasetSpec, origin: str = "") -> None:
         self.spec = spec
+        self.origin = origin  # of which its own saved positions are recognised; empty: none is
+        self.restored: RestoredPosition | None = None
+        self.coverage = Coverage()  # of all records that are done
         self.layout = Layout(spec)
         self.stream = Stream(spec) if spec.stream else None
         self.length = 0  # of a stream, in records
@@ -55,6 +73,7 @@ class ShardQueue:
         self.cursor = 0
         self.returned: deque[EpochShard] = deque()
         self.parked: list[ParkedShard] = []
+        self.lost: list[ParkedShard] = []  # with the programs that had them; nobody does them again
         self.out = 0  # shards that are leased
         self.finished_shards = 0
         self.finished_records = 0
@@ -87,6 +106,24 @@ class ShardQueue:
     def complete(self) -> bool:
         return self.exhausted and self.out == 0
 
+    @cached_property
+    def layout_fields(self) -> dict[str, str]:
+        """See ``DatasetSpec``; a list of indices may be long."""
+        return self.spec.layout_fields()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether shards were handed out, a stream grew, or it was ended or restored: it has a position of its own."""
+        return bool(self.epoch or self.cursor or self.length or self.ended or self.restored)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether each record was accepted exactly once, here or before the position that was restored."""
+        if not self.complete or self.ended:
+            return False
+        size, repeated = self.spec.shard_size, self.spec.epochs  # a stream has one epoch
+        return self.coverage.is_once(*((part.start * size, repeated * part.stop * size) for part in self.ordinals()))
+
     def lease_timeout(self) -> float:
         return max(self.spec.lease_floor, LEASE_TIMEOUT_FACTOR * self.slowest_s)
 
@@ -106,6 +143,18 @@ class ShardQueue:
     def ordinals(self) -> list[range]:
         """Of the shards of an epoch, in ranges that ascend; of a stream, those so far."""
         return list(self.stream.ordinals()) if self.stream is not None else [range(self.layout.shards)]
+
+    def is_handed_out(self, epoch: int, ordinal: int) -> bool:
+        """Whether this shard is behind the cursor."""
+        if self.stream is not None:
+            return self.stream.is_handed_out(ordinal)
+        return epoch < self.epoch or (epoch == self.epoch and ordinal < self.cursor)
+
+    def handed_out(self, epoch: int) -> list[range]:
+        """Of each range of ``ordinals``, those that are behind the cursor."""
+        if self.stream is not None:
+            return list(self.stream.handed_out())
+        return [range(self.cursor if epoch == self.epoch else self.layout.shards if epoch < self.epoch else 0)]
 
     # --- changing
 
@@ -131,12 +180,16 @@ class ShardQueue:
 
     def advance(self, shard: EpochShard, offset: int) -> EpochShard:
         """Count records ``[shard.offset, offset)`` of a shard that is out as finished."""
+        start = self._start(shard)
+        self.coverage.add(start + shard.offset, start + offset)
         self._count(shard, offset - shard.offset)
         return replace(shard, offset=offset)
 
     def finish(self, shard: EpochShard, size: int) -> None:
         self.out -= 1
         self.finished_shards += 1
+        start = self._start(shard)
+        self.coverage.add(start + shard.offset, start + self.spec.shard_size)
         self._count(shard, size - shard.offset)
 
     def give_back(self, shard: EpochShard, *, first: bool = True) -> None:
@@ -149,6 +202,11 @@ class ShardQueue:
         """Hand out no more: what is out may still be finished, what is returned stays undone."""
         self.ended = True
         self.returned.clear()
+
+    def lose(self, shard: EpochShard, message: str) -> None:
+        """The program that had it is gone, and nobody is to do it again."""
+        self.out -= 1
+        self.lost.append(ParkedShard(shard, self.extent(shard), message))
 
     def fail(self, shard: EpochShard, message: str) -> None:
         """The program failed on it: retry it later, or park it."""
@@ -186,6 +244,10 @@ class ShardQueue:
         return answer
 
     # --- inside
+
+    def _start(self, shard: EpochShard) -> int:
+        """Where it starts on the line of all shards of all epochs; a short shard takes as much of it as any other."""
+        return (shard.epoch * self.shards_per_epoch + shard.ordinal) * self.spec.shard_size
 
     def _epoch_cut(self) -> bool:
         return self.cursor >= self.shards_per_epoch
@@ -227,15 +289,16 @@ class ShardQueue:
 
     # --- as JSON
 
-    def snapshot(self) -> dict[str, Any]:
-        """All but the shards that are out: those are in the snapshots of the sessions."""
+    def position(self, in_work: Sequence[EpochShard] = ()) -> dict[str, Any]:
+        """How far it is, for another job to continue from. Shards in work count as not done, and so do lost ones."""
+        undone = sorted([*in_work, *(p.shard for p in self.lost)], key=lambda shard: (shard.epoch, shard.ordinal))
         return {
             "epoch": self.epoch,
             "cursor": self.cursor,
             "length": self.length,
             "closed": self.closed,
             "growths": [[producer, *last] for producer, last in self.growths.items()],
-            "returned": pack(list(self.returned)),
+            "returned": pack([*undone, *self.returned]),
             "parked": [[p.shard.to_json(), p.message] for p in self.parked],
             "finished_shards": self.finished_shards,
             "finished_records": self.finished_records,
@@ -247,17 +310,45 @@ class ShardQueue:
             **({"notes": [[*key, note] for key, note in self.notes.items()]} if self.notes else {}),
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def snapshot(self) -> dict[str, Any]:
+        """All but the shards that are out: those are in the snapshots of the sessions."""
+        restored = self.restored
+        return {
+            **self.position(),
+            "returned": pack(list(self.returned)),
+            "lost": [[p.shard.to_json(), p.message] for p in self.lost],
+            "origin": self.origin,
+            "coverage": self.coverage.fingerprint,
+            "restored": [restored.digest, restored.position] if restored is not None else None,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.set_position(state)
+        self.lost = self._parked(state["lost"])
+        self.origin = state["origin"]
+        self.coverage = Coverage(state["coverage"])
+        self.restored = RestoredPosition(*state["restored"]) if state["restored"] else None
+
+    def begin_at(self, restored: RestoredPosition) -> None:
+        """Start from a saved position instead of the first shard."""
+        self.set_position(restored.position)
+        self.restored = restored
+        self.coverage = Coverage()
+        for part in self.handed_out(self.epoch):
+            before = self.epoch * self.shards_per_epoch
+            self.coverage.add(part.start * self.spec.shard_size, (before + part.stop) * self.spec.shard_size)
+        for shard in [*self.returned, *(p.shard for p in self.parked)]:
+            start = self._start(shard)
+            self.coverage.add(start + self.spec.shard_size, start + shard.offset)
+
+    def set_position(self, state: Mapping[str, Any]) -> None:
         self.epoch, self.cursor = state["epoch"], state["cursor"]
         self.length, self.closed = state["length"], state["closed"]
         self.growths = {producer: (number, length) for producer, number, length in state["growths"]}
         if self.stream is not None:
             self._restore_stream(self.stream, state)
         self.returned = deque(unpack(state["returned"]))
-        self.parked = []
-        for fields, message in state["parked"]:
-            shard = EpochShard(*fields)
-            self.parked.append(ParkedShard(shard, self.extent(shard), message))
+        self.parked = self._parked(state["parked"])
         self.out = 0
         self.finished_shards = state["finished_shards"]
         self.finished_records = state["finished_records"]
@@ -267,13 +358,17 @@ class ShardQueue:
         self.ended = bool(state.get("ended", False))
         self.notes = {(epoch, ordinal): note for epoch, ordinal, note in state.get("notes", ())}
 
-    def _restore_stream(self, stream: Stream, state: dict[str, Any]) -> None:
+    def _restore_stream(self, stream: Stream, state: Mapping[str, Any]) -> None:
         if stream.is_partitioned:
             stream.restore(state)
             return
         stream.restore_plain(
             length=self.length, closed=self.closed, cursor=self.cursor, finished=state["finished_records"]
         )
+
+    def _parked(self, state: Sequence[Sequence[Any]]) -> list[ParkedShard]:
+        shards = ((EpochShard(*fields), message) for fields, message in state)
+        return [ParkedShard(shard, self.extent(shard), message) for shard, message in shards]
 
     def check(self) -> None:
         """Refuse a state that no history leads to, such as that of a truncated or edited checkpoint."""
@@ -308,17 +403,18 @@ class ShardQueue:
         """Whether this shard was handed out and is not finished."""
         if not (0 <= shard.epoch <= self.epoch and self.has_shard(shard.epoch, shard.ordinal)):
             return False
-        extent = self.extent(shard)
-        if self.stream is not None:
-            behind = self.stream.is_handed_out(shard.ordinal)
-        else:
-            behind = shard.epoch < self.epoch or shard.ordinal < self.cursor
+        extent, behind = self.extent(shard), self.is_handed_out(shard.epoch, shard.ordinal)
         return behind and 0 <= shard.offset < extent.end - extent.start and min(shard.failures, shard.timeouts) >= 0
 
     @property
     def never_requested(self) -> bool:
         """The train-end shard of a job that trains nothing, and so never asked for it."""
-        return self.spec.type is ShardType.TRAIN_END and self.cursor == 0
+        return self.spec.type is ShardType.TRAIN_END and self.is_untouched
+
+    @property
+    def is_untouched(self) -> bool:
+        """Nothing of it was ever handed out."""
+        return self.epoch == self.cursor == 0
 
     @property
     def is_training(self) -> bool:

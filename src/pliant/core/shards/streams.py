@@ -86,6 +86,12 @@ class Stream:
             first = self._ordinal(number, 0)
             yield range(first, first + part.shards(self._size))
 
+    def handed_out(self) -> Iterator[range]:
+        """Of each range of ``ordinals``, those that were handed out."""
+        for number, part in enumerate(self.partitions):
+            first = self._ordinal(number, 0)
+            yield range(first, first + part.cursor)
+
     # --- changing
 
     def take(self) -> int | None:

@@ -1,13 +1,15 @@
 """The data shard manager: the shell around ``core.shards.book.ShardBook``.
 
 It turns calls of programs into journaled operations, wakes those that wait for shards, and expires sessions and leases that
-have been silent for too long. Without fault tolerance (a sharding service alone) nothing expires.
+have been silent for too long. Without fault tolerance (a sharding service alone) nothing expires, and what a dead worker had is
+lost: the job fails, naming it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -79,7 +81,10 @@ class DataShardManager(Component):
     def on_event(self, signal: Signal) -> None:
         match signal:
             case ProgramGone(node=node, incarnation=incarnation, exit_reason=reason, message=message):
-                self.recover_shard(node, incarnation, blame=message if reason is ExitReason.ERROR else "")
+                if self._fault_tolerance:
+                    self.recover_shard(node, incarnation, blame=message if reason is ExitReason.ERROR else "")
+                else:
+                    self.lose_shards(node, incarnation, message)
             case MasterPaused():
                 self._resume()
             case _:
@@ -96,7 +101,7 @@ class DataShardManager(Component):
     # --- datasets
 
     def create_shards(self, spec: DatasetSpec) -> bool:
-        created = self._journal.do(self.book.create, dataset=spec.to_json())
+        created = self._journal.do(self.book.create, dataset=spec.to_json(), origin=uuid.uuid4().hex)
         if created:
             layout = self.book.queue(spec.name).layout
             self._journal.event(
@@ -195,10 +200,11 @@ class DataShardManager(Component):
         failed: list[list[Any]],
         released: list[int],
         notes: list[list[Any]] | None = None,
+        waiting: bool = False,
     ) -> Answer:
-        """Process reports and lease shards, in one call."""
+        """Process reports and lease shards, in one call. ``waiting``: the program does nothing else until it has one."""
         reports: dict[str, Any] = {"done": done, "progress": progress, "failed": failed, "released": released}
-        reports["notes"] = notes
+        reports |= {"notes": notes, "waiting": waiting}
         answer = self._journal.do(
             self.book.exchange,
             session=session,
@@ -227,12 +233,19 @@ class DataShardManager(Component):
 
     def recover_shard(self, node: str, incarnation: int | None, *, blame: str = "") -> None:
         """A node, or one run of its program, ended: queue again what it had not reported."""
-        if not self._fault_tolerance:
-            return
-        sessions = [s for s in self.book.sessions() if self.book.node_of(s) == node]
-        if not sessions:
-            return
-        gone = self._journal.do(self.book.close_node, node=node, incarnation=incarnation, blame=blame)
+        if self._has_sessions(node):
+            self._ended(self._journal.do(self.book.close_node, node=node, incarnation=incarnation, blame=blame))
+
+    def lose_shards(self, node: str, incarnation: int | None, message: str) -> None:
+        """A node, or one run of its program, ended, and nobody does again what it had not reported: the job will fail by it."""
+        if self._has_sessions(node):
+            why = f"{node} had them when it ended ({message or 'no reason is known'})"
+            self._ended(self._journal.do(self.book.lose_node, node=node, incarnation=incarnation, message=why))
+
+    def _has_sessions(self, node: str) -> bool:
+        return any(self.book.node_of(session) == node for session in self.book.sessions())
+
+    def _ended(self, gone: list[str]) -> None:
         for session in gone:
             self._forget(session)
             self._signals.publish(SessionEnded(session))
@@ -242,16 +255,19 @@ class DataShardManager(Component):
     def checkpoint(self) -> dict[str, Any]:
         return self.book.checkpoint()
 
-    def restore_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+    def restore_checkpoint(self, checkpoint: dict[str, Any]) -> list[str]:
+        """Returns the datasets that begin at their saved position now; the others were there, or further."""
         names = self._journal.do(self.book.restore_checkpoint, checkpoint=checkpoint)
-        self._journal.event(DatasetsRestored(datasets=tuple(names)))
-        self._notify()
+        if names:
+            self._journal.event(DatasetsRestored(datasets=tuple(names)))
+            self._notify()
+        return names
 
     async def wait_for_shards(self, dataset: str, session: str = "") -> Availability:
         """Wait while a dataset has no shards but may have some later."""
         self._waiting[session] += 1
         try:
-            while (availability := self.book.availability(dataset)) is Availability.WAIT:
+            while (availability := self.book.availability(dataset, session)) is Availability.WAIT:
                 await self._changed.wait()
         finally:
             self._waiting[session] -= 1
@@ -262,9 +278,13 @@ class DataShardManager(Component):
         return availability
 
     def idle_nodes(self) -> list[str]:
-        """Nodes whose programs wait for shards and hold none: no progress can be expected of them."""
+        """Nodes whose programs wait for shards and hold none: no progress can be expected of them.
+
+        A program that hangs in a shard that was taken from it holds none either, and its client asks for more.
+        """
         book = self.book
-        return [book.node_of(s) for s in self._waiting if book.has_session(s) and not book.is_holding(s)]
+        waiting = (s for s in self._waiting if book.has_session(s) and not book.is_stuck(s))
+        return [book.node_of(s) for s in waiting if not book.is_holding(s)]
 
     def is_settled(self) -> bool:
         """Whether a service may go although programs are connected: those that wait have their answer, and each has closed its

@@ -81,6 +81,7 @@ class ShardsServicer(services.ShardsServicer):
             [[f.lease, f.message[:2000]] for f in request.failed],
             list(request.released),
             notes,
+            request.waiting,
         )
         await self._controller.journal.durable()
         reply = pb.ExchangeReply(refused=answer.refused, availability=AVAILABILITY.to_wire[answer.availability])
@@ -140,13 +141,13 @@ class ShardsServicer(services.ShardsServicer):
         await self._controller.journal.durable()
         return checkpoint_message(saved)
 
-    async def RestoreCheckpoint(self, request: pb.ShardCheckpoint, context: Context) -> pb.Empty:
+    async def RestoreCheckpoint(self, request: pb.ShardCheckpoint, context: Context) -> pb.RestoreCheckpointReply:
         try:
-            self._shards.restore_checkpoint(checkpoint_from(request))
+            restored = self._shards.restore_checkpoint(checkpoint_from(request))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise InvalidRequest(f"this is no shard checkpoint: {error}") from error
         await self._controller.journal.durable()
-        return pb.Empty()
+        return pb.RestoreCheckpointReply(restored=restored)
 
 
 def _put_shard(reply: pb.ExchangeReply, lease: Lease) -> None:
