@@ -26,7 +26,8 @@ class ComponentFlags(Model):
     )
     task_fault_tolerance: Flag | None = Field(
         default=None,
-        description="Give the shards of the dead to others. Default: true where there are nodes and shards.",
+        description="Give the shards of the dead to others; if false, a worker that dies with shards fails the job, naming their "
+        "records. Default: true where there are nodes and shards.",
     )
     keep_serving: Flag | None = Field(
         default=None,
