@@ -17,7 +17,8 @@ from typer.core import TyperGroup
 
 from pliant.cli.app import COMMANDS, app
 from pliant.core.job import Phase
-from pliant.core.status import DatasetStatus, JobStatus, NodeStatus, Progress, RoleStatus
+from pliant.core.status import WAITING, Condition, DatasetStatus, JobStatus, NodeStatus, Progress, RoleStatus
+from pliant.core.waiting import SCALED_TO_ZERO, TOO_LARGE, UNSCHEDULABLE
 
 ROOT = Path(__file__).parents[2]
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))}
@@ -156,3 +157,10 @@ def test_the_json_of_a_status_has_the_fields_and_phases_of_the_page(command_line
     named = set(re.findall(r"`(\w+)`", text.replace(master[0], "`master`")))
     assert named - {"eta", "goodput"} <= set(found)
     assert {"eta", "goodput"} <= {field.name for field in fields(JobStatus)}
+
+
+def test_the_conditions_of_a_status_are_those_of_the_page() -> None:
+    paragraph = re.search(r"^A condition says (.*?)\n\n", CLI, re.DOTALL | re.MULTILINE)
+    assert paragraph is not None
+    named = set(re.findall(r"`(\w+)`", paragraph[1])) - {field.name for field in fields(Condition)}
+    assert named == {WAITING, TOO_LARGE, UNSCHEDULABLE, SCALED_TO_ZERO}

@@ -21,7 +21,9 @@ NodeCount = Annotated[int, Field(strict=True, ge=0, le=MAX_REPLICAS)]
 class Replicas(Model):
     """How many nodes: ``4``, ``"2:8"`` or ``{min: 2, max: 8, wanted: 4}``."""
 
-    min: NodeCount = Field(description="The job waits, or fails, with fewer nodes than this.")
+    min: NodeCount = Field(
+        description="The job waits, or fails, with fewer nodes than this; with 0 it can be scaled to nothing, and waits."
+    )
     max: Annotated[int, Field(strict=True, ge=1, le=MAX_REPLICAS)] = Field(
         description="The job never has more nodes than this."
     )

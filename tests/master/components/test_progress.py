@@ -60,19 +60,17 @@ def test_a_worker_that_hangs_before_it_asks_for_anything_is_replaced(tmp_path: P
         wait_until(lambda: hung(master) == ["worker-0"], what="the end of worker-0")
 
 
-def test_a_restarted_master_counts_from_its_own_start_and_forgets_no_worker(tmp_path: Path) -> None:
+def test_a_restarted_master_counts_from_its_own_start_and_needs_no_report_before(tmp_path: Path) -> None:
     clock = ManualClock()
-    with RunningMaster(tmp_path, job("1:2", datasets=DATA), clock=clock) as master:
-        start(master, "worker-0", "worker-1")
+    with RunningMaster(tmp_path, job(datasets=DATA), clock=clock) as master:
+        start(master, "worker-0")
         lease(master, "worker-0")
         client = master.client
-        client.call(client.stubs.stats.ReportStep, pb.ReportStepRequest(node="worker-1", step=1))
+        client.call(client.stubs.stats.ReportStep, pb.ReportStepRequest(node="worker-0", step=1))
         clock.advance(50)
         master.restart()
-        for node in ("worker-0", "worker-1"):
-            FakeAgent(master.client, node).registers()
+        FakeAgent(master.client, "worker-0").registers()
         clock.advance(50)
-        client.call(client.stubs.stats.ReportStep, pb.ReportStepRequest(node="worker-1", step=2))
         assert hung(master) == [], "the time before the restart does not count"
         clock.advance(11)
         wait_until(lambda: hung(master) == ["worker-0"], what="the end of worker-0")
@@ -143,3 +141,16 @@ def test_workers_are_not_replaced_while_a_parameter_server_is_missing(tmp_path: 
             clock.advance(10)
             client.call(client.stubs.parameters.SeatAlive, seat)
         wait_until(lambda: len(hung(master)) == 3, what="the end of workers that make no progress although they could")
+
+
+def test_who_helps_no_more_after_training_waits_for_the_export_of_another(tmp_path: Path) -> None:
+    clock = ManualClock()
+    spec = job("1:2", strategy="allreduce", components={"need_training_service": True}, datasets=DATA)
+    with RunningMaster(tmp_path, spec, clock=clock) as master:
+        start(master, "worker-0", "worker-1")
+        client, stubs = master.client, master.client.stubs.shards
+        client.call(stubs.CommitPlan, pb.CommitPlanRequest(dataset="train", shards=2, node="worker-0", end=True))
+        client.call(stubs.OpenSession, pb.OpenSessionRequest(session="worker-1", node="worker-1"))
+        lease(master, "worker-0", "train-end")
+        clock.advance(61)
+        wait_until(lambda: hung(master) == ["worker-0"], what="the end of the one that exports and hangs")

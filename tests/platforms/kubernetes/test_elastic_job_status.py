@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pliant.core.job import Phase
-from pliant.core.status import JobStatus, PlanStatus, Progress, RoleStatus
+from pliant.core.status import Condition, JobStatus, PlanStatus, Progress, RoleStatus
 from pliant.platforms.kubernetes.elastic_job_status import PHASES, duration, status_of_resource, status_patch
 from pliant.platforms.kubernetes.timestamps import rfc3339, seconds_of
 
@@ -88,3 +90,20 @@ def test_a_duration_has_two_units_at_most(seconds: float, text: str) -> None:
 def test_a_time_that_cannot_be_read_is_the_default() -> None:
     assert seconds_of(rfc3339(1_800_000_000.0)) == 1_800_000_000.0
     assert (seconds_of(None), seconds_of("yesterday", 3.0)) == (0.0, 3.0)
+
+
+def test_a_role_that_is_scaled_to_zero_wants_no_node() -> None:
+    spec = {"roles": {"worker": {"replicas": {"min": 0, "max": 4, "wanted": 0}}}}
+    (asked,) = status_of_resource({"metadata": {"name": "digits"}, "spec": spec}, 5.0).roles
+    assert asked.wanted == 0
+    status = {"roles": {"worker": {"wanted": 0}}}
+    (told,) = status_of_resource({"metadata": {"name": "digits"}, "spec": SPEC, "status": status}, 5.0).roles[:1]
+    assert told.wanted == 0
+
+
+def test_what_a_job_waits_for_is_told_and_taken_away_again() -> None:
+    waiting = Condition("WaitingForNodes", "True", "ScaledToZero", "no worker is wanted", "2026-01-01T00:00:00Z")
+    patch = status_patch(replace(STATUS, conditions=(waiting,)), generation=1, last_plan=None)
+    assert patch["waiting"] == {"reason": "ScaledToZero", "message": "no worker is wanted"}
+    assert "conditions" not in patch, "those are the operator's"
+    assert status_patch(STATUS, generation=1, last_plan=None)["waiting"] is None
