@@ -113,6 +113,9 @@ job = pliant.connect()
 print("records", sum(len(shard) for shard in job.shards("train", size=100, shard_size=10)), flush=True)
 """
 JOINS_A_WORLD = """
+import time
+from pathlib import Path
+
 import pliant
 from pliant.rpc import pliant_pb2 as pb
 
@@ -124,6 +127,9 @@ while len(members) < 2:
     request = pb.GetWorldRequest(member=job.node, incarnation="0")
     members = job.master.call(rendezvous.GetWorld, request, timeout=60).world.members
 print("world", *sorted(member.name for member in members), flush=True)
+Path(f"saw-{job.node}").touch()
+while len(list(Path().glob("saw-*"))) < 2:  # who leaves changes the world of the other
+    time.sleep(0.05)
 """
 SERVES = """
 import time
