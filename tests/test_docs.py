@@ -115,6 +115,14 @@ def test_every_kind_of_event_and_metric_in_the_documents_exists() -> None:
             assert metric.rstrip("_") in everything or f"{metric.rpartition('_')[0]}_{{" in everything, metric
 
 
+@pytest.mark.parametrize("name", ["guide.md", "job-spec.md", "glossary.md", "checkpoints.md"])
+def test_every_word_in_code_font_is_one_of_the_code(name: str) -> None:
+    everything = set(re.findall(r"[A-Za-z_]\w*", "\n".join(SOURCE.values())))
+    sentences = re.sub(r"^```.*?^```$", "", PAGES[ROOT / "docs" / name], flags=re.DOTALL | re.MULTILINE)
+    words = {word for code in re.findall(r"`([^`\n]+)`", sentences) for word in re.findall(r"[A-Za-z_]\w*", code)}
+    assert words - everything == set()
+
+
 # --- code
 
 

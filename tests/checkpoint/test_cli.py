@@ -89,3 +89,19 @@ def test_a_job_is_found_by_its_folder(cluster: Cluster, state_of: Any, tmp_path:
     cluster.save(10, state_of(1))
     (tmp_path / "job" / "job.yaml").write_text("name: x\nroles: {worker: {replicas: 1, command: python train.py}}\n")
     assert json.loads(run("ls", str(tmp_path / "job"), "--json"))["checkpoints"][0]["step"] == 10
+
+
+@pytest.mark.parametrize("directory", ["saved", "/abs", "memory://pliant-cli/saved"])
+def test_the_directory_of_a_job_is_that_of_its_programs_wherever_one_asks(
+    cluster: Cluster, state_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, directory: str
+) -> None:
+    directory = directory.replace("/abs", str(tmp_path / "absolute"))
+    there, here = tmp_path / "there", tmp_path / "here"
+    for folder in (there, here, tmp_path / "job"):
+        folder.mkdir()
+    cluster.directory = directory if "://" in directory else str(there / directory)
+    cluster.save(10, state_of(1))
+    spec = f"name: x\nroles: {{worker: {{command: x}}}}\nworking_dir: {there}\ncheckpoint: {{dir: '{directory}'}}\n"
+    (tmp_path / "job" / "job.yaml").write_text(spec)
+    monkeypatch.chdir(here)
+    assert json.loads(run("ls", str(tmp_path / "job"), "--json"))["checkpoints"][0]["step"] == 10

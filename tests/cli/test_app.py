@@ -14,9 +14,12 @@ from pliant.cli import app as app_module
 from pliant.cli.app import COMMANDS
 from pliant.cli.handles.cluster import Cluster
 from pliant.cli.handles.find import find_job_handle
-from pliant.cli.handles.job_handle import JobHandle
+from pliant.cli.handles.job_handle import JobHandle, JobView
 from pliant.cli.handles.local import LocalJob
 from pliant.cli.handles.program_output import OutputTail
+from pliant.core.job import Phase
+from pliant.core.nodes.states import NodeState
+from pliant.core.status import JobStatus, NodeStatus
 
 OURS = [name for name in COMMANDS if name != "data"]
 
@@ -271,3 +274,12 @@ def test_with_watch_there_is_one_line_of_json_per_look_until_the_job_is_over(
     monkeypatch.setattr("pliant.cli.commands.status.time.sleep", sleep)
     shown = [json.loads(line) for line in command_line("status", "digits", "--watch", "--json").stdout.splitlines()]
     assert [view["phase"] for view in shown] == ["Interrupted", "Interrupted", "Stopped"]
+
+
+def test_top_as_json_has_the_busiest_node_first(command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_job(command_line, "digits")
+    nodes = tuple(NodeStatus(f"worker-{n}", "worker", NodeState.RUNNING, cpu=cpu) for n, cpu in enumerate((0.5, 1.5)))
+    status = JobStatus("digits", Phase.RUNNING, nodes=nodes)
+    monkeypatch.setattr(LocalJob, "view", lambda self: JobView(self, status, master_alive=True))
+    shown = json.loads(command_line("top", "--json").stdout)
+    assert [node["name"] for node in shown["nodes"]] == ["worker-1", "worker-0"]

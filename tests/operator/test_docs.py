@@ -112,3 +112,10 @@ def test_what_the_page_calls_a_minute_is_one() -> None:
     assert "is retried with back-off for a minute" in TEXT
     assert (job_decisions.MASTER_BACKOFF.first, job_decisions.MASTER_BACKOFF.max_delay) == (1, 60)
     assert "after a back-off of 1 s up to a minute" in TEXT
+
+
+def test_there_are_no_finalizers() -> None:
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/pliant/operator").glob("*.py"))
+    assert "finalizer" not in sources
+    assert not re.search(r"kopf\.on\.(delete|create|update|resume|field)", sources), "kopf adds a finalizer for these"
+    assert "There are no finalizers" in TEXT

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
+from tempfile import gettempdir
 
 from pliant.client.job import Job
 from pliant.core.errors import InvalidRequest
@@ -120,9 +121,17 @@ class Training:
 
 
 def versions_folder() -> Path:
-    """Where all workers find the models of versions: beside the checkpoints if those have a directory of their own."""
-    saved = settings_of_job().directory
-    home = NodeEnvironment.from_env(os.environ).job_dir
-    if home is not None and (not saved or Path(saved).parent == home):
+    """Where all workers find the models of versions: beside the checkpoints if those have a directory of their own.
+
+    Versions are files. Where checkpoints go to a URL, versions lie in what else the workers share, or on each machine.
+    """
+    environment = NodeEnvironment.from_env(os.environ)
+    saved, home = settings_of_job().directory, environment.job_dir
+    is_url = "://" in saved
+    if home is not None and (not saved or is_url or Path(saved).parent == home):
         return home / "versions"
+    if is_url:
+        shared = environment.parameters_dir
+        own = Path(gettempdir()) / f"pliant-{environment.job}"
+        return (shared.parent if shared is not None else own) / "versions"
     return (Path(saved) if saved else Path.cwd()) / "versions"

@@ -61,6 +61,7 @@ def test_a_model_of_the_zoo_is_listed_and_started_once(
         (["--data", "nothing*.csv"], "no file at"),
         (["--trained", "nowhere"], "there is no trained model in"),
         (["--output", "net.py"], "is no directory"),
+        (["--output", "s3://bucket/out"], "--output s3://bucket/out is an URL"),
     ],
 )
 def test_a_mistake_in_training_is_told_in_one_message_and_leaves_no_job_behind(

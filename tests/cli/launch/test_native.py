@@ -29,6 +29,7 @@ def test_what_no_pod_would_find_or_what_would_be_lost_is_refused(tmp_path: Path)
         (described(), None, False, "Pods do not see files of this machine"),
         (described(data=[here]), "team", False, "is a path of this machine"),
         (described(data=["s3://b/c"], output="/nowhere/out"), None, False, "would be lost"),
+        (described(data=["s3://b/c"], output="s3://b/out"), "team", False, "--output s3://b/out is an URL"),
         (described(data=["s3://b/c"]), None, True, "parameter servers on Kubernetes need a folder"),
     ]
     for given, claim, servers, told in cases:

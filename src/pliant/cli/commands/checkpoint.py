@@ -104,7 +104,11 @@ def _place(where: str) -> Storage:
     if folder.is_dir() and not (folder / "job.yaml").exists():
         return open_storage(folder)
     job = find_job(where)
-    return open_storage(load_spec(job.spec).checkpoint.dir or job.path / "checkpoints")
+    spec = load_spec(job.spec)
+    saved = spec.checkpoint.dir or str(job.path / "checkpoints")
+    if "://" not in saved:
+        saved = str(Path(spec.working_dir or ".") / saved)  # as its programs, which start there, understand it
+    return open_storage(saved)
 
 
 def _choose(storage: Storage, step: int | None) -> Found:

@@ -123,7 +123,11 @@ def _with_pod_paths(description: Description, claim: str | None, *, servers: boo
 
 def pod_path(path: str, option: str, claim: str | None) -> str:
     """A path as Pods see it."""
-    if not path or "://" in path:
+    if not path:
+        return path
+    if "://" in path:
+        if option == "--output":
+            raise InvalidRequest(f"{option} {path} is an URL", hint=ON_A_VOLUME)
         return path
     if Path(path).is_absolute():
         shared = Path(path).is_relative_to(SHARED_FOLDER)
