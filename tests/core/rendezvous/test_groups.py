@@ -324,7 +324,13 @@ TestGroupHistories.settings = settings(
 
 
 def announced(book: GroupBook, node: str, rank: int, *, generation: int = 1, world_size: int = 3) -> None:
-    told: dict[str, Any] = {"generation": generation, "rank": rank, "world_size": world_size, "addr": "10.0.0.1", "port": 15_000}
+    told: dict[str, Any] = {
+        "generation": generation,
+        "rank": rank,
+        "world_size": world_size,
+        "addr": "10.0.0.1",
+        "port": 15_000,
+    }
     assert book.adopt(0.0, role="worker", node=node, **told) == []
 
 
