@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from tests.operator.builders import job
 
 from pliant.operator.edits import ineffective_fields
+from pliant.operator.executor import Executor
 from pliant.operator.job_objects import supporting_objects
 from pliant.operator.job_spec import spec_of
 from pliant.operator.journal_volume import (
@@ -21,8 +24,15 @@ from pliant.operator.journal_volume import (
     storage_classes,
 )
 from pliant.operator.master_pod import master_pod
-from pliant.platforms.kubernetes.kinds import CLAIMS, Object
+from pliant.operator.store import Store
+from pliant.platforms.kubernetes.errors import Forbidden
+from pliant.platforms.kubernetes.kinds import CLAIMS, STORAGE_CLASSES, Kind, Object
+from pliant.platforms.kubernetes.names import SPEC_KEY, owner_reference
 from pliant.spec import JobSpec
+
+if TYPE_CHECKING:
+    from pliant.operator.lease import Lease
+    from pliant.platforms.kubernetes.api import KubeApi
 
 
 def spec(journal: dict[str, Any] | None = None, **rest: Any) -> JobSpec:
@@ -125,3 +135,54 @@ def test_without_a_claim_the_condition_says_what_a_lost_machine_would_cost(
 def test_with_a_claim_it_costs_nothing() -> None:
     said = durability(spec(), choose_volume(StorageClasses("fast")), ["train"])
     assert "continues from it" in said.message
+
+
+class Cluster:
+    """An API server with these storage classes; None: they may not be listed."""
+
+    def __init__(self, classes: list[Object] | None) -> None:
+        self.classes = classes
+        self.first: JobSpec | None = None
+
+    async def list(self, kind: Kind) -> Listed:
+        assert kind is STORAGE_CLASSES
+        if self.classes is None:
+            raise Forbidden("cannot list storageclasses")
+        return Listed(self.classes)
+
+    async def find(self, kind: Kind, name: str, namespace: str) -> Object | None:
+        if self.first is None:
+            return None
+        owner = job()
+        return {**supporting_metadata(owner), "data": {SPEC_KEY: self.first.to_yaml(full=True)}}
+
+
+@dataclass(frozen=True)
+class Listed:
+    items: list[Object]
+
+
+def supporting_metadata(owner: Object) -> Object:
+    return {"metadata": {"name": "digits-master", "ownerReferences": [owner_reference(owner)]}}
+
+
+def volume_of(cluster: Cluster, owner: Object) -> JournalVolume:
+    store = Store(lambda key: None)
+    executor = Executor(cast("KubeApi", cluster), cast("Lease", None), store, image="pliant:1")
+    return asyncio.run(executor.journal_volume(owner, spec_of(owner)))
+
+
+def test_an_operator_that_may_not_list_storage_classes_makes_no_claim_and_says_so() -> None:
+    found = volume_of(Cluster(None), job())
+    assert (found.volume, found.reason) == ("emptyDir", "StorageClassesUnknown")
+    assert "cannot list storageclasses" in durability(spec(), found, []).message
+
+
+def test_an_operator_that_is_restarted_finds_what_was_decided_and_does_not_decide_again() -> None:
+    cluster = Cluster([storage_class("fast", **{DEFAULT: "true"})])
+    assert volume_of(cluster, job()).volume == "claim"
+    cluster.first = resolved(spec(), choose_volume(StorageClasses()))
+    assert volume_of(cluster, job(status={"phase": "Running"})).volume == "emptyDir", "the class came later"
+    cluster.first = resolved(spec(), choose_volume(StorageClasses("fast")))
+    cluster.classes = None
+    assert volume_of(cluster, job(status={"phase": "Running"})).volume == "claim"
