@@ -237,3 +237,22 @@ def test_a_shard_on_which_the_program_dies_again_and_again_is_parked_and_named(s
     assert "dataset train, epoch 0, records [20, 30): failed 3 times" in summary["reason"]
     assert "ValueError: record 25 is bad" in summary["reason"]
     assert summary["records_done"] == 30
+
+
+def test_an_agent_announces_its_program_to_a_master_that_lost_the_journal_and_the_program_runs_on(start: Start) -> None:
+    master = start(FOR_EVER, strategy="allreduce", components={})
+    os.kill(running(master, "worker-0").pid, signal.SIGKILL)
+    wait_until(lambda: (found := node(master, "worker-0")) and found.restarts == 1 and found.pid, 60, "its second run")
+    before = node(master, "worker-0")
+    assert before is not None
+    master.takes_over = True
+    master.lose_journal().start()
+    after = wait_until(lambda: found if (found := node(master, "worker-0")) and found.pid else None, 60, "its agent")
+    assert (after.pid, after.agent_pid, after.state) == (before.pid, before.agent_pid, "Running")
+    os.kill(after.pid, signal.SIGKILL)
+    third = wait_until(
+        lambda: found if (found := node(master, "worker-0")) and found.pid not in (0, after.pid) else None,
+        60,
+        "a third",
+    )
+    assert psutil.Process(third.pid).environ()["PLIANT_INCARNATION"] == "2"

@@ -45,8 +45,14 @@ def through_json(value: Any) -> Any:
 
 
 class Replay(RuleBasedStateMachine):
-    @initialize(strategy=st.sampled_from(sorted(STRATEGIES)), size=st.integers(1, 50), shuffle=st.booleans())
-    def begin(self, strategy: str, size: int, shuffle: bool) -> None:
+    @initialize(
+        strategy=st.sampled_from(sorted(STRATEGIES)),
+        size=st.integers(1, 50),
+        shuffle=st.booleans(),
+        found=st.sampled_from([(0, 0), (2, 0), (3, 1)]),
+    )
+    def begin(self, strategy: str, size: int, shuffle: bool, found: tuple[int, int]) -> None:
+        """``found``: so many living and finished nodes of a master whose journal is lost."""
         fault = {"unschedulable": {"give_up_after": 30}}
         self.spec = JobSpec.from_dict(
             {"name": "replayed", "strategy": strategy, "roles": STRATEGIES[strategy], "fault": fault}
@@ -59,6 +65,7 @@ class Replay(RuleBasedStateMachine):
         self.held: dict[str, list[int]] = {}  # session -> leases
         self.sequences: dict[str, int] = {}
         self.do("job", "master_started")
+        self.take_over(*found)
         self.do("nodes", "start")
         for name in DATASETS:
             dataset = {"name": name, "size": size, "shard_size": 7, "epochs": 2, "shuffle": shuffle, "max_failures": 1}
@@ -71,6 +78,14 @@ class Replay(RuleBasedStateMachine):
             other.create(0.0, dataset=dataset, origin=f"{name} of another job")
         other.commit(0.0, dataset="train", shards=1)
         self.foreign_position = through_json(other.checkpoint())
+
+    def take_over(self, living: int, finished: int) -> None:
+        if not living:
+            return
+        names = [f"worker-{number}" for number in range(living + finished)]
+        self.do("job", "journal_lost", outcome="TakenOver", message="a test")
+        self.do("nodes", "adopt", living=names[:living], succeeded=names[living:], ended=["worker-9"])
+        self.do("rendezvous", "take_over", members=names[:living])
 
     def do(self, machine: str, method: str, **arguments: Any) -> Any:
         """As the journal does: what is refused leaves no trace."""
@@ -102,7 +117,7 @@ class Replay(RuleBasedStateMachine):
     def register(self, number: int, pid: int) -> None:
         assert self.state.nodes is not None
         name = self.node(number)
-        self.do("nodes", "registered", node=name, agent_pid=pid, host="a", address="10.0.0.1")
+        self.do("nodes", "registered", node=name, agent_pid=pid, host="a", address="10.0.0.1", incarnation=pid % 3)
         incarnation = self.state.nodes.get(name).incarnation if self.state.nodes.nodes() else 0
         self.do("nodes", "program_started", node=name, incarnation=incarnation, pid=pid + 1)
         self.do("parameters", "join", node=name, incarnation=incarnation)
@@ -227,6 +242,22 @@ class Replay(RuleBasedStateMachine):
         self.now += passed
         if self.state.rendezvous is not None and self.state.rendezvous.due(self.now):
             self.do("rendezvous", "form")
+
+    @rule(numbers=st.lists(pick, min_size=1, max_size=3), round=st.integers(1, 9))
+    def announce(self, numbers: list[int], round: int) -> None:
+        names = sorted({self.node(number) for number in numbers})
+        told = [
+            {"name": name, "incarnation": f"{name}/1", "attrs": {}, "step": round, "seniority": at}
+            for at, name in enumerate(names, start=1)
+        ]
+        world = {"round": round, "members": told, "formed_at": 1.0}
+        self.do("rendezvous", "announce", member=names[0], incarnation=f"{names[0]}/1", world=world, after=round)
+        rank = {"generation": 1 + round % 2, "rank": 0, "world_size": len(names), "addr": "10.0.0.1", "port": 15_000}
+        self.do("groups", "adopt", role=names[0].rpartition("-")[0], node=names[0], **rank)
+
+    @rule()
+    def stop_awaiting(self) -> None:
+        self.do("rendezvous", "stop_awaiting")
 
     @rule(version=st.integers(0, 20), accuracy=st.floats(0.0, 1.0))
     def evaluate(self, version: int, accuracy: float) -> None:

@@ -61,7 +61,9 @@ class ClusterJob:
         kubernetes: Mapping[str, Any] | None = None,
         env: Mapping[str, str] | None = None,
         journal: str = "claim",
+        storage_class: str = "",
     ) -> None:
+        """``storage_class``: of the volume for the claim, where the cluster has one."""
         self.space, self.name = space, name
         self.shared, self.volume = folder / "shared", folder / "journal"
         for path in (self.shared, self.volume, self.shared / "traces"):
@@ -81,8 +83,8 @@ class ClusterJob:
         fault = {"grace": 2, **more.pop("fault", {})}
         platform = {"kind": "kubernetes", "kubernetes": options}
         self.spec: Object = {"roles": {"worker": worker}, "platform": platform, "audit": True, "fault": fault, **more}
-        if journal == "claim":
-            space.kube.create(VOLUMES, _volume(space.name, name, self.volume))
+        if journal == "claim" or storage_class:
+            space.kube.create(VOLUMES, _volume(space.name, name, self.volume, storage_class))
         if files:
             space.create(CONFIG_MAPS, {"metadata": {"name": files_name(name)}, "data": dict(files)})
 
@@ -203,11 +205,16 @@ class ClusterJob:
     def delete_pod(self, node: str) -> None:
         self.space.delete(PODS, pod_name(self.name, node))
 
-    def delete_master(self) -> str:
+    def delete_master(self, *, grace: float | None = None) -> str:
         """Gives the uid of the one that goes."""
         uid = str(self.master()["metadata"]["uid"])
-        self.space.delete(PODS, master_name(self.name))
+        self.space.delete(PODS, master_name(self.name), grace=grace)
         return uid
+
+    def condition(self, kind: str) -> Object | None:
+        """None: the operator has not stated it."""
+        found = self.status().get("conditions") or ()
+        return next((dict(entry) for entry in found if entry["type"] == kind), None)
 
     def wait_for_another_master(self, uid: str) -> None:
         def is_there() -> bool:
@@ -299,7 +306,7 @@ def _shared_folder(path: Path) -> Object:
     return {"spec": {"volumes": [volume], "containers": [{"name": "main", "volumeMounts": [mount]}]}}
 
 
-def _volume(namespace: str, job: str, path: Path) -> Object:
+def _volume(namespace: str, job: str, path: Path, storage_class: str) -> Object:
     """A folder of this machine, which all nodes of the testbed can reach, for one claim."""
     return {
         "metadata": {"name": f"{namespace}-{job}", "labels": {"test": namespace}},
@@ -308,5 +315,6 @@ def _volume(namespace: str, job: str, path: Path) -> Object:
             "accessModes": ["ReadWriteOnce"],
             "hostPath": {"path": str(path), "type": "Directory"},
             "claimRef": {"namespace": namespace, "name": claim_name(job)},
+            **({"storageClassName": storage_class} if storage_class else {}),
         },
     }

@@ -60,19 +60,6 @@ def test_an_operator_is_frozen_and_its_successor_killed_and_never_two_act(
     assert set(phases) == {"Succeeded"}, job.plans()
 
 
-def test_a_master_without_a_claim_starts_over_and_says_so(field: Space, tmp_path: Path) -> None:
-    job = ReadingClusterJob(field, tmp_path, workers=1, journal="emptyDir").submit()
-    job.wait_until_all_work(job.wait_for_workers(1))
-    uid = job.delete_master()
-    job.wait_for_another_master(uid)
-    job.wait_for(lambda: "restarts from scratch" in job.told(), "the operator's word")
-    job.open_gate()
-    assert job.wait_for_phase("Succeeded", "Failed")["phase"] == "Succeeded", job.report()
-    summary = job.summary()
-    assert summary["records_done"] == job.size
-    assert summary["audit"]["exact"], summary["audit"]
-
-
 def test_a_drained_machine_gives_its_workers_to_another(
     cluster: Testbed, field: Space, tmp_path: Path, second_node: str
 ) -> None:

@@ -100,7 +100,10 @@ def test_the_master_reads_the_spec_that_was_submitted(space: Space, operator: Op
     described = JobSpec.from_dict(
         {
             "name": "digits",
-            "platform": {"kind": "kubernetes", "kubernetes": {"namespace": space.name, "image": "mine:1"}},
+            "platform": {
+                "kind": "kubernetes",
+                "kubernetes": {"namespace": space.name, "image": "mine:1", "journal": {"volume": "emptyDir"}},
+            },
             "strategy": "allreduce",
             "fault": {"error": {"limit": 7}, "grace": 3.5},
             "datasets": [{"name": "train", "size": 1000, "shard_size": 10}],

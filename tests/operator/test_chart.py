@@ -84,8 +84,16 @@ def test_the_operator_holds_every_right_that_it_gives_to_masters(helm: str) -> N
     assert rights(master_rules("some-job")) <= rights(role["rules"])
 
 
+def test_the_operator_may_list_storage_classes_wherever_it_serves(helm: str) -> None:
+    for flags in ((), ("--set", "namespaces={a}")):
+        found = [rule for role in of_kind(rendered(helm, *flags), "ClusterRole") for rule in role["rules"]]
+        assert {("storage.k8s.io", "storageclasses", "list")} <= rights(found)
+
+
 def test_with_namespaces_there_are_no_rights_elsewhere(helm: str) -> None:
-    objects = rendered(helm, "--set", "namespaces={a,b}", "--set", "rbac.readMachines=false")
+    objects = rendered(
+        helm, "--set", "namespaces={a,b}", "--set", "rbac.readMachines=false", "--set", "rbac.readStorageClasses=false"
+    )
     bound = {binding["metadata"]["name"] for binding in of_kind(objects, "ClusterRoleBinding")}
     assert bound == set()
     roles = {(role["metadata"]["namespace"], role["metadata"]["name"]) for role in of_kind(objects, "Role")}

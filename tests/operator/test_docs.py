@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 from pathlib import Path
 from typing import Any
@@ -29,13 +30,24 @@ def names_in(text: str) -> set[str]:
 
 
 def first_arguments(function: str) -> set[str]:
-    """The literal first arguments of all calls of a function in the operator's source."""
+    """The first arguments of all calls of a function in the operator's source, where they are literals or constants."""
     found = set()
-    for path in (ROOT / "src/pliant/operator").glob("*.py"):
+    for path in (ROOT / "src/pliant/operator").glob("[a-z]*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == function:
-                found |= {argument.value for argument in node.args[:1] if isinstance(argument, ast.Constant)}
-    return {str(value) for value in found}
+                values = (constant(argument, path.stem) for argument in node.args[:1])
+                found |= {value for value in values if value is not None}
+    return found
+
+
+def constant(node: ast.expr, module: str) -> str | None:
+    """None: it is known only when the operator runs."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    found: Any = importlib.import_module(f"pliant.operator.{module}")
+    for name in ast.unparse(node).split("."):
+        found = getattr(found, name, None)
+    return found if isinstance(found, str) else None
 
 
 def after(words: str, until: str = ". ") -> str:

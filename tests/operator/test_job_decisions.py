@@ -19,8 +19,12 @@ from pliant.operator.actions import (
 )
 from pliant.operator.job_decisions import Memory, decide
 from pliant.operator.job_spec import spec_of
+from pliant.operator.journal_volume import StorageClasses, choose_volume
 from pliant.operator.observed import ObservedJob
 from pliant.platforms.kubernetes.elastic_job_status import machines_of
+from pliant.platforms.kubernetes.kinds import Object
+from pliant.platforms.kubernetes.names import LIFE_ANNOTATION
+from pliant.platforms.kubernetes.timestamps import rfc3339
 
 
 def done(view: ObservedJob, memory: Memory | None = None, now: float = NOW) -> list[Action]:
@@ -104,6 +108,90 @@ def test_a_master_that_lost_its_journal_begins_when_the_old_nodes_and_plans_are_
     assert DeletePod("digits-worker-0", "uid-of-digits-worker-0", grace=0.0) in actions
     assert DeletePlan("digits-plan-1", "plan-1") in actions
     assert CreateMaster() in done(observed(owner))
+
+
+def trained(datasets: list[str] | None, **status: Any) -> Object:
+    """A job whose workers know how far they are, and no claim."""
+    known = {} if datasets is None else {"datasets": datasets}
+    return job(strategy="allreduce", status={"phase": "Running", **known, **status})
+
+
+def test_living_workers_that_know_all_are_taken_over_by_the_next_master_in_the_same_life() -> None:
+    owner = trained([])
+    worker = pod(owner, "worker-0")
+    worker["metadata"]["annotations"] = {LIFE_ANNOTATION: "uid-of-the-first-master"}
+    view = observed(owner, pods=(worker, ended(pod(owner, "worker-1"), 1)), plans=(plan(owner, 1, "Succeeded"),))
+    actions = done(view)
+    assert CreateMaster(takes_over=True, life="uid-of-the-first-master") in actions
+    assert not [action for action in actions if isinstance(action, DeletePod | DeletePlan)]
+    [said] = [action for action in actions if isinstance(action, EmitEvent)]
+    assert (said.reason, said.warning) == ("TakingOver", True)
+    assert "worker-0" in said.message
+
+
+@pytest.mark.parametrize(
+    ("owner", "why"),
+    [
+        (trained(["train"]), "which records of train are done"),
+        (trained(None), "never reported"),
+        (job(status={"phase": "Running", "datasets": []}), "how far its workers are"),
+    ],
+)
+def test_a_job_whose_records_only_the_journal_knew_starts_over_with_a_condition(owner: Object, why: str) -> None:
+    actions = done(observed(owner, pods=(pod(owner, "worker-0"),)))
+    assert DeletePod("digits-worker-0", "uid-of-digits-worker-0", grace=0.0) in actions
+    [said] = [action for action in actions if isinstance(action, EmitEvent)]
+    assert said.reason == "StartingOver"
+    assert why in said.message
+    [status] = [action.patch for action in actions if isinstance(action, PatchStatus)]
+    [lost] = [entry for entry in status["conditions"] if entry["type"] == "JournalLost"]
+    assert (lost["status"], lost["reason"]) == ("True", "StartedOver")
+    assert why in lost["message"]
+    assert status["recovery"]["outcome"] == "StartedOver"
+
+
+def test_the_word_of_starting_over_is_written_once_although_it_takes_several_rounds() -> None:
+    owner = trained(["train"])
+    view = observed(owner, pods=(pod(owner, "worker-0"),))
+    [status] = [action.patch for action in done(view) if isinstance(action, PatchStatus)]
+    owner["status"] |= status
+    assert not [action for action in done(view, now=NOW + 7) if isinstance(action, PatchStatus)]
+    later = pod(owner, "worker-1")
+    later["metadata"]["creationTimestamp"] = rfc3339(NOW + 60)
+    [again] = [
+        action.patch for action in done(observed(owner, pods=(later,)), now=NOW + 90) if isinstance(action, PatchStatus)
+    ]
+    assert again["recovery"]["time"] == rfc3339(NOW + 90), "lost another time"
+
+
+def test_no_worker_lives_that_could_be_taken_over() -> None:
+    owner = trained([])
+    gone = (ended(pod(owner, "worker-0"), 1), deleted(pod(owner, "worker-1"), 1))
+    actions = done(observed(owner, pods=gone))
+    assert not [action for action in actions if isinstance(action, CreateMaster)]
+    assert [action for action in actions if isinstance(action, DeletePod)]
+
+
+def test_what_the_master_took_over_becomes_a_condition_and_an_event() -> None:
+    recovery = {"outcome": "TakenOver", "message": "it goes on", "time": rfc3339(NOW - 3)}
+    owner = trained([], recovery=recovery)
+    view = observed(owner, pods=(pod(owner), pod(owner, "worker-0")))
+    actions = done(view)
+    assert EmitEvent("TakenOver", "it goes on") in actions
+    [status] = [action.patch for action in actions if isinstance(action, PatchStatus)]
+    [lost] = [entry for entry in status["conditions"] if entry["type"] == "JournalLost"]
+    assert (lost["reason"], lost["lastTransitionTime"]) == ("TakenOver", recovery["time"])
+    owner["status"] |= status
+    assert done(view) == []
+
+
+def test_a_condition_says_whether_the_journal_outlives_the_masters_pod() -> None:
+    owner = trained([])
+    for volume, holds in ((choose_volume(StorageClasses("fast")), "True"), (choose_volume(StorageClasses()), "False")):
+        actions = done(observed(owner, pods=(pod(owner),)), Memory(journal=volume))
+        [status] = [action.patch for action in actions if isinstance(action, PatchStatus)]
+        [said] = [entry for entry in status["conditions"] if entry["type"] == "JournalDurable"]
+        assert (said["status"], said["reason"]) == (holds, volume.reason)
 
 
 def test_what_is_left_of_an_earlier_job_of_the_same_name_is_not_this_jobs() -> None:

@@ -66,15 +66,7 @@ class MasterLink:
 
     async def register(self) -> bool:
         """False: the master has given this node up."""
-        request = pb.RegisterRequest(
-            node=self._environment.node,
-            agent_pid=os.getpid(),
-            host=self._environment.host or socket.gethostname(),
-            address=self._environment.address,
-            incarnation=self._runner.incarnation,
-            pid=self._runner.pid,
-        )
-        reply = await self._call(self._master.stubs.nodes.Register, request)
+        reply = await self._call(self._master.stubs.nodes.Register, self._introduction())
         if not reply.welcome:
             log.error("the master rejects %s: %s", self._environment.node, reply.reason)
             return False
@@ -83,6 +75,18 @@ class MasterLink:
         self._runner.program = None
         self._slot.assign(reply.group)
         return True
+
+    def _introduction(self) -> pb.RegisterRequest:
+        return pb.RegisterRequest(
+            node=self._environment.node,
+            agent_pid=os.getpid(),
+            host=self._environment.host or socket.gethostname(),
+            address=self._environment.address,
+            incarnation=self._runner.incarnation,
+            pid=self._runner.pid,
+            group=self._slot.message(),
+            grouped=self._runner.uses_assignment,
+        )
 
     async def program_started(self, pid: int) -> None:
         request = pb.ProgramStartedRequest(node=self._environment.node, incarnation=self._runner.incarnation, pid=pid)
@@ -112,6 +116,8 @@ class MasterLink:
                 reply = await self._master.call(
                     self._master.stubs.nodes.Heartbeat, request, timeout=HEARTBEAT_TIMEOUT_S
                 )
+                if reply.register:
+                    await self._announce()
             except RetryableError:
                 self._check_orphaned()
             except PliantError as error:
@@ -123,6 +129,17 @@ class MasterLink:
             await self._slot.until_heartbeat_due(self._heartbeat_interval)
 
     # --- inside
+
+    async def _announce(self) -> None:
+        """To a master that took this node over: the journal of the one that launched it is lost."""
+        log.info("%s: another master takes over; announcing run %d", self._environment.node, self._runner.incarnation)
+        register = self._master.stubs.nodes.Register
+        reply = await self._master.call(register, self._introduction(), timeout=HEARTBEAT_TIMEOUT_S)
+        if not reply.welcome:
+            log.error("the master rejects %s: %s", self._environment.node, reply.reason)
+            self._stop.request(self._environment.grace)
+        elif not self._slot.generation and reply.group.generation:
+            self._slot.assign(reply.group)
 
     def _heartbeat(self) -> pb.HeartbeatRequest:
         usage = self._runner.sample()

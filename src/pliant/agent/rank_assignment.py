@@ -140,6 +140,12 @@ class GroupSlot:
                 self._hurry.wait(), seconds if self._assignment is not None else UNASSIGNED_HEARTBEAT_INTERVAL_S
             )
 
+    def message(self) -> pb.Group | None:
+        """The assignment, as the master sent it."""
+        if self._assignment is None:
+            return None
+        return pb.Group(**{name: getattr(self._assignment, name) for name in RankAssignment.__slots__})
+
     def environment(self, job: str, role: str) -> dict[str, str]:
         return self._assignment.environment(job, role) if self._assignment is not None else {}
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from pliant.core.errors import InvalidRequest
 from pliant.core.state_machine import StateMachine
+from pliant.core.takeover import RecoveryOutcome
 
 
 class Phase(StrEnum):
@@ -45,6 +46,15 @@ class Failure:
     log: str  # where the node's whole output is
 
 
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """The journal of an earlier master was lost, and this is what became of the job (``core/takeover.py``)."""
+
+    outcome: RecoveryOutcome
+    message: str
+    time: float
+
+
 class JobBook(StateMachine):
     """A job ends once; what ended it stays."""
 
@@ -57,6 +67,10 @@ class JobBook(StateMachine):
         self.ended_at = 0.0
         self.master_starts = 0
         self.first_failure: Failure | None = None
+        self.recovery: Recovery | None = None
+
+    def journal_lost(self, now: float, *, outcome: str, message: str) -> None:
+        self.recovery = Recovery(RecoveryOutcome(outcome), message, now)
 
     def master_started(self, now: float) -> int:
         if self.master_starts == 0:
@@ -91,6 +105,7 @@ class JobBook(StateMachine):
             "ended_at": self.ended_at,
             "master_starts": self.master_starts,
             "first_failure": asdict(self.first_failure) if self.first_failure else None,
+            "recovery": asdict(self.recovery) if self.recovery else None,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -98,3 +113,7 @@ class JobBook(StateMachine):
         self.started_at, self.ended_at = state["started_at"], state["ended_at"]
         self.master_starts = state["master_starts"]
         self.first_failure = Failure(**state["first_failure"]) if state["first_failure"] else None
+        recovery = state.get("recovery")  # absent: written before there was one
+        self.recovery = (
+            Recovery(RecoveryOutcome(recovery["outcome"]), recovery["message"], recovery["time"]) if recovery else None
+        )

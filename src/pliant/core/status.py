@@ -247,6 +247,16 @@ class JobStatus:
         return [node for node in self.nodes if not node.ended]
 
     @property
+    def journaled_datasets(self) -> tuple[str, ...]:
+        """Those of which only the master's journal knows what is done. The train-end shard, which the training service makes by
+        itself, is none of them until somebody takes it."""
+        return tuple(
+            dataset.name
+            for dataset in self.datasets
+            if dataset.type is not ShardType.TRAIN_END or dataset.shards_in_work or dataset.shards_done
+        )
+
+    @property
     def seats(self) -> tuple[SeatStatus, ...]:
         """Of the parameter servers, if there are any."""
         return self.parameters.seats if self.parameters is not None else ()

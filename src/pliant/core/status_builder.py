@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from pliant.core.end_policy import optional_datasets
 from pliant.core.job import JobBook, Phase
@@ -33,6 +34,7 @@ from pliant.core.status import (
     SeatStatus,
     ServerStats,
 )
+from pliant.core.takeover import JOURNAL_LOST
 from pliant.core.training import Result
 from pliant.core.waiting import waiting_condition
 
@@ -99,7 +101,7 @@ def build_status(name: str, state: JobState, now: float, live: LiveFigures = NOT
         ended_at=job.ended_at,
         time=now,
         master_starts=job.master_starts,
-        conditions=(waiting,) if waiting is not None else (),
+        conditions=tuple(condition for condition in (_journal_lost(job), waiting) if condition is not None),
         components=tuple(component for component in COMPONENTS if getattr(state, component) is not None),
         roles=roles,
         nodes=tuple(_node(node, live.nodes.get(node.name, NodeFigures())) for node in nodes.nodes()) if nodes else (),
@@ -115,6 +117,14 @@ def build_status(name: str, state: JobState, now: float, live: LiveFigures = NOT
         world=state.rendezvous.world if state.rendezvous is not None else None,
         parameters=_parameters(state.parameters, live.parameters) if state.parameters is not None else None,
     )
+
+
+def _journal_lost(job: JobBook) -> Condition | None:
+    lost = job.recovery
+    if lost is None:
+        return None
+    since = datetime.fromtimestamp(lost.time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Condition(JOURNAL_LOST, "True", lost.outcome.value, lost.message, since)
 
 
 def role_statuses(book: NodeBook) -> tuple[RoleStatus, ...]:

@@ -30,6 +30,7 @@ def main() -> int:
     parser.add_argument("--token-file", type=Path, help="the job's secret, if it is not in the folder")
     parser.add_argument("--tls-dir", type=Path, help="certificates that were made already")
     parser.add_argument("--parameters-dir", type=Path, help="shared with parameter servers, if they see not the folder")
+    parser.add_argument("--take-over", action="store_true", help="if the journal is empty, go on with living nodes")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     job_dir = JobDir(options.job_dir.absolute())
@@ -51,6 +52,7 @@ def main() -> int:
             token_file=options.token_file,
             tls_dir=options.tls_dir,
             parameters_dir=options.parameters_dir,
+            takes_over=options.take_over,
         ).run()
 
     try:

@@ -60,6 +60,7 @@ class Assembly:
     controller: JobController
     notes_dir: Path
     parameters_dir: Path
+    takes_over: bool = False  # living nodes that the journal does not know, see core/takeover.py
 
     @property
     def state(self) -> JobState:
@@ -104,7 +105,8 @@ class Assembly:
         if state.changes is not None:
             made.append(self._changes(state.changes, nodes, parameters, channel))
         if channel is not None:
-            made.append(StatusReporter(channel, self.controller.status))
+            can_be_lost = state.rendezvous is not None and self.spec.platform.kubernetes.journal.volume != "claim"
+            made.append(StatusReporter(channel, self.controller.status, journal_can_be_lost=can_be_lost))
         return made
 
     def _changes(
@@ -140,8 +142,14 @@ class Assembly:
         )
 
     def _rendezvous(self, book: RendezvousBook) -> RendezvousServer:
-        timeout = self.spec.fault.session_timeout
-        return RendezvousServer(book, self.journal, self.clock, self.signals, member_timeout=timeout)
+        return RendezvousServer(
+            book,
+            self.journal,
+            self.clock,
+            self.signals,
+            member_timeout=self.spec.fault.session_timeout,
+            takes_over=self.takes_over,
+        )
 
     def _parameters(self, book: ParameterBook, shards: DataShardManager) -> ParameterCoordinator:
         return ParameterCoordinator(
@@ -174,6 +182,7 @@ class Assembly:
             platform.describe,
             capacity=platform.capacity,
             peak_memory=stats.peak_memory,
+            takes_over=self.takes_over,
         )
         groups = GroupCoordinator(
             groups_book,

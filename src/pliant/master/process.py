@@ -70,12 +70,14 @@ class Master:
         token_file: Path | None = None,
         tls_dir: Path | None = None,
         parameters_dir: Path | None = None,
+        takes_over: bool = False,
         clock: Clock | None = None,
         platform: Platform | None = None,
         store: JournalStore | None = None,
     ) -> None:
         """``advertise``: where nodes reach this master, if not where it listens. Token and certificates are made in the
         job's folder unless they are given, and what parameter servers keep is there unless ``parameters_dir`` says otherwise.
+        ``takes_over``: if the journal is empty, living nodes of the job go on (``core/takeover.py``); else they would be removed.
         ``clock``, ``platform`` and ``store`` are the real time, the spec's platform and the job's file unless given.
         """
         self.job_dir = job_dir
@@ -86,6 +88,7 @@ class Master:
         self._token_file = token_file or job_dir.token
         self._tls_dir = tls_dir
         self._parameters_dir = parameters_dir or job_dir.parameters
+        self._takes_over = takes_over
         self._leaving = ""  # why this master ends although the job goes on
         self._clock = clock or SystemClock()
         self.state = initial_state(self.spec)
@@ -214,7 +217,10 @@ class Master:
             heartbeat_seconds=min(1.0, self.spec.fault.heartbeat_timeout / 5),
             session_timeout=self.spec.fault.session_timeout,
         )
-        assembly = Assembly(self.spec, controller, self.job_dir.path / "notes", self._parameters_dir)
+        takes_over = self._takes_over and self.state.rendezvous is not None and self.state.parameters is None
+        assembly = Assembly(
+            self.spec, controller, self.job_dir.path / "notes", self._parameters_dir, takes_over=takes_over
+        )
         platform = self._open_platform(address) if self.state.nodes is not None else None
         controller.add(*assembly.components(platform))
         return controller

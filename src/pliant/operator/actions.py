@@ -27,6 +27,9 @@ class PatchStatus:
 class CreateMaster:
     """Create the master's Pod and the objects that it needs, as far as they do not exist."""
 
+    takes_over: bool = False  # the living nodes of a master whose journal is lost, see core/takeover.py
+    life: str = ""  # of the job, which it continues
+
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:

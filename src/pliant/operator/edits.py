@@ -39,6 +39,12 @@ def effective_spec(first: JobSpec, now: JobSpec) -> JobSpec:
 
 def ineffective_fields(first: JobSpec, now: JobSpec) -> str:
     """The edited fields that have no effect, for people; empty: there are none."""
+    if now.platform.kubernetes.journal.volume == "auto":  # of the first spec that was decided when the job started
+        chosen = first.platform.kubernetes.journal.volume
+        kubernetes = now.platform.kubernetes
+        journal = kubernetes.journal.model_copy(update={"volume": chosen})
+        platform = now.platform.model_copy(update={"kubernetes": kubernetes.model_copy(update={"journal": journal})})
+        now = now.model_copy(update={"platform": platform})
     found = list(_differing(_immutable(effective_spec(first, now)), _immutable(now)))
     more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
     return ", ".join(found[:MAX_NAMED]) + more

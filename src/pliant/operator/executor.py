@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from pliant.core.errors import NotFound, RetryableError, SpecError
+from pliant.core.job import Phase
 from pliant.operator import job_objects
 from pliant.operator.actions import (
     Action,
@@ -27,6 +28,15 @@ from pliant.operator.actions import (
     PatchStatus,
 )
 from pliant.operator.fair_limiter import FairLimiter
+from pliant.operator.journal_volume import (
+    JournalVolume,
+    StorageClasses,
+    choose_volume,
+    decided_volume,
+    given_volume,
+    resolved,
+    storage_classes,
+)
 from pliant.operator.lease import Lease
 from pliant.operator.master_pod import master_pod
 from pliant.operator.observed import Key, ObservedJob, condition, micro_time, owner_uid, uid_of
@@ -42,10 +52,12 @@ from pliant.platforms.kubernetes.kinds import (
     SCALE_PLANS,
     SECRETS,
     SERVICES,
+    STORAGE_CLASSES,
     Kind,
     Object,
 )
 from pliant.platforms.kubernetes.names import MASTER_PORT, SPEC_KEY, master_name
+from pliant.platforms.kubernetes.plans import status_of
 from pliant.platforms.kubernetes.timestamps import rfc3339
 from pliant.spec import JobSpec
 
@@ -60,6 +72,7 @@ MAX_CACHED_MACHINES = 1000
 MACHINE_LIST_TTL_S = 30.0  # for which a list of all machines is taken as current
 FORCE_DELETE_OVERDUE_S = 300.0  # overdue, after which a Pod is force-deleted even if we may not read Node objects
 ASSUMED_GRACE_S = 60.0  # of a deleted Pod, until the watch delivers its true deadline
+STORAGE_CLASSES_TTL_S = 10.0  # how long the observed storage classes are reused
 EVENT_DEDUPLICATION_S = 600.0  # in which the same Event of a job is not written again
 
 
@@ -81,6 +94,8 @@ class Executor:
         self._machine_lock = asyncio.Lock()
         self._listed: tuple[Object, ...] | None = None
         self._listed_at = float("-inf")
+        self._journals: dict[str, JournalVolume] = {}  # uid of a job -> where its journal lies
+        self._classes = (float("-inf"), StorageClasses())  # when they were last listed
 
     @property
     def image(self) -> str:
@@ -95,7 +110,7 @@ class Executor:
             case PatchStatus(patch):
                 await self._patch_status(observed, patch)
             case CreateMaster() if observed.job is not None and spec is not None:
-                await self._create_master(observed.job, spec)
+                await self._create_master(observed.job, spec, action)
             case DeletePod(pod, uid, grace):
                 await self.delete(PODS, pod, observed.key, uid=uid, grace=grace)
                 self.store.mark_deleting(PODS, observed.key, uid, rfc3339(time.time() + (grace or ASSUMED_GRACE_S)))
@@ -212,13 +227,35 @@ class Executor:
                 return None
         return self._first[uid]
 
+    async def journal_volume(self, job: Object, spec: JobSpec) -> JournalVolume:
+        """Where the master's journal lies: as it was decided when the job started, or as it is decided now."""
+        uid = uid_of(job)
+        if uid not in self._journals:
+            started = status_of(job).get("phase") not in (None, Phase.PENDING, Phase.INVALID)
+            first = await self.first_spec(job) if started else None
+            decided = decided_volume(first, spec) if first is not None else given_volume(spec)
+            self._journals[uid] = decided or choose_volume(await self._storage_classes())
+        return self._journals[uid]
+
+    async def _storage_classes(self) -> StorageClasses:
+        read_at, classes = self._classes
+        if time.monotonic() - read_at > STORAGE_CLASSES_TTL_S:
+            try:
+                classes = storage_classes((await self.api.list(STORAGE_CLASSES)).items)
+            except Forbidden as error:
+                classes = StorageClasses(problem=error.message)
+            self._classes = (time.monotonic(), classes)
+        return classes
+
     def forget(self, uid: str) -> None:
         self._addresses.pop(uid, None)
         self._first.pop(uid, None)
+        self._journals.pop(uid, None)
 
     # --- composite actions
 
-    async def _create_master(self, job: Object, spec: JobSpec) -> None:
+    async def _create_master(self, job: Object, spec: JobSpec, action: CreateMaster) -> None:
+        spec = resolved(spec, await self.journal_volume(job, spec))
         found = await self.create(SERVICES, job_objects.service(job), job)
         address = self._addresses[uid_of(job)] = found["spec"]["clusterIP"]
         secret = await asyncio.to_thread(job_objects.master_secret, job, spec, address)
@@ -227,7 +264,8 @@ class Executor:
         await asyncio.gather(
             *(self.create(kind, body, job) for kind, body in job_objects.supporting_objects(job, spec))
         )
-        pod = await self.create(PODS, master_pod(job, spec, address, self._image), job)
+        body = master_pod(job, spec, address, self._image, takes_over=action.takes_over, life=action.life)
+        pod = await self.create(PODS, body, job)
         await self.emit_event(job, EmitEvent("MasterCreated", f"created Pod {pod['metadata']['name']}"))
 
     async def _patch_status(self, observed: ObservedJob, patch: Mapping[str, Any]) -> None:

@@ -3,8 +3,9 @@
 ``decide`` is a function of the observed state; called again, it returns what is still to do. The job's nodes are decided
 by its master, whose plans are the subject of ``plan_decisions``.
 
-A master whose journal lies in an ``emptyDir`` loses it with its Pod. Its successor starts from scratch, so the Pods and plans of
-the lost one are deleted first: names of nodes are used once in a job's life, and this is another life.
+A master whose journal lies in an ``emptyDir`` loses it with its Pod. If living workers know all that it said, its successor takes
+them over (``core/takeover.py``). Else it starts from scratch, so the Pods and plans of the lost one are deleted first: names of
+nodes are used once in a job's life, and this is another life.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from dataclasses import dataclass, field
 
 from pliant.core.errors import SpecError
 from pliant.core.nodes.fault_policy import Backoff
+from pliant.core.takeover import JOURNAL_LOST, RecoveryOutcome, Takeover
+from pliant.core.takeover import decide as decide_takeover
 from pliant.operator.actions import (
     Action,
     CreateMaster,
@@ -25,10 +28,21 @@ from pliant.operator.actions import (
     PatchStatus,
 )
 from pliant.operator.job_spec import missing_replicas, spec_of
-from pliant.operator.job_status import StatusReason, master_state, status_patch
-from pliant.operator.observed import ObservedJob, container, is_deleting, is_over, last_termination, uid_of
+from pliant.operator.job_status import JournalState, master_state, status_patch
+from pliant.operator.journal_volume import JournalVolume, durability, given_volume
+from pliant.operator.observed import (
+    ObservedJob,
+    StatusReason,
+    condition,
+    container,
+    is_deleting,
+    is_over,
+    last_termination,
+    uid_of,
+)
 from pliant.platforms.kubernetes.kinds import Object
 from pliant.platforms.kubernetes.machines import capacity_of
+from pliant.platforms.kubernetes.names import node_of
 from pliant.platforms.kubernetes.plans import status_of
 from pliant.platforms.kubernetes.timestamps import seconds_of
 from pliant.spec import JobSpec
@@ -40,6 +54,8 @@ RESYNC_S = 10.0  # for what can change without an event
 RECHECK_OVERDUE_S = 9.0  # between two checks of an overdue Pod: one per resync
 FINAL_STATUS_TIMEOUT_S = 30.0  # for the final status of a master that has ended
 NODE_CLEANUP_AFTER_S = 60.0  # after the job's end, when nodes that still run are deleted
+JOURNAL_GONE = "the master's journal was lost with its Pod"
+STARTING_OVER = "StartingOver"  # the reason of an Event
 IMAGE_ERRORS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 
 
@@ -52,6 +68,7 @@ class Memory:
     last_spec: JobSpec | None = None  # the last valid one
     spec_problem: str = ""  # of the newest spec
     spec_generation: object = None  # of the newest spec: validating it takes milliseconds
+    journal: JournalVolume | None = None  # where it lies; None: not decided yet
     ended_seen: dict[str, float] = field(default_factory=dict)  # uid of a Pod -> when its end was first observed
     machines: tuple[Object, ...] | None = None  # of the cluster; None: they cannot be read
     overdue_checked: dict[str, float] = field(default_factory=dict)  # uid -> when its machine was last checked
@@ -66,7 +83,7 @@ def decide(observed: ObservedJob, memory: Memory, now: float) -> Decision:
     actions: list[Action] = []
     if patch := missing_replicas(job):
         actions.append(PatchJob(patch))
-    problem = _read_spec(job, memory)
+    problem = read_spec(job, memory)
     if problem:
         actions.append(EmitEvent("InvalidSpec", problem, warning=True))
     requeue_after = RESYNC_S if any(is_deleting(pod) for pod in observed.own_pods) else None
@@ -79,15 +96,23 @@ def decide(observed: ObservedJob, memory: Memory, now: float) -> Decision:
         requeue_after = RESYNC_S
     steps, wait = (_suspend if observed.suspended else _ensure_master)(observed, memory, problem, now)
     actions += steps
-    status = status_patch(observed, problem, nodes_left=nodes_left(observed), now=now, machines=_machines(memory))
+    status = status_patch(
+        observed,
+        problem,
+        nodes_left=nodes_left(observed),
+        now=now,
+        machines=_machines(memory),
+        journal=_journal_state(observed, memory),
+        started_over=next((s.message for s in steps if isinstance(s, EmitEvent) and s.reason == STARTING_OVER), ""),
+    )
     if status:
-        actions += _phase_events(observed, status)
+        actions += [*_phase_events(observed, status), *_recovery_events(observed, status)]
         actions.append(PatchStatus(status))
     waits = [delay for delay in (requeue_after, wait) if delay is not None]
     return Decision(tuple(actions), requeue_after=min(waits) if waits else None)
 
 
-def _read_spec(job: Object, memory: Memory) -> str:
+def read_spec(job: Object, memory: Memory) -> str:
     """Validate a changed spec and cache it; returns what is wrong with it."""
     generation = job["metadata"].get("generation")
     if generation is None or memory.spec_generation != generation:
@@ -112,14 +137,22 @@ def nodes_left(observed: ObservedJob) -> bool:
     return any(not is_over(pod) for pod in observed.nodes)
 
 
-def uses_claim(observed: ObservedJob, memory: Memory) -> bool:
-    return memory.last_spec is not None and memory.last_spec.platform.kubernetes.journal.volume == "claim"
+def uses_claim(memory: Memory) -> bool:
+    volume = memory.journal or (given_volume(memory.last_spec) if memory.last_spec is not None else None)
+    return volume is not None and volume.is_durable
+
+
+def _journal_state(observed: ObservedJob, memory: Memory) -> JournalState | None:
+    if memory.last_spec is None or memory.journal is None:
+        return None
+    why = durability(memory.last_spec, memory.journal, observed.datasets)
+    return JournalState(memory.journal.is_durable, why)
 
 
 def _suspend(observed: ObservedJob, memory: Memory, problem: str, now: float) -> tuple[list[Action], float | None]:
     """The master ends its nodes. Its own Pod is deleted too if its journal outlives the Pod."""
     master = observed.master
-    if master is None or is_deleting(master) or nodes_left(observed) or not uses_claim(observed, memory):
+    if master is None or is_deleting(master) or nodes_left(observed) or not uses_claim(memory):
         return [], None
     return [DeletePod(master["metadata"]["name"], uid_of(master))], None
 
@@ -131,11 +164,17 @@ def _ensure_master(
     if master is None:
         if memory.last_spec is None:
             return [], None  # invalid from the start: it waits for an edit
-        if not uses_claim(observed, memory) and (observed.nodes or observed.master_plans):
-            return _restart_from_scratch(observed), RESYNC_S
+        takeover: Takeover | None = None
+        if not uses_claim(memory) and (observed.nodes or observed.master_plans):
+            takeover = _takeover(observed, memory.last_spec)
+            if not takeover.adopt:
+                return _restart_from_scratch(observed, takeover), RESYNC_S
         if now < memory.master_not_before:
             return [], memory.master_not_before - now
-        return [CreateMaster()], None
+        if takeover is None:
+            return [CreateMaster()], None
+        lost = EmitEvent("TakingOver", f"{JOURNAL_GONE}; its successor takes over: {takeover.reason}", warning=True)
+        return [lost, CreateMaster(takes_over=True, life=observed.life)], None
     if is_deleting(master):
         return [], RESYNC_S
     if (master.get("status") or {}).get("phase") == "Failed":
@@ -152,12 +191,19 @@ def _image(pod: Object) -> str:
     return str(pod["spec"]["containers"][0].get("image", ""))
 
 
-def _restart_from_scratch(observed: ObservedJob) -> list[Action]:
-    actions: list[Action] = [
-        EmitEvent(
-            "StartingOver", "the master's journal was lost with its Pod; the job restarts from scratch", warning=True
-        )
-    ]
+def _takeover(observed: ObservedJob, spec: JobSpec) -> Takeover:
+    known = [dataset.name for dataset in spec.datasets]
+    return decide_takeover(
+        strategy=spec.strategy,
+        has_parameters=spec.components().parameters,
+        datasets=known or observed.datasets,
+        living=[node_of(pod) for pod in observed.living_nodes],
+    )
+
+
+def _restart_from_scratch(observed: ObservedJob, takeover: Takeover) -> list[Action]:
+    message = f"{JOURNAL_GONE}; the job restarts from scratch: {takeover.reason}"
+    actions: list[Action] = [EmitEvent(STARTING_OVER, message, warning=True)]
     actions += [
         DeletePod(pod["metadata"]["name"], uid_of(pod), grace=0.0) for pod in observed.nodes if not is_deleting(pod)
     ]
@@ -222,6 +268,15 @@ def _after_end(observed: ObservedJob, memory: Memory, now: float) -> Decision:
         actions.append(DeletePod(observed.master["metadata"]["name"], uid_of(observed.master)))
     waiting = left or any(is_deleting(pod) for pod in observed.own_pods)
     return Decision(tuple(actions), requeue_after=RESYNC_S if waiting else None)
+
+
+def _recovery_events(observed: ObservedJob, status: dict[str, object]) -> list[Action]:
+    """When the master has reported that it took over."""
+    recovery = status_of(observed.job or {}).get("recovery") or {}
+    since = condition(observed.job or {}, JOURNAL_LOST).get("lastTransitionTime")
+    if recovery.get("outcome") != RecoveryOutcome.TAKEN_OVER or recovery.get("time") == since:
+        return []
+    return [EmitEvent(RecoveryOutcome.TAKEN_OVER.value, str(recovery.get("message") or ""))]
 
 
 def _phase_events(observed: ObservedJob, status: dict[str, object]) -> list[Action]:

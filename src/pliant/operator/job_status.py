@@ -2,6 +2,7 @@
 
 The master reports phase ``Running``, progress and how the job ended (``platforms/kubernetes/elastic_job_status.py``). The
 operator reports the phase while there is no master, and always the conditions: ``SpecValid``, ``MasterReady``, ``Suspended``,
+``JournalDurable`` (what the loss of the master's machine would cost), ``JournalLost`` once that has happened,
 ``WaitingForNodes`` once the master said that the job waits, and at the end ``Complete`` or ``Failed``; and the sizes of the
 cluster's machines, which a master may not read.
 """
@@ -14,10 +15,12 @@ from typing import Any
 
 from pliant.core.job import FINAL_PHASES, Phase
 from pliant.core.status import WAITING
+from pliant.core.takeover import JOURNAL_LOST, RecoveryOutcome
 from pliant.operator.observed import (
     NOT_READY,
     READY,
     ObservedJob,
+    StatusReason,
     condition,
     container,
     is_deleting,
@@ -29,20 +32,21 @@ from pliant.platforms.kubernetes.elastic_job_status import ratio
 from pliant.platforms.kubernetes.kinds import Object
 from pliant.platforms.kubernetes.names import master_name, worker_selector
 from pliant.platforms.kubernetes.plans import status_of
-from pliant.platforms.kubernetes.timestamps import rfc3339
+from pliant.platforms.kubernetes.timestamps import rfc3339, seconds_of
 
 MAX_MESSAGE_CHARS = 1000
+JOURNAL_DURABLE = "JournalDurable"  # the condition
 OWN_PHASES = frozenset(  # of a job that has not run yet, or does not now
     {"", Phase.PENDING, Phase.INVALID, Phase.CREATING, Phase.SUSPENDING, Phase.SUSPENDED}
 )
 
 
 @dataclass(frozen=True, slots=True)
-class StatusReason:
-    """One word for programs and a sentence for people, as conditions and Pods have them."""
+class JournalState:
+    """Whether the journal outlives the master's Pod, and what follows from that."""
 
-    reason: str
-    message: str = ""
+    is_durable: bool
+    why: StatusReason
 
 
 def master_state(pod: Object | None) -> StatusReason:
@@ -95,7 +99,16 @@ def phase_of(observed: ObservedJob, spec_problem: str, *, nodes_left: bool) -> S
     return StatusReason(Phase.CREATING, state.message)
 
 
-def conditions_of(observed: ObservedJob, spec_problem: str, phase: str, message: str, now: float) -> list[Object]:
+def conditions_of(
+    observed: ObservedJob,
+    spec_problem: str,
+    phase: str,
+    message: str,
+    now: float,
+    *,
+    journal: JournalState | None = None,
+    recovery: Mapping[str, Any] | None = None,
+) -> list[Object]:
     """All conditions; those that did not change keep their times."""
     state = StatusReason("JobEnded", "the job has ended") if phase in FINAL_PHASES else master_state(observed.master)
     if observed.suspended and state.reason == "NoPod":
@@ -115,6 +128,14 @@ def conditions_of(observed: ObservedJob, spec_problem: str, phase: str, message:
     waiting = _waiting(observed) if phase not in FINAL_PHASES else None
     if waiting is not None or WAITING in before:
         found.append(_condition(WAITING, waiting is not None, waiting or StatusReason("NotWaiting")))
+    if journal is not None:
+        found.append(_condition(JOURNAL_DURABLE, journal.is_durable, journal.why))
+    elif JOURNAL_DURABLE in before:  # as it was: the job has ended, or its spec cannot be read
+        found.append(dict(before[JOURNAL_DURABLE]))
+    if recovery and recovery.get("outcome"):
+        found.append(
+            _condition(JOURNAL_LOST, True, StatusReason(recovery["outcome"], str(recovery.get("message") or "")))
+        )
     if phase == Phase.SUCCEEDED:
         found.append(_condition("Complete", True, StatusReason("Succeeded", message)))
     elif phase in FINAL_PHASES:
@@ -123,6 +144,8 @@ def conditions_of(observed: ObservedJob, spec_problem: str, phase: str, message:
         old = before.get(entry["type"], {})
         same = old.get("status") == entry["status"] and old.get("lastTransitionTime")
         entry["lastTransitionTime"] = old["lastTransitionTime"] if same else rfc3339(now)
+        if entry["type"] == JOURNAL_LOST:  # it may be lost again
+            entry["lastTransitionTime"] = (recovery or {}).get("time") or entry["lastTransitionTime"]
     return found
 
 
@@ -150,9 +173,11 @@ def status_patch(
     now: float,
     failure: StatusReason | None = None,
     machines: list[Object] | None = None,
+    journal: JournalState | None = None,
+    started_over: str = "",
 ) -> dict[str, Any]:
     """What differs from the present status; empty: nothing does. ``failure``: the job fails for this reason. ``machines``: sizes of
-    those that its nodes may run on, if they are known."""
+    those that its nodes may run on, if they are known. ``started_over``: it starts over now, for this reason."""
     assert observed.job is not None
     before = status_of(observed.job)
     decided = phase_of(observed, spec_problem, nodes_left=nodes_left)
@@ -160,12 +185,18 @@ def status_patch(
         decided = StatusReason(Phase.FAILED, failure.message)
     phase = decided.reason or str(before.get("phase") or "")
     message = decided.message if decided.reason else str(before.get("message") or "")
-    conditions = conditions_of(observed, spec_problem, phase, message, now)
+    recovery = before.get("recovery")
+    if started_over and (not recovery or not _starts_over_already(observed, recovery)):
+        outcome = RecoveryOutcome.STARTED_OVER.value
+        recovery = {"outcome": outcome, "message": started_over[:MAX_MESSAGE_CHARS], "time": rfc3339(now)}
+    conditions = conditions_of(observed, spec_problem, phase, message, now, journal=journal, recovery=recovery)
     if failure:
         conditions[-1]["reason"] = failure.reason
     desired: dict[str, Any] = {"conditions": conditions, "selector": worker_selector(observed.name)}
     if machines is not None:
         desired["machines"] = machines
+    if recovery and recovery is not before.get("recovery"):
+        desired["recovery"] = recovery
     if decided.reason:
         desired |= {"phase": decided.reason, "message": decided.message or None}
     if phase not in FINAL_PHASES:
@@ -183,6 +214,14 @@ def status_patch(
     if phase in FINAL_PHASES and not before.get("finished"):
         desired["finished"] = rfc3339(now)
     return _difference(desired, before)
+
+
+def _starts_over_already(observed: ObservedJob, recovery: Mapping[str, Any]) -> bool:
+    """Whether that is written already: of these nodes and plans, none is younger than it."""
+    since = seconds_of(recovery.get("time"))
+    left = (*observed.nodes, *observed.master_plans)
+    is_older = all(seconds_of(item["metadata"].get("creationTimestamp")) <= since for item in left)
+    return recovery.get("outcome") == RecoveryOutcome.STARTED_OVER and is_older
 
 
 def _counts(job: Object) -> dict[str, str]:

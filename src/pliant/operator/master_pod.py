@@ -1,7 +1,8 @@
 """The Pod of a job's master. Pure: the same job results in the same Pod.
 
 The kubelet restarts the master in the same Pod when it dies, so a journal in an ``emptyDir`` outlives the process. The
-operator creates another Pod when this one is lost.
+operator creates another Pod when this one is lost. Of ``journal: {volume: auto}`` the spec says here what became of it
+(``journal_volume``).
 """
 
 from __future__ import annotations
@@ -27,8 +28,11 @@ OWN_UID = "$(PLIANT_POD_UID)"  # Kubernetes fills it in, in a command
 UNREACHABLE_TOLERATION_S = {"claim": 10, "emptyDir": 60}  # of its machine; an emptyDir is lost with it
 
 
-def master_pod(job: Object, spec: JobSpec, cluster_ip: str, image: str) -> Object:
-    """``image`` is used where the spec names none."""
+def master_pod(
+    job: Object, spec: JobSpec, cluster_ip: str, image: str, *, takes_over: bool = False, life: str = ""
+) -> Object:
+    """``image`` is used where the spec names none. ``takes_over``: the nodes of a master whose journal is lost, in the ``life`` of
+    the job that they belong to."""
     name, options = job["metadata"]["name"], spec.platform.kubernetes
     pod: Object = {
         "metadata": metadata(job, names.master_name(name), names.MASTER_ROLE),
@@ -37,14 +41,14 @@ def master_pod(job: Object, spec: JobSpec, cluster_ip: str, image: str) -> Objec
             "serviceAccountName": names.master_name(name),
             "automountServiceAccountToken": True,
             "terminationGracePeriodSeconds": GRACE_S,
-            "containers": [_container(job, spec, cluster_ip, options.image or image)],
+            "containers": [_container(job, spec, cluster_ip, options.image or image, takes_over)],
             "volumes": [*_volumes(name, spec), *shared_volumes(options)],
         },
     }
-    lost = [
-        _evicted_after(state, UNREACHABLE_TOLERATION_S[options.journal.volume])
-        for state in ("not-ready", "unreachable")
-    ]
+    if life:
+        pod["metadata"]["annotations"] = {names.LIFE_ANNOTATION: life}
+    tolerated = UNREACHABLE_TOLERATION_S["claim" if options.journal.volume == "claim" else "emptyDir"]
+    lost = [_evicted_after(state, tolerated) for state in ("not-ready", "unreachable")]
     pod["spec"]["tolerations"] = [*pod["spec"].get("tolerations", ()), *lost]
     if priority := options.high_priority_class or options.priority_class:
         pod["spec"]["priorityClassName"] = priority
@@ -64,7 +68,7 @@ def _evicted_after(state: str, seconds: int) -> Object:
     }
 
 
-def _container(job: Object, spec: JobSpec, cluster_ip: str, image: str) -> Object:
+def _container(job: Object, spec: JobSpec, cluster_ip: str, image: str, takes_over: bool) -> Object:
     name, options, port = job["metadata"]["name"], spec.platform.kubernetes, names.MASTER_PORT
     asked = Resources(options.master.resources.cpu, options.master.resources.memory)
     command = [
@@ -80,6 +84,8 @@ def _container(job: Object, spec: JobSpec, cluster_ip: str, image: str) -> Objec
         command += ["--parameters-dir", f"{kept_folder(job, options, OWN_UID)}/parameters"]
     if uses_tls(spec):
         command += ["--tls-dir", names.SECRET_FOLDER]
+    if takes_over:
+        command.append("--take-over")
     ports = [{"name": "grpc", "containerPort": port}]
     if spec.metrics_port:
         ports.append({"name": "metrics", "containerPort": spec.metrics_port})

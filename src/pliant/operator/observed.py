@@ -14,11 +14,19 @@ from typing import Any
 
 from pliant.core.job import FINAL_PHASES
 from pliant.platforms.kubernetes.kinds import Object
-from pliant.platforms.kubernetes.names import CONTAINER, MADE_BY_LABEL, MADE_BY_MASTER, master_name, node_of
+from pliant.platforms.kubernetes.names import CONTAINER, MADE_BY_LABEL, MADE_BY_MASTER, life_of, master_name, node_of
 from pliant.platforms.kubernetes.plans import PLAN_ENDED, status_of
 
 Key = tuple[str, str]  # namespace and name of a job
 READY, NOT_READY = "True", "False"
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReason:
+    """One word for programs and a sentence for people, as conditions and Pods have them."""
+
+    reason: str
+    message: str = ""
 
 
 @dataclass(frozen=True)  # without slots, for the cached properties
@@ -63,6 +71,25 @@ class ObservedJob:
     def nodes(self) -> tuple[Object, ...]:
         """Pods of nodes, whatever their state."""
         return tuple(pod for pod in self.own_pods if node_of(pod))
+
+    @cached_property
+    def living_nodes(self) -> tuple[Object, ...]:
+        """Pods of nodes that run, or will."""
+        return tuple(pod for pod in self.nodes if not is_over(pod) and not is_deleting(pod))
+
+    @property
+    def datasets(self) -> list[str] | None:
+        """Those that the master keeps account of, by its own report; None: it has not reported yet."""
+        found = status_of(self.job or {}).get("datasets")
+        return None if found is None else [str(name) for name in found]
+
+    @property
+    def life(self) -> str:
+        """What names this life of the job: the uid of the master's Pod that it began with. A successor that takes over
+        continues it."""
+        if self.master is not None:
+            return life_of(self.master) or uid_of(self.master)
+        return next((life for pod in self.living_nodes if (life := life_of(pod))), "")
 
     @cached_property
     def master_plans(self) -> tuple[Object, ...]:

@@ -86,8 +86,8 @@ class PlanRunner:
         if problem is None and spec is not None:
             try:
                 address = await self._executor.address(job)
-                master = uid_of(observed.master) if observed.master is not None else ""
-                body = node_pod(job, spec, entry, master_address=address, image=self._executor.image, master=master)
+                image = self._executor.image
+                body = node_pod(job, spec, entry, master_address=address, image=image, life=observed.life)
                 await self._executor.create(PODS, body, job)
                 progress.created.add(entry.node)
                 return

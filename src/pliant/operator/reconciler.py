@@ -18,9 +18,9 @@ from pliant.core.nodes.fault_policy import Backoff
 from pliant.operator.actions import Action, DeletePlan, DeletePod, EmitEvent, ForceDeleteIfLost
 from pliant.operator.edits import ineffective_fields
 from pliant.operator.executor import Executor
-from pliant.operator.job_decisions import MASTER_BACKOFF, Memory, decide
+from pliant.operator.job_decisions import MASTER_BACKOFF, Memory, decide, read_spec
 from pliant.operator.lease import Lease, NotLeading
-from pliant.operator.observed import Key, ObservedJob, is_ready, uid_of
+from pliant.operator.observed import Key, ObservedJob, is_deleting, is_ready, uid_of
 from pliant.operator.plan_decisions import answer_manual_plans, surplus_plans
 from pliant.operator.plan_runner import PlanRunner
 from pliant.operator.store import Store
@@ -111,6 +111,10 @@ class Reconciler:
         before = self._memory.spec_generation
         if observed.job is not None and not observed.ended:
             self._memory.machines = await self._executor.machines()
+        if observed.job is not None and not observed.ended and not is_deleting(observed.job):
+            read_spec(observed.job, self._memory)
+            if self._memory.last_spec is not None:
+                self._memory.journal = await self._executor.journal_volume(observed.job, self._memory.last_spec)
         decision = decide(observed, self._memory, now)
         waits = [decision.requeue_after]
         if self._memory.machines is not None and observed.job is not None and not observed.ended:

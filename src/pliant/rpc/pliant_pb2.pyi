@@ -517,20 +517,24 @@ class StopRequest(_message.Message):
     def __init__(self, reason: _Optional[str] = ..., at_once: _Optional[bool] = ..., failed: _Optional[bool] = ..., id: _Optional[str] = ...) -> None: ...
 
 class RegisterRequest(_message.Message):
-    __slots__ = ("node", "agent_pid", "host", "incarnation", "pid", "address")
+    __slots__ = ("node", "agent_pid", "host", "incarnation", "pid", "address", "group", "grouped")
     NODE_FIELD_NUMBER: _ClassVar[int]
     AGENT_PID_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    GROUPED_FIELD_NUMBER: _ClassVar[int]
     node: str
     agent_pid: int
     host: str
     incarnation: int
     pid: int
     address: str
-    def __init__(self, node: _Optional[str] = ..., agent_pid: _Optional[int] = ..., host: _Optional[str] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., address: _Optional[str] = ...) -> None: ...
+    group: Group
+    grouped: bool
+    def __init__(self, node: _Optional[str] = ..., agent_pid: _Optional[int] = ..., host: _Optional[str] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., address: _Optional[str] = ..., group: _Optional[_Union[Group, _Mapping]] = ..., grouped: _Optional[bool] = ...) -> None: ...
 
 class Group(_message.Message):
     __slots__ = ("generation", "rank", "world_size", "local_rank", "local_world_size", "group_rank", "addr", "port", "restart_count", "max_restarts")
@@ -1071,6 +1075,18 @@ class JoinRequest(_message.Message):
     step: int
     after: int
     def __init__(self, member: _Optional[str] = ..., incarnation: _Optional[str] = ..., attrs: _Optional[_Mapping[str, str]] = ..., step: _Optional[int] = ..., after: _Optional[int] = ...) -> None: ...
+
+class AnnounceRequest(_message.Message):
+    __slots__ = ("member", "incarnation", "world", "after")
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    WORLD_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    member: str
+    incarnation: str
+    world: World
+    after: int
+    def __init__(self, member: _Optional[str] = ..., incarnation: _Optional[str] = ..., world: _Optional[_Union[World, _Mapping]] = ..., after: _Optional[int] = ...) -> None: ...
 
 class LeaveRequest(_message.Message):
     __slots__ = ("member", "incarnation")

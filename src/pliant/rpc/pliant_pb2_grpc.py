@@ -1185,6 +1185,11 @@ class RendezvousStub:
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.JoinRequest.SerializeToString,
                 response_deserializer=pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
                 _registered_method=True)
+        self.Announce = channel.unary_unary(
+                '/pliant.v1.Rendezvous/Announce',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.AnnounceRequest.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+                _registered_method=True)
         self.Leave = channel.unary_unary(
                 '/pliant.v1.Rendezvous/Leave',
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.LeaveRequest.SerializeToString,
@@ -1219,6 +1224,13 @@ class RendezvousServicer:
 
     def Join(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Announce(self, request, context):
+        """For a master that took over and answers NotFound to a member that names its round: what an earlier one had told it.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -1262,6 +1274,11 @@ def add_RendezvousServicer_to_server(servicer, server):
             'Join': grpc.unary_unary_rpc_method_handler(
                     servicer.Join,
                     request_deserializer=pliant_dot_rpc_dot_pliant__pb2.JoinRequest.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
+            ),
+            'Announce': grpc.unary_unary_rpc_method_handler(
+                    servicer.Announce,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.AnnounceRequest.FromString,
                     response_serializer=pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
             ),
             'Leave': grpc.unary_unary_rpc_method_handler(
@@ -1318,6 +1335,33 @@ class Rendezvous:
             target,
             '/pliant.v1.Rendezvous/Join',
             pliant_dot_rpc_dot_pliant__pb2.JoinRequest.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Announce(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Rendezvous/Announce',
+            pliant_dot_rpc_dot_pliant__pb2.AnnounceRequest.SerializeToString,
             pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
             options,
             channel_credentials,

@@ -121,7 +121,7 @@ def status_from_message(message: pb.JobStatus) -> JobStatus:
         evaluations=tuple(_evaluation(evaluation) for evaluation in message.evaluations),
         best=_evaluation(best) if best is not None else None,
         first_failure=_read(Failure, failure) if failure is not None else None,
-        world=_world(message.world) if message.HasField("world") else None,
+        world=world_from_message(message.world) if message.HasField("world") else None,
         parameters=_parameters(message.parameters) if message.HasField("parameters") else None,
     )
 
@@ -143,7 +143,7 @@ def _evaluation(message: pb.EvaluationResult) -> EvaluationStatus:
     return EvaluationStatus(message.version, metrics, message.records)
 
 
-def _world(message: pb.World) -> World:
+def world_from_message(message: pb.World) -> World:
     members = tuple(_read(Member, member, attrs=dict(member.attrs)) for member in message.members)
     return World(message.round, members, message.formed_at)
 

@@ -29,9 +29,10 @@ class LocalOptions(Model):
 class JournalVolume(Model):
     """Where the master's Pod keeps its journal and the rest of its folder."""
 
-    volume: Literal["emptyDir", "claim"] = Field(
-        default="emptyDir",
-        description="emptyDir is lost with the master's Pod, and the job starts over; claim outlives it.",
+    volume: Literal["auto", "claim", "emptyDir"] = Field(
+        default="auto",
+        description="claim outlives the master's Pod; emptyDir is lost with it: then only an allreduce job goes on, with its "
+        "living workers, any other starts over. auto: a claim where the cluster has a default storage class, else emptyDir.",
     )
     size: Memory = Field(default=1024, description="Of the claim.")
     storage_class: str | None = Field(

@@ -27,6 +27,20 @@ class FakeAgent:
         self.incarnation = max(self.incarnation, reply.incarnation)
         return reply
 
+    def announces(self, *, rank: int = 0, world_size: int = 1, generation: int = 1) -> pb.RegisterReply:
+        """The agent registers while its program runs, with a master that took its node over."""
+        group = pb.Group(generation=generation, rank=rank, world_size=world_size, addr="127.0.0.1", port=15_000)
+        request = pb.RegisterRequest(
+            node=self.node,
+            agent_pid=self.pid + 1,
+            host="testing",
+            incarnation=self.incarnation,
+            pid=self.pid,
+            group=group,
+        )
+        reply: pb.RegisterReply = self._client.call(self._nodes.Register, request)
+        return reply
+
     def starts(self) -> FakeAgent:
         """The agent registers and its program runs."""
         self.registers()

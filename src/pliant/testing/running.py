@@ -48,6 +48,7 @@ class RunningMaster:
         clock: Clock | None = None,
         port: int = 0,
     ) -> None:
+        """``takes_over`` may be set later: successors then go on with the nodes that they find, if the journal was lost."""
         self.spec = spec if isinstance(spec, JobSpec) else JobSpec.from_dict({"name": "tested", **spec})
         self.job_dir = JobDir(folder / "job")
         self.job_dir.create()
@@ -55,6 +56,7 @@ class RunningMaster:
         self._given = FakePlatform() if platform is None else platform
         self._clock = clock
         self._port = port
+        self.takes_over = False
         self._thread: threading.Thread | None = None
         self._master: _Watched | None = None
         self._task: asyncio.Task[Phase] | None = None
@@ -90,6 +92,13 @@ class RunningMaster:
         """``kill`` and ``start``."""
         self.kill()
         return self.start()
+
+    def lose_journal(self) -> RunningMaster:
+        """``kill``, and with the master its journal goes; its nodes, its address and the job's token stay."""
+        self.kill()
+        for file in self.job_dir.path.glob("journal.db*"):
+            file.unlink()
+        return self
 
     def fail_disk(self, failure: Exception | None = None) -> None:
         """From now on every write fails; the master notices by itself, and ends."""
@@ -190,7 +199,12 @@ class RunningMaster:
         self._store = PerishableStore(self.job_dir.journal)
         platform = self._given if isinstance(self._given, Platform) else None
         master = self._master = _Watched(
-            self.job_dir, port=self._port, clock=self._clock, platform=platform, store=self._store
+            self.job_dir,
+            port=self._port,
+            clock=self._clock,
+            platform=platform,
+            store=self._store,
+            takes_over=self.takes_over,
         )
         master.loop, master.up = asyncio.get_running_loop(), self._up
         self._task = asyncio.create_task(master.run())

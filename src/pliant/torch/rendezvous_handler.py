@@ -34,7 +34,7 @@ from torch.distributed.elastic.rendezvous import (
     RendezvousTimeoutError,
 )
 
-from pliant.core.errors import Conflict, MasterUnavailable, PliantError, SessionExpired
+from pliant.core.errors import Conflict, MasterUnavailable, NotFound, PliantError, SessionExpired
 from pliant.core.nodes.environment import NodeEnvironment
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.channel import Address, MasterClient
@@ -74,6 +74,7 @@ class PliantRendezvous(RendezvousHandler):
         self._member = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._incarnation = uuid.uuid4().hex
         self._last_round = 0
+        self._last_world: pb.World | None = None
         self._store: TCPStore | None = None  # of the round in use
         self._watched = 0  # the round in use; 0: none
         self._waiting = 0
@@ -154,10 +155,14 @@ class PliantRendezvous(RendezvousHandler):
             except SessionExpired as error:
                 self._begin_anew(error.message)
                 continue
+            except NotFound:  # of the round: another master took over
+                self._call(stubs.Announce, self._announcement(), deadline)
+                continue
             reply = self._wait(deadline)
             if reply is None:
                 continue
             self._last_round = self._watched = reply.round
+            self._last_world = reply
             self._waiting = 0
             self._broken.clear()
             self._wake.set()
@@ -186,7 +191,13 @@ class PliantRendezvous(RendezvousHandler):
 
     def _begin_anew(self, why: str) -> None:
         log.warning("%s joins again: %s", self._member, why)
-        self._incarnation, self._last_round = uuid.uuid4().hex, 0
+        self._incarnation, self._last_round, self._last_world = uuid.uuid4().hex, 0, None
+
+    def _announcement(self) -> pb.AnnounceRequest:
+        """For a master that took over from one whose journal is lost."""
+        return pb.AnnounceRequest(
+            member=self._member, incarnation=self._incarnation, world=self._last_world, after=self._last_round
+        )
 
     def _meet(self, world: pb.World, rank: int, own: TCPStore) -> tuple[TCPStore, RendezvousStoreInfo]:
         """Reach the store of rank 0, and wait there until all members have."""
@@ -218,7 +229,7 @@ class PliantRendezvous(RendezvousHandler):
         except Conflict as error:
             self._closed = True
             raise RendezvousClosedError(str(error)) from None
-        except SessionExpired:
+        except (NotFound, SessionExpired):
             raise
         except PliantError as error:
             raise RendezvousConnectionError(f"{self._master.address.target} refuses the call: {error}") from None
@@ -237,7 +248,7 @@ class PliantRendezvous(RendezvousHandler):
                 round=round, known_waiting=self._waiting, member=self._member, incarnation=self._incarnation
             )
             try:
-                status = self._master.call(self._master.stubs.rendezvous.WatchRound, request, timeout=WATCH_TIMEOUT_S)
+                status = self._look(request)
             except PliantError as error:
                 log.debug("no news of round %d: %s", round, error)
                 self._ended.wait(RETRY_PAUSE_S)
@@ -247,6 +258,15 @@ class PliantRendezvous(RendezvousHandler):
             self._waiting, self._closed = status.waiting, status.closed
             if not status.intact:
                 self._broken.set()
+
+    def _look(self, request: pb.WatchRoundRequest) -> pb.RoundStatus:
+        stubs = self._master.stubs.rendezvous
+        try:
+            status: pb.RoundStatus = self._master.call(stubs.WatchRound, request, timeout=WATCH_TIMEOUT_S)
+            return status
+        except NotFound:
+            self._master.call(stubs.Announce, self._announcement(), timeout=WATCH_TIMEOUT_S)
+            raise
 
     def _leave(self) -> None:
         if self._ended.is_set():

@@ -321,3 +321,45 @@ TestGroupHistories = GroupHistories.TestCase
 TestGroupHistories.settings = settings(
     max_examples=50, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
+
+
+def announced(book: GroupBook, node: str, rank: int, *, generation: int = 1, world_size: int = 3) -> None:
+    told: dict[str, Any] = {
+        "generation": generation,
+        "rank": rank,
+        "world_size": world_size,
+        "addr": "10.0.0.1",
+        "port": 15_000,
+    }
+    assert book.adopt(0.0, role="worker", node=node, **told) == []
+
+
+def test_ranks_that_programs_announce_are_theirs_and_a_newcomer_takes_one_that_nobody_has() -> None:
+    book = GroupBook()
+    announced(book, "worker-2", 2)
+    announced(book, "worker-0", 0)
+    announced(book, "worker-0", 0)
+    group = book.group("worker")
+    assert (group.generation, group.running, group.port) == (1, ("worker-0", "worker-2"), 15_000)
+    assert book.recall("worker", "worker-0", 1) == ""
+    [start] = book.join(1.0, role="worker", node="worker-3")
+    assert isinstance(start, StartProgram)
+    assert (start.rank, start.world_size) == (1, 3)
+
+
+def test_programs_of_an_older_generation_than_another_announced_are_recalled() -> None:
+    book = GroupBook()
+    announced(book, "worker-0", 0, generation=2)
+    announced(book, "worker-1", 1, generation=3)
+    announced(book, "worker-2", 2, generation=2)
+    assert book.group("worker").running == ("worker-1",)
+    assert book.recall("worker", "worker-0", 2) == "generation 2 is over"
+
+
+@pytest.mark.parametrize("wrong", [{"generation": 0}, {"rank": 3}, {"rank": -1}, {"world_size": 10**9}, {"port": 0}])
+def test_a_rank_that_cannot_be_is_refused(wrong: dict[str, int]) -> None:
+    told = {"generation": 1, "rank": 0, "world_size": 3, "port": 15_000, **wrong}
+    book = GroupBook()
+    with pytest.raises(InvalidRequest):
+        book.adopt(0.0, role="worker", node="worker-0", addr="10.0.0.1", **told)
+    assert book.snapshot() == {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,8 @@ import torch
 from tests.torch.trainer_threads import TrainerThreads, Worker, alone, alone_result, bits, digits, net, train
 
 from pliant.client import Job
+from pliant.master.components.rendezvous import RendezvousServer
+from pliant.master.controller import JobController
 from pliant.testing import wait_until
 from pliant.torch import Step, Trainer
 
@@ -304,6 +308,86 @@ def test_training_goes_on_while_the_master_is_away(tmp_path: Path, expected: dic
         threads.master.start()
         threads.finish()
         threads.assert_all_equal(expected)
+
+
+@contextmanager
+def losing_the_journal(folder: Path, workers: int) -> Iterator[TrainerThreads]:
+    """All are before the collective of step 1 when the master is killed and its journal lost."""
+    with TrainerThreads(folder, workers=workers) as threads, threads.points():
+        for worker in threads.workers:
+            worker.freezes("before the collective", step=1)
+        threads.start()
+        for worker in threads.workers:
+            assert worker.frozen.wait(20)
+        threads.master.takes_over = True
+        threads.master.lose_journal()
+        yield threads
+
+
+def take_over(threads: TrainerThreads) -> None:
+    """The nodes of the platform that have no trainer here say nothing, as if they had ended."""
+
+    def leave_out_the_others(parts: JobController) -> None:
+        server = parts.require(RendezvousServer)
+        for name in server.book.awaited - {worker.name for worker in threads.workers}:
+            server.died(name)
+
+    threads.master.start()
+    wait_until(lambda: threads.master.run_inside(lambda parts: parts.state.nodes.started), what="the start")  # type: ignore[union-attr]
+    threads.master.run_inside(leave_out_the_others)
+
+
+def round_of(threads: TrainerThreads) -> int:
+    """As the trainers know it."""
+    return max(worker.trainer._elastic.world.round for worker in threads.workers)
+
+
+def latest_round(threads: TrainerThreads) -> int:
+    """As the master knows it."""
+    return threads.master.run_inside(lambda parts: parts.require(RendezvousServer).book.round)
+
+
+def test_training_goes_on_in_its_world_under_a_master_that_lost_its_journal(
+    tmp_path: Path, expected: dict[str, bytes]
+) -> None:
+    with losing_the_journal(tmp_path, workers=2) as threads:
+        take_over(threads)
+        wait_until(lambda: latest_round(threads) == round_of(threads), what="the announcement of the world")
+        for worker in threads.workers:
+            worker.thawed.set()
+        threads.finish()
+        threads.assert_all_equal(expected)
+        threads.assert_each_record_once(38)
+
+
+def test_a_worker_dies_under_a_master_that_lost_its_journal_and_the_step_is_finished_by_the_others(
+    tmp_path: Path, expected: dict[str, bytes]
+) -> None:
+    with losing_the_journal(tmp_path, workers=3) as threads:
+        before = round_of(threads)
+        take_over(threads)
+        threads.workers[1].dies("in the collective", step=2)
+        for worker in threads.workers:
+            worker.thawed.set()
+        threads.finish()
+        assert latest_round(threads) > before, "no number of a round is used twice"
+        threads.assert_all_equal(expected)
+        threads.assert_each_record_once(38)
+
+
+def test_a_world_that_broke_while_there_was_no_master_is_formed_anew_by_one_that_lost_its_journal(
+    tmp_path: Path, expected: dict[str, bytes]
+) -> None:
+    with losing_the_journal(tmp_path, workers=2) as threads:
+        before = round_of(threads)
+        for worker in threads.workers:
+            worker.trainer._elastic.world.break_up()
+            worker.thawed.set()
+        take_over(threads)
+        threads.finish()
+        assert latest_round(threads) > before
+        threads.assert_all_equal(expected)
+        threads.assert_each_record_once(38)
 
 
 def test_a_gradient_that_does_not_fit_is_computed_again_with_the_same_result(tmp_path: Path) -> None:

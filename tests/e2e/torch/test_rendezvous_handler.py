@@ -24,6 +24,7 @@ from torch.distributed.elastic.rendezvous import (
 
 from pliant.core.errors import MasterUnavailable
 from pliant.master.components.rendezvous import RendezvousServer
+from pliant.master.controller import JobController
 from pliant.testing import RunningMaster, wait_until
 
 pytestmark = pytest.mark.e2e  # a real master, and several workers around it
@@ -158,3 +159,24 @@ def test_calls_are_encrypted_if_the_master_wants_it(tmp_path: Path) -> None:
         meeting.close()
         with pytest.raises(MasterUnavailable):
             meeting.agent()
+
+
+def test_a_world_is_announced_to_a_master_that_lost_its_journal_and_its_next_round_is_above(meeting: Meeting) -> None:
+    one, other = meeting.agent(last_call_timeout="0"), meeting.agent(last_call_timeout="0")
+    meeting.join(one, other)
+
+    def take_over(parts: JobController) -> None:
+        book = parts.require(RendezvousServer).book
+        parts.journal.do(book.take_over, members=[])
+
+    def latest(parts: JobController) -> int:
+        return parts.require(RendezvousServer).book.round
+
+    meeting.master.lose_journal().start()
+    meeting.master.run_inside(take_over)
+    wait_until(lambda: meeting.master.run_inside(latest), what="the announcement")
+    assert one.num_nodes_waiting() == other.num_nodes_waiting() == 0, "nobody is restarted for that"
+    before = meeting.master.run_inside(latest)
+    infos = meeting.join(one, other)
+    assert [info.world_size for info in infos] == [2, 2]
+    assert meeting.master.run_inside(latest) > before

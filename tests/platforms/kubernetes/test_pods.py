@@ -124,7 +124,7 @@ def test_what_is_to_outlive_pods_goes_to_the_shared_claim_of_master_and_nodes() 
         given = {"name": "digits", "strategy": "ps-async", "platform": options, "roles": roles}
         spec = JobSpec.from_dict({**given, "checkpoint": {"every_steps": 5}})
         entry = PodToCreate.model_validate({"node": "ps-0", "role": "ps"})
-        node = node_pod(JOB, spec, entry, master_address="10.0.0.1:7777", image="pliant:1", master="m-1")["spec"]
+        node = node_pod(JOB, spec, entry, master_address="10.0.0.1:7777", image="pliant:1", life="m-1")["spec"]
         env = {item["name"]: item.get("value", "") for item in node["containers"][0]["env"]}
         assert env["PLIANT_PS_DIR"] == f"{folder}/parameters"
         assert json.loads(env["PLIANT_CHECKPOINT"])["directory"] == f"{folder}/checkpoints"

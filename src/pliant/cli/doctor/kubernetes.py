@@ -24,12 +24,13 @@ from pliant.platforms.kubernetes.kinds import (
     PRIORITY_CLASSES,
     SCALE_PLANS,
     SECRETS,
+    STORAGE_CLASSES,
     Kind,
 )
 from pliant.platforms.kubernetes.timestamps import seconds_of
 
 Checks: TypeAlias = AsyncIterator[Check]
-STORAGE_CLASSES = Kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
+
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 OPERATOR_LEASE = "pliant-operator"
 SILENCE = 60.0  # seconds without a renewal after which nobody acts; renewals come every few seconds
@@ -209,7 +210,10 @@ async def _storage(api: KubeApi, namespace: str) -> Checks:
         for item in classes
         if (item["metadata"].get("annotations") or {}).get(DEFAULT_CLASS) == "true"
     ]
-    hint = "only jobs with `journal: {volume: claim}` need one; name it there as storage_class"
+    hint = (
+        "without a default the journal of a job is lost with its master's Pod, unless the job names a class:"
+        " `platform.kubernetes.journal.storage_class`"
+    )
     if default:
         yield Check("storage class", "ok", f"{default[0]} is the default")
     elif names:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from pliant.core.events.base import Event, describe, event_from_facts, event_type
 from pliant.core.events.changes import ChangeAccepted, ChangeNoted, ChangeRefused, ChangesUnavailable
 from pliant.core.events.data import DatasetCreated, DatasetEnded, DatasetsRestored, LeaseTimedOut, SessionTimedOut
-from pliant.core.events.job import JobEnded, JournalLost, MasterStarted
+from pliant.core.events.job import JobEnded, JournalLost, MasterStarted, TakenOver
 from pliant.core.events.kinds import EventKind
 from pliant.core.events.nodes import (
     ExitCause,
@@ -60,6 +60,7 @@ from pliant.core.events.worlds import (
     MemberSilent,
     WorldFormed,
     WorldLimitsSet,
+    WorldTakenOver,
 )
 
 __all__ = [
@@ -113,9 +114,11 @@ __all__ = [
     "SeatsLeaving",
     "ServerReported",
     "SessionTimedOut",
+    "TakenOver",
     "TrainingStopped",
     "WorldFormed",
     "WorldLimitsSet",
+    "WorldTakenOver",
     "describe",
     "event_from_facts",
     "event_type",

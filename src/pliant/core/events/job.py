@@ -26,6 +26,14 @@ class JournalLost(Event, kind=EventKind.JOURNAL_LOST):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TakenOver(Event, kind=EventKind.TAKEN_OVER):
+    nodes: tuple[str, ...]  # of the earlier master; they go on
+
+    def _sentence(self) -> str:
+        return f"the journal of an earlier master is lost; this one takes over {some(self.nodes)}, and no work is lost"
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobEnded(Event, kind=EventKind.JOB):
     phase: Phase
     reason: str

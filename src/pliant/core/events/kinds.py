@@ -9,6 +9,7 @@ class EventKind(StrEnum):
     # the master and the job
     MASTER = "master"
     JOURNAL_LOST = "journal-lost"
+    TAKEN_OVER = "taken-over"
     JOB = "job"
     # nodes and their programs
     LAUNCH = "launch"
@@ -31,6 +32,7 @@ class EventKind(StrEnum):
     GROUP_FORMED = "group-formed"
     WORLD = "world"
     WORLD_LIMITS = "world-limits"
+    WORLD_TAKEN_OVER = "world-taken-over"
     SILENT = "silent"
     # data
     DATASET = "dataset"

@@ -63,3 +63,13 @@ class MemberSilent(Event, kind=EventKind.SILENT):
 
     def _sentence(self) -> str:
         return f"{self.node} was silent for {self.seconds:.0f} s and is removed from its world"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorldTakenOver(Event, kind=EventKind.WORLD_TAKEN_OVER):
+    node: str  # that announced it
+    round: int
+    members: tuple[str, ...]
+
+    def _sentence(self) -> str:
+        return f"round {self.round} of {len(self.members)} workers goes on, as {self.node} announced it"

@@ -179,6 +179,37 @@ class NodeBook(Roster):
         self._roles[role] = changed(state, next_number=max(state.next_number, number + 1))
         return []
 
+    def adopt(self, now: float, *, living: list[str], succeeded: list[str], ended: list[str]) -> list[Decision]:
+        """Take over the nodes of a master whose journal is lost (``core/takeover.py``): before the start, or not at all.
+
+        The living are expected to register. Those that succeeded count; the others are missing, and are launched by ``start``.
+        """
+        if self._started:
+            raise Conflict("the job has started; nodes are taken over before that")
+        numbers = {name: self._number(name) for name in (*living, *succeeded, *ended)}
+        for role, number in numbers.values():
+            self.reserve(now, role=role, number=number)
+        for name in succeeded:
+            state = self._roles[numbers[name][0]]
+            self._roles[state.spec.name] = changed(state, succeeded=state.succeeded + 1)
+        for name in living:
+            role, number = numbers[name]
+            node = Node(
+                name=name,
+                role=role,
+                number=number,
+                lineage=name,
+                resources=self._roles[role].spec.resources,
+                high_priority=self._gets_high_priority(role),
+                reason="taken over from a master whose journal is lost",
+                created_at=now,
+                relaunch_at=now,
+                accepted_at=now,
+                state=NodeState.CREATING,
+            )
+            self._liveness.began(self._put(node), now)
+        return []
+
     def stop(self, now: float, *, reason: str, grace: float | None = None) -> list[Decision]:
         """Remove all nodes. A second call with less grace shortens it for those that are left."""
         self._stopped = self._stopped or reason
@@ -323,8 +354,13 @@ class NodeBook(Roster):
 
     # --- events of agents ---
 
-    def registered(self, now: float, *, node: str, agent_pid: int, host: str, address: str = "") -> list[Decision]:
-        """An agent registered, for the first time or again (with a restarted master)."""
+    def registered(
+        self, now: float, *, node: str, agent_pid: int, host: str, address: str = "", incarnation: int = 0
+    ) -> list[Decision]:
+        """An agent registered, for the first time or again (with a restarted master).
+
+        ``incarnation``: the run of its program, which may be ahead of a node that was taken over.
+        """
         found = self._find(node)
         if found is None or found.ended:
             return []
@@ -336,6 +372,7 @@ class NodeBook(Roster):
                 agent_pid=agent_pid,
                 host=host,
                 address=address or found.address,
+                incarnation=max(found.incarnation, incarnation),
                 started_at=started_at,
                 waiting_since=None,
             )

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace as changed
 from typing import Any
 
-from pliant.core.errors import NotFound
+from pliant.core.errors import InvalidRequest, NotFound
 from pliant.core.nodes.capacity import Capacity
 from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.nodes.hosts import HostRecord, hosts_of
@@ -169,11 +169,20 @@ class Roster(StateMachine):
         return node
 
     def _existed(self, name: str) -> bool:
-        role, _, digits = name.rpartition("-")
-        if role not in self._roles or not (digits.isascii() and digits.isdecimal() and len(digits) < 19):
+        try:
+            role, number = self._number(name)
+        except InvalidRequest:
             return False
-        number = int(digits)
-        return name == f"{role}-{number}" and number < self._roles[role].next_number
+        return number < self._roles[role].next_number
+
+    def _number(self, name: str) -> tuple[str, int]:
+        """The role and the number of a name that a node of this job can have."""
+        role, _, digits = name.rpartition("-")
+        if role in self._roles and digits.isascii() and digits.isdecimal() and len(digits) < 19:
+            number = int(digits)
+            if name == f"{role}-{number}":
+                return role, number
+        raise InvalidRequest(f"{name!r} is not the name of a node of this job")
 
     def _put(self, node: Node) -> Node:
         self._nodes[node.name] = node

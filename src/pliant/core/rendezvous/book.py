@@ -22,6 +22,8 @@ Invariants:
     arrival. In every case only with at least ``min_nodes``; until then those who are there wait.
 6.  An incarnation is one life of a name. It ends when it leaves, dies, or a new incarnation of its name joins, and
     then for good: its late calls are refused or touch nothing. A new incarnation is the youngest member.
+7.  After ``take_over`` (``core/takeover.py``) the latest world is the one with the highest round that its members announce. None
+    is formed before all who are awaited have announced theirs, joined or gone; its round is above all that were announced.
 """
 
 from __future__ import annotations
@@ -153,6 +155,11 @@ class RendezvousBook(StateMachine):
         self._latest_arrival = 0.0
         self._live: dict[str, _Live] = {}
         self._ended: dict[tuple[str, str], str] = {}  # (name, incarnation) -> why; the oldest are forgotten
+        self._takes_over = False  # its members know of worlds that this book does not
+        self._awaited: set[str] = set()  # members that may be in such a world, and have not announced it yet
+        self._gone: set[str] = set()  # members that ended before anybody announced their world
+        self._has_formed = False  # a world of its own
+        self._min_round = 0  # the highest round that was announced: all new ones are above
 
     # --- events ---
 
@@ -176,7 +183,9 @@ class RendezvousBook(StateMachine):
         _check_int("step", step, at_least=0)
         if after is not None:
             _check_int("after", after, at_least=0)
-            if after > self.round:
+            if self._takes_over:
+                self._check_known(after, joins=True)
+            elif after > self.round:
                 raise InvalidRequest(f"after={after}, but the latest round is {self.round}")
         if self.closed:
             raise Conflict("the rendezvous is closed: the job is ending", hint="finish; no more worlds are formed")
@@ -189,6 +198,7 @@ class RendezvousBook(StateMachine):
             live = None
         if live and after is not None and after < live.last_round:
             return Outcome(f"{member} was put into round {live.last_round} after it sent this")
+        self._awaited.discard(member)
         if not live:
             self._arrivals += 1
         seniority = live.member.seniority if live else self._arrivals
@@ -207,11 +217,14 @@ class RendezvousBook(StateMachine):
     def died(self, now: float, *, member: str, incarnation: str | None) -> Outcome:
         """``incarnation`` None: whichever is alive. A death reported late does not touch a newer incarnation."""
         _check_identity(member, "any" if incarnation is None else incarnation)
-        if incarnation is None:
-            if member not in self._live:
-                return Outcome(f"{member} was not here")
-            incarnation = self._live[member].member.incarnation
         intact = self._intact()
+        if incarnation is None:
+            self._awaited.discard(member)
+            if member not in self._live:
+                if self._takes_over and not self._has_formed:
+                    self._gone.add(member)
+                return self._settle(now, f"{member} was not here", intact)
+            incarnation = self._live[member].member.incarnation
         self._end(member, incarnation, "it was declared dead")
         return self._settle(now, f"{member} ({incarnation}) is dead", intact)
 
@@ -226,6 +239,47 @@ class RendezvousBook(StateMachine):
         _check_int("count", count, at_least=0)
         self._expected = count
         return self._settle(now, f"{count} are expected", self._intact())
+
+    def take_over(self, now: float, *, members: list[str]) -> Outcome:
+        """The journal of an earlier master is lost: ``members`` may be in a world, which they are expected to announce."""
+        if self.world is not None or self._live:
+            raise Conflict("this rendezvous has members already; worlds are taken over before that")
+        for member in members:
+            _check_identity(member, "any")
+        self._takes_over = True
+        self._awaited = set(members)
+        return Outcome(f"{len(members)} may be in a world that they know of")
+
+    def stop_awaiting(self, now: float) -> Outcome:
+        """Whoever has not announced a world by now is late, and joins the next one."""
+        self._awaited.clear()
+        return self._settle(now, "nobody else is awaited", self._intact())
+
+    def announce(
+        self, now: float, *, member: str, incarnation: str, world: dict[str, Any] | None, after: int = 0
+    ) -> Outcome:
+        """The world that this member was told of by a master whose journal is lost; None: it entered none. ``after``: the last
+        round that it was put into, entered or not. Repeated, it changes nothing."""
+        _check_identity(member, incarnation)
+        _check_int("after", after, at_least=0)
+        announced = _read_world(world) if world is not None else None
+        if not self._takes_over:
+            raise InvalidRequest(f"round {after} was never formed; the latest is {self.round}")
+        if announced and (member, incarnation) not in {(m.name, m.incarnation) for m in announced.members}:
+            raise InvalidRequest(f"{member} ({incarnation}) announces round {announced.round}, and is not in it")
+        intact = self._intact()
+        self._awaited.discard(member)
+        self._gone.discard(member)
+        self._min_round = max(self._min_round, after, announced.round if announced else 0)
+        if announced is None or announced.round <= self.round or self._has_formed:
+            return self._settle(now, f"{member} is in no world of others", intact)
+        self._live = {name: live for name, live in self._live.items() if live.waiting}
+        self.world = announced
+        self._arrivals = max(self._arrivals, *(m.seniority for m in announced.members))
+        for m in announced.members:
+            if (m.name, m.incarnation) not in self._ended and m.name not in self._live and m.name not in self._gone:
+                self._live[m.name] = _Live(m, waiting=False, last_round=announced.round)
+        return self._settle(now, f"round {announced.round} is taken over, as {member} announced it", intact)
 
     def form(self, now: float) -> Outcome:
         """Forms the world that ``due`` has found."""
@@ -264,9 +318,8 @@ class RendezvousBook(StateMachine):
         return Waiting(f"round {self.round} is broken without {gone}", join_again=True, round=self.round)
 
     def status(self, round: int) -> RoundStatus:
-        if not 1 <= round <= self.round:
-            raise NotFound(f"round {round} was never formed; the latest is {self.round}")
-        superseded = round < self.round
+        self._check_known(round)
+        superseded = round != self.round
         missing = () if superseded else self._missing()
         waiting = len(self.waiting)
         staying = len(self._live) - waiting
@@ -280,6 +333,11 @@ class RendezvousBook(StateMachine):
     def members_in_use(self) -> tuple[str, ...]:
         """Of the latest world: those that are in it, and not ready for the next one."""
         return tuple(name for name, live in self._live.items() if not live.waiting)
+
+    @property
+    def awaited(self) -> frozenset[str]:
+        """Members that may be in a world which this book does not know; no world is formed meanwhile."""
+        return frozenset(self._awaited)
 
     @property
     def waiting(self) -> tuple[Member, ...]:
@@ -299,6 +357,13 @@ class RendezvousBook(StateMachine):
             "latest_arrival": self._latest_arrival,
             "live": [asdict(live) for live in self._live.values()],
             "ended": [[name, incarnation, why] for (name, incarnation), why in self._ended.items()],
+            "takeover": {
+                "began": self._takes_over,
+                "awaited": sorted(self._awaited),
+                "gone": sorted(self._gone),
+                "has_formed": self._has_formed,
+                "min_round": self._min_round,
+            },
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -315,6 +380,11 @@ class RendezvousBook(StateMachine):
                 member = Member(**live["member"])
                 restored._live[member.name] = _Live(member, live["waiting"], live["last_round"])
             restored._ended = {(name, incarnation): why for name, incarnation, why in state["ended"]}
+            if takeover := state.get("takeover"):  # none: written before there was one
+                restored._takes_over = bool(takeover["began"])
+                restored._awaited, restored._gone = set(takeover["awaited"]), set(takeover["gone"])
+                restored._has_formed = bool(takeover["has_formed"])
+                restored._min_round = int(takeover["min_round"])
         except (KeyError, TypeError, ValueError, InvalidRequest) as error:
             raise CorruptData(f"not a snapshot of a rendezvous: {error!r}") from error
         self.__dict__.update(restored.__dict__)
@@ -330,8 +400,15 @@ class RendezvousBook(StateMachine):
     def _intact(self) -> bool:
         return self.world is not None and not self._missing()
 
+    def _check_known(self, round: int, *, joins: bool = False) -> None:
+        """``joins``: then 0 means none yet."""
+        latest = max(self.round, self._min_round)
+        if not 0 <= round <= latest or not (round or joins):
+            hint = "announce the world, and ask again" if self._takes_over else ""
+            raise NotFound(f"round {round} was never formed; the latest is {latest}", hint=hint)
+
     def _formable(self) -> bool:
-        if self.closed or any(not live.waiting for live in self._live.values()):
+        if self.closed or self._awaited or any(not live.waiting for live in self._live.values()):
             return False
         return self.limits.size(len(self._live)) > 0
 
@@ -358,7 +435,9 @@ class RendezvousBook(StateMachine):
         leader = max(arrived, key=lambda member: member.step)  # the first, so the oldest, of the highest
         others = [member for member in arrived if member is not leader]
         members = (leader, *others[: self.limits.size(len(arrived)) - 1])
-        self.world = World(self.round + 1, members, now)
+        self.world = World(max(self.round, self._min_round) + 1, members, now)
+        self._has_formed = True
+        self._gone.clear()
         for member in members:
             self._live[member.name] = _Live(member, waiting=False, last_round=self.round)
         return Outcome(f"round {self.round} has {len(members)} members: {why}", self.world, broke)
@@ -375,9 +454,29 @@ class RendezvousBook(StateMachine):
         arrived, limits = len(self.waiting), self.limits
         if staying := len(self._live) - arrived:
             return f"round {self.round} is in use by {staying}; {arrived} wait for the next"
+        if self._awaited:
+            return f"{arrived} have arrived; {len(self._awaited)} may still be in a world, and are awaited"
         if not limits.size(arrived):
             return f"{arrived} have arrived, at least {limits.min_nodes} are needed in units of {limits.node_unit}"
         return f"{arrived} have arrived; waiting {limits.wait_seconds:g} s after the latest for more"
+
+
+def _read_world(value: Mapping[str, Any]) -> World:
+    """A world as a member announces it."""
+    try:
+        members = tuple(Member(**member) for member in value["members"])
+        world = World(value["round"], members, float(value["formed_at"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidRequest(f"not a world: {error!r}") from error
+    _check_int("round", world.round, at_least=1)
+    for member in members:
+        _check_identity(member.name, member.incarnation)
+        _check_attrs(dict(member.attrs))
+        _check_int("step", member.step, at_least=0)
+        _check_int("seniority", member.seniority, at_least=1)
+    if not members or len({member.name for member in members}) != len(members):
+        raise InvalidRequest("a world has members, each once")
+    return world
 
 
 def _check_int(field: str, value: object, *, at_least: int) -> None:

@@ -30,6 +30,8 @@ from pliant.core.errors import Conflict, CorruptData, InvalidRequest
 from pliant.core.state_machine import StateMachine
 
 MAX_WAIT_FOR_NODES_S = 5.0  # that a formable generation waits for nodes which are being created
+MAX_MEMBERS = 100_000
+NOBODY = ""  # holds a rank that no living program has announced
 # Messages of a program that failed because a peer did, of torch, gloo, NCCL and the system.
 LOST_PEER = re.compile(
     r"connection (was )?(reset|closed|refused|aborted)|connection ?error|broken ?pipe|\bpeer\b|socket (closed|timeout)"
@@ -149,6 +151,31 @@ class GroupBook(StateMachine):
         finished = tuple(name for name in group.finished if name != node)
         changed = replace(group, members=tuple(members), running=running, finished=finished, altered=altered)
         return list(self._starts(self._put(changed), [node]))
+
+    def adopt(
+        self, now: float, *, role: str, node: str, generation: int, rank: int, world_size: int, addr: str, port: int
+    ) -> list[Decision]:
+        """The program of this node runs with this rank, which a master whose journal is lost had assigned
+        (``core/takeover.py``). The newest generation is the one in use; programs of an older one are recalled."""
+        if generation < 1 or not 0 <= rank < world_size <= MAX_MEMBERS or not 0 < port < 1 << 16:
+            raise InvalidRequest(
+                f"{node} announces rank {rank} of {world_size} in generation {generation}, port {port}"
+            )
+        group = self.group(role)
+        if node in group.running or generation < group.generation:
+            return []
+        if generation > group.generation:
+            group = Group(role, generation, addr=addr, port=port, reason="taken over", connected=group.connected)
+        members = list(group.members) + [NOBODY] * (world_size - len(group.members))
+        if node in members:
+            members[members.index(node)] = NOBODY
+        if members[rank] == NOBODY:
+            members[rank] = node
+        else:
+            members.append(node)
+        running = tuple(name for name in members if name in (*group.running, node))
+        self._put(replace(group, members=tuple(members), running=running))
+        return []
 
     def seen(self, now: float, *, role: str, node: str, generation: int) -> list[Decision]:
         """A program of this role communicates with its peers on the port of rank 0."""

@@ -82,6 +82,26 @@ class GroupCoordinator(Component):
             start = self.book.start_for(node.role, name)
         return self._assignment(start)
 
+    def adopt(self, name: str, given: RankAssignment, grouped: bool) -> None:
+        """The rank that the program of a node runs with, of which this master's journal knows nothing."""
+        node = self._node(name)
+        if node is None or node.ended or name in self.book.group(node.role).running:
+            return
+        self._record(
+            self._journal.do(
+                self.book.adopt,
+                role=node.role,
+                node=name,
+                generation=given.generation,
+                rank=given.rank,
+                world_size=given.world_size,
+                addr=given.addr,
+                port=given.port,
+            )
+        )
+        if grouped:
+            self.seen(name, given.generation)
+
     def heartbeat(self, name: str, generation: int, grouped: bool) -> tuple[str, RankAssignment | None]:
         """(why its program is to end, its rank if it has none)."""
         node = self._node(name)

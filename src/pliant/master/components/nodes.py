@@ -13,8 +13,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pliant.core.clock import Clock
-from pliant.core.errors import Conflict, NotFound, PliantError
+from pliant.core.errors import Conflict, MasterUnavailable, NotFound, PliantError
 from pliant.core.events import (
+    Event,
     ExitCause,
     JournalLost,
     LaunchRefused,
@@ -30,16 +31,20 @@ from pliant.core.events import (
     ProgramExited,
     ProgramRestarted,
     RoleScaled,
+    TakenOver,
+    describe,
 )
 from pliant.core.job import JobBook
 from pliant.core.nodes.book import NodeBook
 from pliant.core.nodes.capacity import Capacity
 from pliant.core.nodes.fault_policy import ExitReason
-from pliant.core.nodes.states import Decision, FailJob, Launch, NodeState, Remove, RestartProgram
+from pliant.core.nodes.states import Decision, FailJob, Launch, Node, NodeState, Remove, RestartProgram
+from pliant.core.takeover import RecoveryOutcome
 from pliant.master.components.base import BackgroundComponent
 from pliant.master.components.signals import (
     JobOver,
     MasterPaused,
+    NodesAdopted,
     NodesChanged,
     NodesIdle,
     ProgramGone,
@@ -81,8 +86,10 @@ class NodeManager(BackgroundComponent):
         *,
         capacity: Callable[[], Awaitable[Capacity | None]] = unknown_capacity,
         peak_memory: Callable[[str], float] = lambda node: 0.0,
+        takes_over: bool = False,
     ) -> None:
-        """``capacity`` asks the platform what it could give to one node at most; ``peak_memory``: of a node, in MB, 0: unknown."""
+        """``capacity`` asks the platform what it could give to one node at most; ``peak_memory``: of a node, in MB, 0: unknown.
+        ``takes_over``: living nodes that the journal does not know go on under this master (``core/takeover.py``)."""
         super().__init__()
         self.book = book
         self._job = job
@@ -95,6 +102,7 @@ class NodeManager(BackgroundComponent):
         self._read_capacity = capacity
         self._peak_memory = peak_memory
         self._too_large: dict[str, str] = {}  # nodes of which that was said, and how
+        self._takes_over = takes_over
         self._busy = asyncio.Lock()  # one plan at a time
 
     async def start(self) -> None:
@@ -129,7 +137,7 @@ class NodeManager(BackgroundComponent):
         self.book.touch_all(self._clock.now())
         there = {event.node: event for event in await self._watcher.list()}
         if not self.book.started:
-            await self._begin_beside(list(there))
+            await self._begin_beside([event for event in there.values() if self._is_ours(event.node)])
         for node in self.book.live():
             event = there.get(node.name)
             if event is not None and event.alive:
@@ -143,18 +151,38 @@ class NodeManager(BackgroundComponent):
                 self._ended(there.get(node.name) or NodeEvent(node.name, False))
         self._apply(self._journal.do(self.book.start))
 
-    async def _begin_beside(self, there: list[str]) -> None:
-        """Nodes that this job's journal knows nothing of: an earlier master's, whose journal is lost. They end."""
-        strangers = [name for name in there if name.rpartition("-")[0] in self.book.roles()]
+    def _is_ours(self, name: str) -> bool:
+        return name.rpartition("-")[0] in self.book.roles()
+
+    async def _begin_beside(self, strangers: list[NodeEvent]) -> None:
+        """Nodes that this job's journal knows nothing of: an earlier master's, whose journal is lost."""
         if not strangers:
             return
-        self._journal.event(JournalLost(nodes=tuple(strangers)))
-        for name in strangers:
+        if self._takes_over and any(event.alive for event in strangers):
+            self._adopt(strangers)
+            return
+        names = tuple(event.node for event in strangers)
+        self._lost(RecoveryOutcome.STARTED_OVER, JournalLost(nodes=names))
+        for name in names:
             role, _, number = name.rpartition("-")
             self._journal.do(self.book.reserve, role=role, number=int(number))
         await self._scaler.scale(
-            ScalePlan(remove=tuple(NodeRemoval(n, 0.0) for n in strangers), reason="the job starts over")
+            ScalePlan(remove=tuple(NodeRemoval(name, 0.0) for name in names), reason="the job starts over")
         )
+
+    def _adopt(self, strangers: list[NodeEvent]) -> None:
+        """They go on. What is noted here reaches the journal together with the start of the book, or not at all."""
+        living = [event.node for event in strangers if event.alive]
+        finished = [e.node for e in strangers if not e.alive and e.exit_reason is ExitReason.COMPLETED]
+        ended = [e.node for e in strangers if not e.alive and e.node not in finished]
+        self._lost(RecoveryOutcome.TAKEN_OVER, TakenOver(nodes=tuple(living)))
+        self._journal.do(self.book.adopt, living=living, succeeded=finished, ended=ended)
+        self._signals.publish(NodesAdopted(tuple(living), tuple(finished)))
+
+    def _lost(self, outcome: RecoveryOutcome, event: Event) -> None:
+        """The journal of an earlier master is lost; for people."""
+        self._journal.event(event)
+        self._journal.do(self._job.journal_lost, outcome=outcome.value, message=describe(event))
 
     async def _follow_platform(self) -> None:
         """Process the watcher's events until cancelled."""
@@ -238,26 +266,41 @@ class NodeManager(BackgroundComponent):
         self, node: str, agent_pid: int, host: str, incarnation: int, pid: int, address: str = ""
     ) -> tuple[bool, str, int]:
         """(welcome, why not, the run its program should be)."""
-        record = self.book.get(node)
+        record = self._get(node)
         if record.ended:
             return False, f"{node} was given up: {record.message or record.state.value}", record.incarnation
         first = record.started_at is None
-        self._apply(self._journal.do(self.book.registered, node=node, agent_pid=agent_pid, host=host, address=address))
+        ahead = {"incarnation": incarnation} if incarnation > record.incarnation and first else {}
+        self._apply(
+            self._journal.do(self.book.registered, node=node, agent_pid=agent_pid, host=host, address=address, **ahead)
+        )
         if first:
             self._journal.event(NodeRunning(node=node, host=host))
+        record = self.book.get(node)
         if pid and incarnation == record.incarnation and record.pid != pid:
             self._journal.do(self.book.program_started, node=node, incarnation=incarnation, pid=pid)
+        elif first and not pid and self._takes_over:  # whatever world its program was in, it is not there now
+            self._signals.publish(ProgramGone(node, incarnation, ExitReason.UNKNOWN, "its program does not run"))
         self._signals.publish(NodesChanged(self.book))
         return True, "", self.book.get(node).incarnation
 
+    def _get(self, node: str) -> Node:
+        """For a call of its agent. Before the start, which finds out what is there, the agent has to come again."""
+        if not self.book.started:
+            raise MasterUnavailable("the master does not know its nodes yet")
+        return self.book.get(node)
+
     def program_started(self, node: str, incarnation: int, pid: int) -> None:
+        self._get(node)
         self._apply(self._journal.do(self.book.program_started, node=node, incarnation=incarnation, pid=pid))
 
     def program_exited(
         self, node: str, incarnation: int, exit_reason: ExitReason, message: str
     ) -> RestartProgram | None:
         """Decide after the end of a program; the agent restarts it as returned, or leaves."""
-        before = self.book.get(node)
+        before = self._get(node)
+        if before.state is NodeState.CREATING:  # taken over: first its agent registers, and says which run this was
+            raise MasterUnavailable(f"{node} has not registered with this master yet")
         if incarnation == before.incarnation and not before.ended:
             self._journal.event(
                 ProgramExited(node=node, incarnation=incarnation, exit_reason=exit_reason, message=message)
@@ -295,9 +338,13 @@ class NodeManager(BackgroundComponent):
         self._apply(decisions)
         return next((d for d in decisions if isinstance(d, RestartProgram)), None)
 
+    def must_register(self, node: str) -> bool:
+        """Whether its agent, which is there, has not registered with this master: the node was taken over."""
+        return self._get(node).state is NodeState.CREATING
+
     def heartbeat(self, node: str) -> tuple[bool, float, str]:
         """(is to stop, grace in seconds, why)."""
-        record = self.book.get(node)
+        record = self._get(node)
         self.book.heartbeat(node, self._clock.now())
         if record.ended:
             return True, 0.0, f"{node} was given up: {record.message or record.state.value}"

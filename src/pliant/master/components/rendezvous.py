@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from pliant.core.clock import Clock
 from pliant.core.end_policy import worker_roles
-from pliant.core.events import MemberSilent, ProgramFrozen, WorldFormed, WorldLimitsSet
+from pliant.core.errors import MasterUnavailable
+from pliant.core.events import MemberSilent, ProgramFrozen, WorldFormed, WorldLimitsSet, WorldTakenOver
+from pliant.core.nodes.book import NodeBook
 from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.rendezvous.book import Closed, Expelled, Outcome, RendezvousBook, RoundStatus, Waiting, World
 from pliant.master.components.base import Component
 from pliant.master.components.signals import (
     JobOver,
     MasterPaused,
+    NodesAdopted,
     NodesChanged,
     NodesIdle,
     ProgramGone,
@@ -32,10 +36,19 @@ class RendezvousServer(Component):
     enabled_by = "strategy allreduce, or --need-rendezvous"
 
     def __init__(
-        self, book: RendezvousBook, journal: Journal, clock: Clock, signals: SignalBus, *, member_timeout: float
+        self,
+        book: RendezvousBook,
+        journal: Journal,
+        clock: Clock,
+        signals: SignalBus,
+        *,
+        member_timeout: float,
+        takes_over: bool = False,
     ) -> None:
-        """``member_timeout``: seconds of silence after which a member is out of its world."""
+        """``member_timeout``: seconds of silence after which a member is out of its world. ``takes_over``: members may be in
+        worlds that the journal does not know (``core/takeover.py``)."""
         self.book = book
+        self._takes_over = takes_over
         self._member_timeout = member_timeout
         self._journal = journal
         self._clock = clock
@@ -43,6 +56,8 @@ class RendezvousServer(Component):
         self._changed = asyncio.Event()
         self._expected = -1
         self._heard: dict[str, float] = {}  # member -> when; not journaled
+        self._awaited_since = 0.0
+        self._nodes: NodeBook | None = None
 
     def prepare(self) -> None:
         self._resume()
@@ -57,7 +72,10 @@ class RendezvousServer(Component):
             case ProgramStopped(node=node, seconds=seconds) if seconds >= MAX_STOPPED_S and self.is_member(node):
                 self._journal.event(ProgramFrozen(node=node, reason="its program is stopped by a signal", killed=False))
                 self.died(node)
+            case NodesAdopted(living=living, finished=finished):
+                self._take_over(living, finished)
             case NodesChanged(nodes=nodes):
+                self._nodes = nodes
                 self.expect(sum(len(nodes.active(role)) for role in worker_roles(nodes)))
             case MasterPaused():
                 self._resume()
@@ -67,12 +85,46 @@ class RendezvousServer(Component):
                 return
 
     def join(self, member: str, incarnation: str, attrs: dict[str, str], step: int, after: int | None) -> None:
+        self._check_ready()
         self._publish(
             self._journal.do(
                 self.book.join, member=member, incarnation=incarnation, attrs=attrs, step=step, after=after
             )
         )
         self.heard_of(member)
+
+    def announce(self, member: str, incarnation: str, world: dict[str, Any] | None, after: int) -> None:
+        """The world that a member knows of, and this master does not: the journal of an earlier one is lost."""
+        self._check_ready()
+        before = self.book.world
+        self._publish(
+            self._journal.do(self.book.announce, member=member, incarnation=incarnation, world=world, after=after)
+        )
+        taken = self.book.world
+        if taken is None or taken is before:
+            return
+        names = tuple(m.name for m in taken.members)
+        self._journal.event(WorldTakenOver(node=member, round=taken.round, members=names))
+        self._heard |= dict.fromkeys(names, self._clock.now())
+        for name in names:
+            if not self._is_there(name):  # it died while there was no master
+                self.died(name)
+
+    def _check_ready(self) -> None:
+        if self._takes_over and self._nodes is None:
+            raise MasterUnavailable("the master does not know its nodes yet")
+
+    def _take_over(self, living: tuple[str, ...], finished: tuple[str, ...]) -> None:
+        if finished:  # training is complete, as when its program ended under a master
+            self.close()
+        self._publish(self._journal.do(self.book.take_over, members=list(living)))
+        self._awaited_since = self._clock.now()
+
+    def _is_there(self, name: str) -> bool:
+        """Whether this node lives; members of other names are guests, of which no node tells."""
+        if self._nodes is None or name.rpartition("-")[0] not in self._nodes.roles():
+            return True
+        return any(node.name == name for node in self._nodes.live())
 
     def leave(self, member: str, incarnation: str) -> None:
         self._publish(self._journal.do(self.book.leave, member=member, incarnation=incarnation))
@@ -125,6 +177,7 @@ class RendezvousServer(Component):
             m.name for m in (self.book.world.members if self.book.world else ())
         }
         self._heard = dict.fromkeys(names, now)
+        self._awaited_since = now
 
     async def get_world(self, member: str, incarnation: str) -> World | Waiting | Expelled | Closed:
         """Wait until there is a world with this member, or there will be none."""
@@ -149,6 +202,8 @@ class RendezvousServer(Component):
                 del self._heard[member]
                 self._journal.event(MemberSilent(node=member, seconds=now - heard))
                 self.died(member)
+        if self.book.awaited and now - self._awaited_since > self._member_timeout:
+            self._publish(self._journal.do(self.book.stop_awaiting))
         if self.book.due(self._clock.now()):
             self._publish(self._journal.do(self.book.form))
         self._signals.publish(NodesIdle(tuple(member.name for member in self.book.waiting)))

@@ -33,6 +33,14 @@ class NodesChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class NodesAdopted:
+    """Nodes of a master whose journal is lost: the living are taken over (``core/takeover.py``), the finished count."""
+
+    living: tuple[str, ...]
+    finished: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NodesIdle:
     """The programs of these nodes wait, for shards or for their peers, and hold nothing that others wait for."""
 
@@ -116,6 +124,7 @@ class JobOver:
 Signal: TypeAlias = (
     ProgramGone
     | NodesChanged
+    | NodesAdopted
     | NodesIdle
     | WorkersBlocked
     | WorldInUse

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pliant.core.errors import PliantError
+from pliant.core.errors import MasterUnavailable, PliantError
 from pliant.core.job import Phase
 from pliant.core.status import JobStatus
 from pliant.master.components.base import BackgroundComponent
@@ -27,8 +27,13 @@ class StatusReporter(BackgroundComponent):
     name = "status"
     title = "status reporter"
 
-    def __init__(self, channel: ControlChannel, read_status: Callable[[], JobStatus]) -> None:
+    def __init__(
+        self, channel: ControlChannel, read_status: Callable[[], JobStatus], *, journal_can_be_lost: bool = False
+    ) -> None:
+        """``journal_can_be_lost``: and a successor may take over living nodes."""
         super().__init__()
+        self._journal_can_be_lost = journal_can_be_lost
+        self._published: set[str] = set()  # datasets that the platform surely knows of
         self._channel = channel
         self._read_status = read_status
         self._sending = asyncio.Lock()
@@ -55,6 +60,22 @@ class StatusReporter(BackgroundComponent):
                         log.warning("the job's status could not be reported: %s", error)
             await asyncio.sleep(REPORT_INTERVAL_S)
 
+    async def publish_datasets(self) -> None:
+        """Until the platform knows which datasets the journal keeps account of: that is what the operator decides by, should
+        the journal be lost (``core/takeover.py``). Nothing is to do where it cannot be."""
+        if not self._journal_can_be_lost:
+            return
+        async with self._sending:
+            status = _without_the_end(self._read_status())
+            names = set(status.journaled_datasets)
+            if names <= self._published or self._finished:
+                return
+            try:
+                await self._channel.report(status)
+            except PliantError as error:
+                raise MasterUnavailable(f"the platform does not take note of the dataset: {error.message}") from error
+            self._published = names
+
     async def finish(self, summary: Mapping[str, Any]) -> None:
         """The final report: no other comes after it."""
         async with self._sending:
@@ -72,4 +93,5 @@ def _headline(status: JobStatus) -> tuple[object, ...]:
     """What a new report is worth sending for."""
     eta = round(status.eta, -1) if status.eta is not None else None
     times = (status.started_at, status.suspended_at, status.ended_at)
-    return status.phase, status.message, status.conditions, status.roles, status.progress, eta, status.goodput, times
+    told = (status.phase, status.message, status.conditions, status.roles, status.journaled_datasets, status.progress)
+    return (*told, eta, status.goodput, times)

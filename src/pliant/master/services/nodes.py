@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 
 from pliant.core.planning.samples import NodeUsage
 from pliant.core.rendezvous.groups import RankAssignment
@@ -46,7 +46,11 @@ class NodesServicer(services.NodesServicer):
             request.pid,
             request.address[:255],
         )
-        group = self._groups.assign(request.node) if welcome else None
+        group = None
+        if welcome and request.group.generation:
+            self._groups.adopt(request.node, _assignment(request.group), request.grouped)
+        elif welcome:
+            group = self._groups.assign(request.node)
         await self._controller.journal.durable()
         return pb.RegisterReply(
             welcome=welcome,
@@ -58,6 +62,8 @@ class NodesServicer(services.NodesServicer):
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatReply:
         stop, grace, reason = self._nodes.heartbeat(request.node)
+        if not stop and self._nodes.must_register(request.node):
+            return pb.HeartbeatReply(register=True)
         usage = request.usage
         self._controller.require(MemoryStats).collect_node_resource_usage(
             request.node, NodeUsage(self._controller.clock.now(), usage.cpu, usage.memory_mb, usage.memory_limit_mb)
@@ -92,6 +98,10 @@ class NodesServicer(services.NodesServicer):
 def _group_message(assignment: RankAssignment | None) -> pb.Group:
     """Generation 0: it has no rank yet."""
     return pb.Group(**asdict(assignment)) if assignment is not None else pb.Group()
+
+
+def _assignment(message: pb.Group) -> RankAssignment:
+    return RankAssignment(**{field.name: getattr(message, field.name) for field in fields(RankAssignment)})
 
 
 def _program_exit(request: pb.ProgramExitedRequest) -> ProgramExit:

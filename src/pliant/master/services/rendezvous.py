@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from pliant.core.rendezvous.book import Closed, Expelled, Waiting, World
 from pliant.master.components.rendezvous import RendezvousServer
 from pliant.master.controller import JobController
 from pliant.master.services.waiting import Context, at_most
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc import pliant_pb2_grpc as services
-from pliant.rpc.status import world_message
+from pliant.rpc.status import world_from_message, world_message
 
 
 class RendezvousServicer(services.RendezvousServicer):
@@ -22,6 +24,12 @@ class RendezvousServicer(services.RendezvousServicer):
     async def Join(self, request: pb.JoinRequest, context: Context) -> pb.Empty:
         after = request.after if request.HasField("after") else None
         self._rendezvous.join(request.member, request.incarnation, dict(request.attrs), request.step, after)
+        await self._controller.journal.durable()
+        return pb.Empty()
+
+    async def Announce(self, request: pb.AnnounceRequest, context: Context) -> pb.Empty:
+        world = asdict(world_from_message(request.world)) if request.HasField("world") else None
+        self._rendezvous.announce(request.member, request.incarnation, world, request.after)
         await self._controller.journal.durable()
         return pb.Empty()
 

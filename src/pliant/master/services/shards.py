@@ -9,6 +9,7 @@ from pliant.core.errors import InvalidRequest
 from pliant.core.shards.leases import Availability, Lease
 from pliant.core.shards.queue import EpochShard
 from pliant.master.components.shards import DataShardManager
+from pliant.master.components.status_reporter import StatusReporter
 from pliant.master.controller import JobController
 from pliant.master.services.waiting import Context, at_most
 from pliant.rpc import pliant_pb2 as pb
@@ -31,6 +32,8 @@ class ShardsServicer(services.ShardsServicer):
     async def CreateDataset(self, request: pb.Dataset, context: Context) -> pb.CreateDatasetReply:
         created = self._shards.create_shards(from_message(request))
         await self._controller.journal.durable()
+        if (reporter := self._controller.find(StatusReporter)) is not None:
+            await reporter.publish_datasets()
         return pb.CreateDatasetReply(created=created)
 
     async def GetDataset(self, request: pb.DatasetName, context: Context) -> pb.Dataset:

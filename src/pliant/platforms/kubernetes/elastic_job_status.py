@@ -15,6 +15,7 @@ from pydantic import Field, WithJsonSchema
 from pliant.core.job import FINAL_PHASES, Phase
 from pliant.core.nodes.capacity import Capacity, Machine
 from pliant.core.status import Condition, DatasetStatus, JobStatus, PlanStatus, Progress, RoleStatus
+from pliant.core.takeover import JOURNAL_LOST
 from pliant.platforms.kubernetes.kinds import Object
 from pliant.platforms.kubernetes.names import worker_selector
 from pliant.platforms.kubernetes.plans import StatusModel, status_of
@@ -80,6 +81,14 @@ class MachineModel(StatusModel):
     gpu: int | None = Field(default=None, description="GPUs.")
 
 
+class RecoveryModel(StatusModel):
+    """What became of the job when the journal of its master was lost; the condition ``JournalLost`` says the same."""
+
+    outcome: str | None = Field(default=None, description="TakenOver or StartedOver.")
+    message: str | None = Field(default=None, description="Why, for people.")
+    time: str | None = Field(default=None, description="When, RFC 3339.")
+
+
 class ElasticJobStatus(StatusModel):
     phase: JobPhase | None = Field(default=None, description="How the job is doing.")
     message: str | None = Field(default=None, description="Why, for people.")
@@ -104,6 +113,10 @@ class ElasticJobStatus(StatusModel):
     goodput: float | None = Field(default=None, description="Useful time of the workers, percent.")
     last_plan: PlanModel | None = Field(default=None, description="The newest plan and its reason.")
     master: MasterModel | None = Field(default=None, description="The master's Pod.")
+    datasets: tuple[str, ...] | None = Field(
+        default=None, description="Datasets of which the master's journal alone knows what is done."
+    )
+    recovery: RecoveryModel | None = Field(default=None, description="The last time that the journal was lost.")
     started: str | None = Field(default=None, description="When the master first served, RFC 3339.")
     suspended: str | None = Field(default=None, description="Since when it is suspended, RFC 3339.")
     finished: str | None = Field(default=None, description="When it ended, RFC 3339.")
@@ -134,6 +147,8 @@ def status_patch(status: JobStatus, *, generation: int, last_plan: PlanStatus | 
         ),
         goodput=round(status.goodput, 1) if status.goodput is not None else None,
         last_plan=_plan_model(last_plan) if last_plan is not None else None,
+        datasets=status.journaled_datasets,
+        recovery=next(map(_recovery_model, filter(_is_recovery, status.conditions)), None),
         started=_moment(status.started_at),
         finished=_moment(status.ended_at),
     )
@@ -154,6 +169,14 @@ def _role_model(role: RoleStatus) -> RoleModel:
 
 def _plan_model(plan: PlanStatus) -> PlanModel:
     return PlanModel(name=plan.name, reason=plan.reason or None, time=plan.time or None)
+
+
+def _is_recovery(condition: Condition) -> bool:
+    return condition.type == JOURNAL_LOST
+
+
+def _recovery_model(condition: Condition) -> RecoveryModel:
+    return RecoveryModel(outcome=condition.reason, message=condition.message, time=condition.since)
 
 
 def _moment(seconds: float) -> str | None:

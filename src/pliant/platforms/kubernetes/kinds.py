@@ -46,6 +46,7 @@ ROLE_BINDINGS = Kind("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebind
 LEASES = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 NETWORK_POLICIES = Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies")
 PRIORITY_CLASSES = Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False)
+STORAGE_CLASSES = Kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
 CRDS = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
 DEPLOYMENTS = Kind("apps", "v1", "Deployment", "deployments")
 POD_METRICS = Kind("metrics.k8s.io", "v1beta1", "PodMetrics", "pods")

@@ -16,6 +16,7 @@ NODE_LABEL = f"{GROUP}/node"
 MADE_BY_LABEL = f"{GROUP}/made-by"
 MADE_BY_MASTER, MADE_BY_PERSON = "master", "person"
 MASTER_ROLE = "master"
+LIFE_ANNOTATION = f"{GROUP}/life"  # of Pods: which life of the job they belong to, see ``pods.kept_folder``
 
 MASTER_PORT = 7777
 SPEC_FOLDER = "/etc/pliant/job"  # the ConfigMap with job.yaml
@@ -79,6 +80,11 @@ def selector(labels: Mapping[str, str]) -> str:
 def node_of(pod: Mapping[str, Any]) -> str:
     """The node that a Pod is, such as worker-0; empty: it is none (the master, or not ours)."""
     return str((pod["metadata"].get("labels") or {}).get(NODE_LABEL, ""))
+
+
+def life_of(pod: Mapping[str, Any]) -> str:
+    """Which life of its job a Pod belongs to; empty: it does not say."""
+    return str((pod["metadata"].get("annotations") or {}).get(LIFE_ANNOTATION, ""))
 
 
 def owner_reference(owner: Mapping[str, Any], *, controller: bool = True) -> dict[str, Any]:

@@ -44,10 +44,10 @@ ADDED = frozenset({"tolerations", "matchExpressions"})  # lists of which both si
 
 
 def node_pod(
-    job: Mapping[str, Any], spec: JobSpec, entry: PodToCreate, *, master_address: str, image: str, master: str = ""
+    job: Mapping[str, Any], spec: JobSpec, entry: PodToCreate, *, master_address: str, image: str, life: str = ""
 ) -> Object:
-    """The Pod of one node. ``job`` is the ElasticJob; ``image`` is used where the spec names none; ``master`` is the uid of the
-    master's Pod, see ``kept_folder``."""
+    """The Pod of one node. ``job`` is the ElasticJob; ``image`` is used where the spec names none; ``life`` is the job's, see
+    ``kept_folder``."""
     name, options = job["metadata"]["name"], spec.platform.kubernetes
     labels = names.labels_of(name, role=entry.role, node=entry.node)
     pod: Object = {
@@ -55,12 +55,13 @@ def node_pod(
             "name": names.pod_name(name, entry.node),
             "labels": labels,
             "ownerReferences": [names.owner_reference(job)],
+            **({"annotations": {names.LIFE_ANNOTATION: life}} if life else {}),
         },
         "spec": {
             **pod_defaults(options, node_selector=options.node_selector),
             "automountServiceAccountToken": False,
             "terminationGracePeriodSeconds": math.ceil(spec.fault.grace) + REPORT_GRACE_S,
-            "containers": [_container(job, spec, entry, master_address, options.image or image, master)],
+            "containers": [_container(job, spec, entry, master_address, options.image or image, life)],
             "volumes": [*_volumes(name), *shared_volumes(options)],
         },
     }
@@ -109,16 +110,17 @@ def shared_mounts(options: KubernetesOptions) -> list[Object]:
     return [{"name": "shared", "mountPath": names.SHARED_FOLDER}] if options.shared_claim else []
 
 
-def kept_folder(job: Mapping[str, Any], options: KubernetesOptions, master: str) -> str:
+def kept_folder(job: Mapping[str, Any], options: KubernetesOptions, life: str) -> str:
     """Where a job's checkpoints and parameters go: seen by all of its Pods if it has a claim, else lost with the Pod.
 
     On a claim each life of a job has a folder of its own. Another job of the same name does not go on with what this one
-    left, and neither does this one when it starts over, since its journal was lost with the Pod ``master`` (a uid).
+    left, and neither does this one when it starts over, since its journal was lost with a Pod. ``life``: the uid of the Pod of the
+    master that this life began with.
     """
     if not options.shared_claim:
         return names.JOB_FOLDER
-    life = job["metadata"]["uid"] if options.journal.volume == "claim" else master
-    return f"{names.SHARED_FOLDER}/{job['metadata']['name']}/{life}"
+    folder = job["metadata"]["uid"] if options.journal.volume == "claim" else life
+    return f"{names.SHARED_FOLDER}/{job['metadata']['name']}/{folder}"
 
 
 def container_security() -> Object:
@@ -172,7 +174,7 @@ def _merged_by_name(base: list[Any], more: list[Any], name: str, *, whole: bool)
 
 
 def _container(
-    job: Mapping[str, Any], spec: JobSpec, entry: PodToCreate, master_address: str, image: str, master: str
+    job: Mapping[str, Any], spec: JobSpec, entry: PodToCreate, master_address: str, image: str, life: str
 ) -> Object:
     options, role = spec.platform.kubernetes, spec.roles[entry.role]
     return {
@@ -181,7 +183,7 @@ def _container(
         "imagePullPolicy": options.image_pull_policy,
         "command": ["python", "-m", "pliant.agent", "--", *(entry.command or role.command)],
         "workingDir": entry.working_dir or spec.working_dir or names.FILES_FOLDER,
-        "env": _environment(job, spec, entry, master_address, master),
+        "env": _environment(job, spec, entry, master_address, life),
         "resources": resources_of(entry.resources.to_core()),
         "securityContext": container_security(),
         "terminationMessagePath": TERMINATION_LOG,  # the agent's last words, see ``exits``
@@ -198,10 +200,10 @@ def _container(
 
 
 def _environment(
-    job: Mapping[str, Any], spec: JobSpec, entry: PodToCreate, master_address: str, master: str
+    job: Mapping[str, Any], spec: JobSpec, entry: PodToCreate, master_address: str, life: str
 ) -> list[Object]:
     asked = entry.resources.to_core()
-    kept = kept_folder(job, spec.platform.kubernetes, master)
+    kept = kept_folder(job, spec.platform.kubernetes, life)
     given = {**spec.roles[entry.role].env, **entry.env}
     parameters_dir = Path(given.get(variable_of("parameters_dir")) or f"{kept}/parameters")
     environment = replace(

@@ -3,6 +3,9 @@
 A thread keeps a long poll for changes of the current round at the master; it notifies the world when a peer is gone and
 how many wait to be admitted, and it is this process's heartbeat. While the master is unavailable the thread keeps retrying, and
 training continues: only a change of the world has to wait.
+
+A master that does not know the round (``NotFound``) took over from one whose journal is lost; the members announce their world to
+it (``core/takeover.py``), and training continues as well.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from typing import Any
 import grpc
 
 from pliant.client.job import Job
-from pliant.core.errors import Conflict, PliantError, RetryableError, SessionExpired
+from pliant.core.errors import Conflict, NotFound, PliantError, RetryableError, SessionExpired
 from pliant.core.nodes.environment import NodeEnvironment
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.channel import DEADLINE_S
@@ -54,6 +57,7 @@ class Membership:
         self._incarnation = uuid.uuid4().hex
         self._retry_timeout = NodeEnvironment.from_env(os.environ).orphan_timeout
         self._round = 0  # of the last world that this incarnation was in
+        self._last_world: pb.World | None = None  # as the master told it
         self._watched: World | None = None
         self._wake = threading.Event()
         self._pending_call: Any = None  # the one that waits for news
@@ -124,13 +128,27 @@ class Membership:
             member=self._job.node, incarnation=self._incarnation, attrs=attrs, step=progress, after=self._round
         )
         try:
-            self._call(self._master.stubs.rendezvous.Join, request)
+            try:
+                self._call(self._master.stubs.rendezvous.Join, request)
+            except NotFound:  # of the round
+                self._call(self._master.stubs.rendezvous.Announce, self._announcement())
+                self._call(self._master.stubs.rendezvous.Join, request)
         except SessionExpired as error:
-            self._incarnation = uuid.uuid4().hex
-            self._round = 0
+            self._begin_anew()
             raise Expelled(f"{self._job.node} was expelled: {error.message}") from None
         except Conflict as error:
             raise TrainingOver(error.message) from None
+
+    def _begin_anew(self) -> None:
+        """As a new incarnation, which was in no world yet."""
+        self._incarnation, self._round, self._last_world = uuid.uuid4().hex, 0, None
+
+    def _announcement(self) -> pb.AnnounceRequest:
+        """For a master that took over: which world this process was put into."""
+        log.info("another master takes over; announcing round %d", self._round)
+        return pb.AnnounceRequest(
+            member=self._job.node, incarnation=self._incarnation, world=self._last_world, after=self._round
+        )
 
     def _wait_for_world(self) -> pb.World | None:
         """The world that this process is a member of; None: join again."""
@@ -147,15 +165,14 @@ class Membership:
                 case pb.WORLD_STATE_CLOSED:
                     raise TrainingOver(reply.reason)
                 case pb.WORLD_STATE_EXPELLED:
-                    self._incarnation = uuid.uuid4().hex
-                    self._round = 0
+                    self._begin_anew()
                     raise Expelled(f"{self._job.node} was expelled: {reply.reason}")
 
     def _enter(self, found: pb.World) -> World:
         peers = [_peer(member) for member in found.members]
         rank = [peer.name for peer in peers].index(self._job.node)
         world = World(found.round, rank, peers)
-        self._round = found.round
+        self._round, self._last_world = found.round, found
         self._watched = world
         self._wake.set()
         return world
@@ -183,12 +200,21 @@ class Membership:
                 status = self._pending_call.result()
             except (grpc.RpcError, grpc.FutureCancelledError, ValueError) as error:  # ValueError: the job was closed
                 log.debug("no news of round %d: %s", world.round, error)
+                if isinstance(error, grpc.RpcError) and error.code() is grpc.StatusCode.NOT_FOUND:
+                    self._announce()
                 self._wake.clear()  # else the wait is none, and this a busy loop while the master is away
                 self._wake.wait(0.1)
                 continue
             world.waiting = status.waiting
             if not status.intact:
                 world.break_up()
+
+    def _announce(self) -> None:
+        """While training goes on; a failure is repeated with the next look."""
+        try:
+            self._master.call(self._master.stubs.rendezvous.Announce, self._announcement())
+        except (PliantError, ValueError) as error:
+            log.debug("the world was not announced: %s", error)
 
 
 def _peer(member: pb.Member) -> Peer:
