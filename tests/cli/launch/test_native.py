@@ -6,9 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from pliant.cli.launch import native
 from pliant.cli.launch.native import _with_pod_paths, pod_path
+from pliant.cli.options.run import RunOptions
 from pliant.core.errors import InvalidRequest
+from pliant.core.job import Phase
+from pliant.core.status import JobStatus
+from pliant.core.summary import JobSummary
 from pliant.native.model_file.description import Description
+from pliant.native.prediction.outputs import parts_folder
 
 
 def described(**more: object) -> Description:
@@ -43,3 +49,25 @@ def test_checkpoints_go_to_the_claim_or_to_a_url() -> None:
     assert pod_path("s3://b/saved", "--checkpoint-dir", None) == "s3://b/saved"
     with pytest.raises(InvalidRequest, match="would be lost"):
         pod_path("/nowhere/saved", "--checkpoint-dir", "team")
+
+
+@pytest.mark.parametrize("phase", [Phase.FAILED, Phase.STOPPED])
+def test_parts_of_predictions_are_removed_if_the_job_does_not_succeed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: Phase
+) -> None:
+    monkeypatch.setenv("PLIANT_HOME", str(tmp_path / "home"))
+    output = tmp_path / "said.csv"
+    parts = parts_folder(output, "said")
+
+    def launch(*_: object) -> JobSummary:
+        parts.mkdir(parents=True)
+        (parts / "part-0").touch()
+        return JobSummary(JobStatus("said", phase))
+
+    monkeypatch.setattr(native, "launch", launch)
+    monkeypatch.setattr(native, "_put_files", lambda *_: None)
+    monkeypatch.setattr("pliant.native.preflight.run_preflight", lambda *_, **__: None)
+    about = described(task="predict", output=str(output), trained="trained")
+    with pytest.raises(SystemExit):
+        native.run_native(about, Path("net.py"), RunOptions(name="said"), workers=(1, 1), strategy="none")
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]

@@ -155,11 +155,12 @@ def callbacks():
 
 
 @pytest.mark.parametrize("name", ["blank", "digits_cnn", "keras_mlp", "small_transformer"])
-def test_a_model_of_the_zoo_trains(tmp_path: Path, name: str) -> None:
+def test_a_model_of_the_zoo_trains(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import runpy
 
     path = models()[name]
-    runpy.run_path(str(path))["make_data"](tmp_path / "data")
+    monkeypatch.setattr("sys.argv", [str(path), str(tmp_path / "data")])
+    runpy.run_path(str(path), run_name="__main__")  # as `python digits_cnn.py data`
     ending = {"blank": "csv", "digits_cnn": "parquet", "keras_mlp": "npz", "small_transformer": "jsonl"}[name]
     kind = {"blank": "Net", "digits_cnn": "DigitsCNN", "small_transformer": "SmallTransformer"}.get(name, "")
     options = ["--data", f"data/train.{ending}", "--eval-data", f"data/test.{ending}", "--batch-size", "64"]
