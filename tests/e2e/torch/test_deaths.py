@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.torch.trainer_threads import TrainerThreads, Worker, alone, alone_result, bits, digits, net, train
+from tests.torch.trainer_threads import TIMEOUT_S, TrainerThreads, Worker, alone, alone_result, bits, digits, net, train
 
 from pliant.client import Job
 from pliant.master.components.rendezvous import RendezvousServer
@@ -318,7 +318,7 @@ def losing_the_journal(folder: Path, workers: int) -> Iterator[TrainerThreads]:
             worker.freezes("before the collective", step=1)
         threads.start()
         for worker in threads.workers:
-            assert worker.frozen.wait(20)
+            assert worker.frozen.wait(TIMEOUT_S)
         threads.master.takes_over = True
         threads.master.lose_journal()
         yield threads
@@ -333,7 +333,7 @@ def take_over(threads: TrainerThreads) -> None:
             server.died(name)
 
     threads.master.start()
-    wait_until(lambda: threads.master.run_inside(lambda parts: parts.state.nodes.started), what="the start")  # type: ignore[union-attr]
+    wait_until(lambda: threads.master.run_inside(lambda parts: parts.state.nodes.started), TIMEOUT_S, "the start")  # type: ignore[union-attr]
     threads.master.run_inside(leave_out_the_others)
 
 
@@ -352,7 +352,7 @@ def test_training_goes_on_in_its_world_under_a_master_that_lost_its_journal(
 ) -> None:
     with losing_the_journal(tmp_path, workers=2) as threads:
         take_over(threads)
-        wait_until(lambda: latest_round(threads) == round_of(threads), what="the announcement of the world")
+        wait_until(lambda: latest_round(threads) == round_of(threads), TIMEOUT_S, "the announcement of the world")
         for worker in threads.workers:
             worker.thawed.set()
         threads.finish()
