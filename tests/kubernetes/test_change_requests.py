@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.kubernetes.harness import Space
-from tests.kubernetes.jobs import ReadingClusterJob
+from tests.kubernetes.jobs import LONG, ReadingClusterJob
 
+from pliant.core.events import EventKind
 from pliant.platforms.kubernetes.kinds import SCALE_PLANS
 
 
@@ -45,3 +46,29 @@ def test_a_plan_that_cannot_be_is_refused_with_the_reason(field: Space, tmp_path
     assert status["phase"] == "Refused"
     assert "2" in status["message"]
     job.finish()
+
+
+def test_running_workers_get_other_resources_one_pod_at_a_time_and_no_record_is_lost(
+    field: Space, tmp_path: Path
+) -> None:
+    job = ReadingClusterJob(field, tmp_path, workers="1:3", size=300)
+    job.spec["roles"]["worker"] |= {"resources": {"cpu": "100m", "memory": "200Mi"}}
+    job.spec["roles"]["worker"]["replicas"]["wanted"] = 2
+    job.submit()
+    old = job.wait_for_workers(2)
+    edit = '--patch={"spec":{"roles":{"worker":{"resources":{"memory":"300Mi"}}}}}'
+    field.kubectl("patch", "elasticjob", "job", "--type=merge", edit)
+    job.wait_for(
+        lambda: len(job.nodes()) == 2 and not set(job.nodes()) & set(old), "two other workers", timeout=2 * LONG
+    )
+    limits = {
+        container["resources"]["limits"]["memory"]
+        for node in job.nodes()
+        for container in job.pod(node)["spec"]["containers"]
+        if "memory" in (container.get("resources") or {}).get("limits", {})
+    }
+    assert len(limits) == 1
+    assert "300Mi" in limits or str(300 << 20) in limits
+    job.finish()
+    kinds = [event.kind for event in job.events()]
+    assert kinds.count(EventKind.ROLLOUT) == kinds.count(EventKind.ROLLED_OUT) == 1

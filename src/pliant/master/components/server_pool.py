@@ -31,8 +31,13 @@ class ServerPool(Component):
                 self._parameters.program_gone(seat.node, for_good=True)
 
     def on_event(self, signal: Signal) -> None:
-        if isinstance(signal, SeatVacated):
+        if isinstance(signal, SeatVacated) and not self._is_replaced(signal.seat):
             self._remove_server(signal.node)
+
+    def _is_replaced(self, seat: int) -> bool:
+        """Its server leaves for one with other resources (``rollouts``), so the role has as many as before."""
+        rollout = self._nodes.book.role(PARAMETER_SERVER).rollout
+        return rollout is not None and rollout.seat == seat
 
     def _remove_server(self, node: str) -> None:
         book = self._nodes.book

@@ -230,10 +230,11 @@ class ParameterCoordinator(Component):
 
     # --- changes of the running job
 
-    def resize(self, seats: int) -> None:
-        leaving = self._journal.do(self.book.resize, seats=seats)
-        if leaving:
-            self._journal.event(SeatsLeaving(seats=tuple(leaving)))
+    def resize(self, seats: int, leaving: Sequence[int] = ()) -> None:
+        """``leaving``: these do not stay; else the newest leave, or others are added."""
+        named = {"leaving": list(leaving)} if leaving else {}
+        if gone := self._journal.do(self.book.resize, seats=seats, **named):
+            self._journal.event(SeatsLeaving(seats=tuple(gone)))
         self._changes.notify()
 
     def move_off(self, node: str, share: float, reason: str) -> Seat:
