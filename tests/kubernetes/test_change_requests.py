@@ -52,15 +52,15 @@ def test_running_workers_get_other_resources_one_pod_at_a_time_and_no_record_is_
     field: Space, tmp_path: Path
 ) -> None:
     job = ReadingClusterJob(field, tmp_path, workers="1:3", size=300)
-    job.spec["roles"]["worker"] |= {"resources": {"cpu": "100m", "memory": "200Mi"}}
     job.spec["roles"]["worker"]["replicas"]["wanted"] = 2
     job.submit()
     old = job.wait_for_workers(2)
+    job.wait_until_all_work(old)
     edit = '--patch={"spec":{"roles":{"worker":{"resources":{"memory":"300Mi"}}}}}'
     field.kubectl("patch", "elasticjob", "job", "--type=merge", edit)
-    job.wait_for(
-        lambda: len(job.nodes()) == 2 and not set(job.nodes()) & set(old), "two other workers", timeout=2 * LONG
-    )
+    rolled_out = EventKind.ROLLED_OUT
+    job.wait_for(lambda: any(e.kind is rolled_out for e in job.events()), "the end of the rollout", timeout=2 * LONG)
+    assert not set(job.wait_for_workers(2)) & set(old)
     limits = {
         container["resources"]["limits"]["memory"]
         for node in job.nodes()
@@ -70,5 +70,5 @@ def test_running_workers_get_other_resources_one_pod_at_a_time_and_no_record_is_
     assert len(limits) == 1
     assert "300Mi" in limits or str(300 << 20) in limits
     job.finish()
-    kinds = [event.kind for event in job.events()]
-    assert kinds.count(EventKind.ROLLOUT) == kinds.count(EventKind.ROLLED_OUT) == 1
+    [begun] = [event.facts for event in job.events() if event.kind is EventKind.ROLLOUT]
+    assert (begun["nodes"], begun["mode"], begun["reason"]) == (2, "rolling", "the job was edited")

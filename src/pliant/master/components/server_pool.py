@@ -21,6 +21,11 @@ class ServerPool(Component):
     def __init__(self, nodes: NodeManager, parameters: ParameterCoordinator) -> None:
         self._nodes = nodes
         self._parameters = parameters
+        parameters.may_join = self._may_join
+
+    def _may_join(self, node: str) -> bool:
+        """One that is to go must not take the seat of its successor."""
+        return all(known.is_active for known in self._nodes.book.nodes() if known.name == node)
 
     async def tick(self) -> None:
         """Free the seats of nodes that ended. Looked at again and again: a node may end in many ways, with its program's
