@@ -115,8 +115,8 @@ class NodeManager(BackgroundComponent):
         can_resize: bool = False,
     ) -> None:
         """``capacity`` asks the platform what it could give to one node at most; ``peak_memory``: of a node, in MB, 0: unknown.
-        ``takes_over``: living nodes that the journal does not know go on under this master (``core/takeover.py``). ``can_resize``: the platform can
-        give a running node other resources."""
+        ``takes_over``: living nodes that the journal does not know go on under this master (``core/takeover.py``).
+        ``can_resize``: the platform can give a running node other resources."""
         super().__init__()
         self.book = book
         self.can_resize = can_resize
