@@ -38,7 +38,7 @@ def _tuple(inner: st.SearchStrategy[object]) -> st.SearchStrategy[tuple[object, 
 
 
 conditions = st.builds(Condition, *[WORDS] * 5)
-roles = st.builds(RoleStatus, WORDS, *[SMALL] * 7)
+roles = st.builds(RoleStatus, WORDS, *[SMALL] * 7, SECONDS, SECONDS, SMALL, WORDS, SMALL, SMALL)
 nodes = st.builds(
     NodeStatus,
     name=WORDS,
@@ -58,6 +58,8 @@ nodes = st.builds(
     created_at=SECONDS,
     ended_at=SECONDS,
     records=COUNTS,
+    cpu_limit=SECONDS,
+    gpu=SMALL,
 )
 parked = st.builds(ParkedShard, WORDS, COUNTS, COUNTS, SMALL, SMALL, WORDS)
 datasets = st.builds(

@@ -24,7 +24,7 @@ from pliant.core.changes import (
 )
 from pliant.core.errors import Conflict, InvalidRequest
 from pliant.core.planning.plan import Replacement, ResourcePlan, RolePlan
-from pliant.core.resources import Resources
+from pliant.core.resources import Resources, RolloutMode
 
 SMALL, LARGE = (Resources(cpu, 100) for cpu in (1.0, 2.0))
 
@@ -49,7 +49,7 @@ def accept(book: DesiredState, request: ChangeRequest) -> None:
         (desired(), ()),
         (desired(replicas=3), (Scale("worker", 3),)),
         (desired(max_replicas=8, replicas=8), (SetLimits("worker", 1, 8), Scale("worker", 8))),
-        (desired(resources=LARGE), (SetResources("worker", LARGE),)),
+        (desired(resources=LARGE), (SetResources("worker", LARGE, RolloutMode.AUTO),)),
         (desired(suspend=True), (Suspend(),)),
     ],
 )
@@ -74,7 +74,7 @@ def test_a_plan_sets_resources_first_so_that_new_nodes_have_them() -> None:
     )
     request = plan_request(plan)
     assert [str(change) for change in request.changes] == [
-        "worker: other resources for new nodes",
+        "worker: 2 CPU, 100 MB for each new node",
         "worker: 3 nodes",
         "replace worker-0",
         "replace worker-1",

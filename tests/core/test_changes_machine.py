@@ -29,7 +29,7 @@ from pliant.core.changes import (
 )
 from pliant.core.end_policy import PARAMETER_SERVER
 from pliant.core.job_state import JobSnapshot, JobState
-from pliant.core.resources import Resources
+from pliant.core.resources import Resources, RolloutMode
 from pliant.spec import JobSpec, initial_state
 
 ROLE = {"command": ["train"], "replicas": {"min": 1, "max": 4, "wanted": 2}}
@@ -46,7 +46,7 @@ resources = st.builds(Resources, st.sampled_from([-1.0, 1.0, 2.0]), st.integers(
 changes: st.SearchStrategy[Change] = st.one_of(
     st.builds(Scale, roles, small),
     st.builds(SetLimits, roles, small, small),
-    st.builds(SetResources, roles, resources),
+    st.builds(SetResources, roles, resources, st.sampled_from(RolloutMode)),
     st.builds(ReplaceNode, nodes, st.none() | resources),
     st.builds(RemoveNode, nodes),
     st.builds(Suspend),

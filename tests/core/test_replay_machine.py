@@ -158,6 +158,28 @@ class Replay(RuleBasedStateMachine):
     def scale(self, role: str, replicas: int) -> None:
         self.do("nodes", "scale", role=role, replicas=replicas, reason="a test")
 
+    @rule(
+        role=st.sampled_from(["worker", "ps"]),
+        memory=st.sampled_from([100, 200]),
+        rollout=st.sampled_from(["in-place", "rolling"]),
+    )
+    def set_resources(self, role: str, memory: int, rollout: str) -> None:
+        resources = {"cpu": 1.0, "memory_mb": memory, "gpu": 0}
+        self.do("nodes", "set_resources", role=role, resources=resources, rollout=rollout, reason="a test")
+
+    @rule(role=st.sampled_from(["worker", "ps"]), method=st.sampled_from(["surge", "settle"]), number=pick)
+    def roll_out(self, role: str, method: str, number: int) -> None:
+        assert self.state.nodes is not None
+        if role in self.state.nodes.roles() and self.state.nodes.role(role).rollout is not None:
+            mine = self.state.nodes.active(role)
+            node = mine[number % len(mine)].name if mine else ""
+            self.do("nodes", method, role=role, node=node, reason="a test")
+        for resize in self.state.nodes.resizes():
+            asked = resize.resources.to_json()
+            self.do("nodes", "resized", node=resize.node, resources=asked, version=resize.version)
+        if role in self.state.nodes.roles():
+            self.do("nodes", "rolled_out", role=role)
+
     @rule(method=st.sampled_from(["suspend", "resume"]))
     def suspend_or_resume(self, method: str) -> None:
         self.do("nodes", method, reason="a test")

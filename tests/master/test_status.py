@@ -27,4 +27,5 @@ def test_the_status_tells_nodes_roles_and_datasets(tmp_path: Path) -> None:
     first = status["nodes"][0]
     assert (first["name"], first["state"], first["pid"], first["agent_pid"]) == ("worker-0", "Running", 77, 78)
     counts = {"wanted": 2, "ready": 1, "pending": 1, "succeeded": 0, "failed": 0}
-    assert status["roles"] == [{"name": "worker", "min": 1, "max": 2, **counts}]
+    assert len(status["roles"]) == 1
+    assert {"name": "worker", "min": 1, "max": 2, **counts}.items() <= status["roles"][0].items()

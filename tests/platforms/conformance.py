@@ -18,6 +18,7 @@ from pliant.platforms.base import (
     NodeEvent,
     NodeLaunch,
     NodeRemoval,
+    NodeResize,
     NodeWatcher,
     Platform,
     Refusal,
@@ -96,6 +97,24 @@ class PlatformConformance(ABC):
     @pytest.fixture
     @abstractmethod
     def site(self) -> Site: ...
+
+    def test_a_running_node_is_resized_or_refused_where_the_platform_can(self, site: Site) -> None:
+        async def scenario() -> None:
+            async with opened(site) as there:
+                if not there.platform.traits.can_resize:
+                    pytest.skip("this platform cannot resize a running node")
+                await there.launch(site.launch("worker-0"))
+                for node, refused in (("worker-0", []), ("worker-9", ["worker-9"])):
+                    wanted = (NodeResize(node, SMALL),)
+                    assert [refusal.node for refusal in there.scaler.check_resize(wanted)] == refused
+                    assert [refusal.node for refusal in await there.scaler.scale(ScalePlan(resize=wanted))] == refused
+                too_much = (NodeResize("worker-0", site.too_large("worker-0").resources),)
+                [refusal] = there.scaler.check_resize(too_much)
+                assert [refusal] == await there.scaler.scale(ScalePlan(resize=too_much))
+                assert refusal.message
+                assert await there.alive() == ["worker-0"]
+
+        run(scenario)
 
     def test_an_empty_platform_has_no_nodes(self, site: Site) -> None:
         async def scenario() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pliant.core.errors import NotAvailable
+from pliant.core.errors import Conflict, NotAvailable
 from pliant.platforms.cgroup import CgroupLimit, available, read_current, why_not
 
 MB = 1 << 20
@@ -94,6 +94,31 @@ def test_a_program_within_its_limit_is_measured(job: str, sleeper: subprocess.Po
         assert 30 * MB < reading.memory_bytes < 256 * MB
         assert reading.oom_kills == 0
         assert reading.cpu_seconds is None or 0.05 < reading.cpu_seconds < 10
+    finally:
+        group.remove()
+
+
+@needs_cgroups
+def test_limits_change_under_a_running_program_but_not_below_what_it_holds(job: str) -> None:
+    group = CgroupLimit.create(job, "worker-0")
+    code = "import sys; data = bytearray(40 << 20); print('up', flush=True); sys.stdin.read()"
+    try:
+        with subprocess.Popen(
+            ["sh", "-c", f'read x; exec {sys.executable} -c "{code}"'], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as program:
+            assert program.stdin is not None
+            assert program.stdout is not None
+            group.attach(program.pid)
+            program.stdin.write(b"\n")
+            program.stdin.flush()
+            program.stdout.readline()
+            group.resize(memory_mb=200, cpu=0.5)
+            assert group.read().memory_limit_bytes == 200 * MB
+            with pytest.raises(Conflict, match=r"30 MB asked for; its program holds (4|5|6)\d MB"):
+                group.resize(memory_mb=30)
+            assert group.read().memory_limit_bytes == 200 * MB
+            assert program.poll() is None
+            program.kill()
     finally:
         group.remove()
 
@@ -310,3 +335,21 @@ def test_a_dead_process_has_no_group() -> None:
         pass
     assert not psutil.pid_exists(process.pid)
     assert read_current(pid=process.pid) is None
+
+
+def test_version_2_is_resized_by_its_own_files(tmp_path: Path) -> None:
+    """Written to a folder of the same shape: version 2 is not mounted on every machine."""
+    directory = tmp_path / "node"
+    directory.mkdir()
+    (tmp_path / "cgroup.subtree_control").write_text("memory cpu")
+    (directory / "memory.current").write_text(str(70 * MB))
+    (directory / "memory.stat").write_text("inactive_file 0\n")
+    group = CgroupLimit("v2", {"memory": directory, "cpu": directory}, tmp_path)
+    group.resize(memory_mb=100, cpu=1.5)
+    assert (directory / "memory.max").read_text() == str(100 * MB)
+    assert (directory / "cpu.max").read_text() == "150000 100000"
+    with pytest.raises(Conflict, match="60 MB asked for; its program holds 70 MB"):
+        group.resize(memory_mb=60)
+    assert (directory / "memory.max").read_text() == str(100 * MB)
+    group.resize()
+    assert (directory / "memory.max").read_text() == "max"

@@ -22,7 +22,7 @@ def test_an_unknown_platform_is_refused_with_the_known_ones() -> None:
 
 
 def test_traits_tell_what_the_master_must_know() -> None:
-    assert platform_traits("local") == PlatformTraits(is_single_machine=True)
+    assert platform_traits("local") == PlatformTraits(is_single_machine=True, can_resize=True)
     assert platform_traits("kubernetes") == PlatformTraits(
         restarts_master=True, builds_node_environment=True, encrypts_by_default=True
     )

@@ -13,6 +13,8 @@ from pathlib import Path
 from pliant.agent.usage import MemoryWatchdog
 from pliant.core.errors import NotAvailable, RetryableError
 from pliant.core.nodes.environment import LimitMode, NodeEnvironment
+from pliant.core.resources import Resources
+from pliant.files.atomic import read_json
 from pliant.platforms.cgroup import CgroupLimit, CgroupReading, read_current
 from pliant.platforms.local import cgroup_job
 
@@ -24,17 +26,39 @@ class NodeLimits:
         self._environment = environment
         self._is_in_container = environment.limits is LimitMode.CONTAINER
         self._cgroup: CgroupLimit | None = None
+        self.resources = environment.resources
+        """As requested; the platform may change them while the node runs."""
+        self._record = environment.node_dir / "agent.json" if environment.node_dir is not None else None
+        self._read_at = 0  # st_mtime_ns of the record
 
     def apply(self) -> None:
+        """Also for a program without limits: it may get some later, and then all that it holds has to be counted."""
         own = self._environment
-        if own.limits is not LimitMode.AUTO or own.job_dir is None or not (own.memory_mb or own.cpu):
+        if own.limits is not LimitMode.AUTO or own.job_dir is None:
             return
+        self.refresh()
+        given = self.resources
         try:
             self._cgroup = CgroupLimit.create(
-                cgroup_job(own.job, own.job_dir), own.node, memory_mb=own.memory_mb, cpu=own.cpu
+                cgroup_job(own.job, own.job_dir), own.node, memory_mb=given.memory_mb, cpu=given.cpu
             )
+            self.refresh()
+            if self.resources != given:  # the platform found no group to change a moment ago
+                self._cgroup.limit(memory_mb=self.resources.memory_mb, cpu=self.resources.cpu)
         except NotAvailable as reason:
             log.info("no cgroup for %s, its memory is sampled instead: %s", own.node, reason)
+
+    def refresh(self) -> None:
+        """Read what the platform has written down for this node, if it is new. The platform changes the cgroup itself."""
+        if self._record is None:
+            return
+        try:
+            changed_at = self._record.stat().st_mtime_ns
+        except OSError:
+            return  # the platform has not written it yet
+        if changed_at != self._read_at and (record := read_json(self._record)) is not None:
+            self._read_at = changed_at
+            self.resources = Resources.from_json(record["resources"])
 
     def remove(self) -> None:
         if self._cgroup is None:
@@ -65,16 +89,16 @@ class NodeLimits:
 
     def memory_limit_mb(self) -> int:
         """As requested, else as the agent's own cgroup has it; 0: none."""
-        if self._environment.memory_mb:
-            return self._environment.memory_mb
+        if self.resources.memory_mb:
+            return self.resources.memory_mb
         group = read_current()
         return group.memory_limit_bytes >> 20 if group is not None and group.memory_limit_bytes else 0
 
     def make_watchdog(self, pid: int) -> MemoryWatchdog | None:
-        """None where there is no limit, or where the kernel enforces it."""
-        if self._cgroup is not None or not self._environment.memory_mb:
+        """None where the kernel enforces the limit."""
+        if self._cgroup is not None or (self._is_in_container and not self.resources.memory_mb):
             return None
         group = read_current() if self._is_in_container else None
         if group is not None and group.memory_limit_bytes is not None:
             return None
-        return MemoryWatchdog(pid, self._environment.memory_mb)
+        return MemoryWatchdog(pid, self.resources.memory_mb)

@@ -92,7 +92,10 @@ class ProgramRunner:
 
     def sample(self) -> Usage | None:
         """What the program uses now; kills it if it exceeds a limit that the kernel does not enforce."""
+        self._limits.refresh()
         usage = self._sampler.sample() if self._sampler is not None else None
+        if self._watchdog is not None:
+            self._watchdog.limit_mb = self._limits.resources.memory_mb
         if self._watchdog is not None and self.program is not None and (problem := self._watchdog.check()) is not None:
             self._over_memory = problem
             self.program.signal_group(signal.SIGKILL)
@@ -123,7 +126,14 @@ class ProgramRunner:
         """``python`` means the Python that Pliant runs in, as in an activated environment."""
         path = os.pathsep.join(filter(None, (str(Path(sys.executable).parent), os.environ.get("PATH"))))
         ranks = self._slot.environment(self._environment.job, self._environment.role)
-        own = replace(self._environment, incarnation=self.incarnation, snapshot_dir=snapshot_dir)
+        given = self._limits.resources
+        own = replace(
+            self._environment,
+            incarnation=self.incarnation,
+            snapshot_dir=snapshot_dir,
+            cpu=given.cpu,
+            memory_mb=given.memory_mb,
+        )
         return {**os.environ, **ranks, **own.to_env(), "PATH": path}
 
     async def _until_over(self, program: Program) -> None:

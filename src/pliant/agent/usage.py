@@ -87,16 +87,16 @@ class MemoryWatchdog:
 
     def __init__(self, pid: int, limit_mb: int) -> None:
         self._pid = pid
-        self._limit_mb = limit_mb
+        self.limit_mb = limit_mb  # may be changed
 
     def check(self) -> str | None:
         """None while all is well, else what happened, as text for people."""
-        if self._limit_mb <= 0 or _resident_mb(self._pid) <= self._limit_mb:
+        if self.limit_mb <= 0 or _resident_mb(self._pid) <= self.limit_mb:
             return None
         held = _proportional_mb(self._pid)
-        if held <= self._limit_mb:
+        if held <= self.limit_mb:
             return None
-        return f"the program and its children hold {held:.0f} MB, the node's limit is {self._limit_mb} MB"
+        return f"the program and its children hold {held:.0f} MB, the node's limit is {self.limit_mb} MB"
 
 
 def process_tree(pid: int) -> Iterator[psutil.Process]:

@@ -34,6 +34,7 @@ from pliant.core.job import Phase
 from pliant.core.job_state import JobState, Operation
 from pliant.core.nodes.book import NodeBook
 from pliant.core.parameters.book import ParameterBook
+from pliant.core.resources import RolloutMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +60,15 @@ class Decision:
         return any(change.operations for change in self.changes)
 
 
-def decide(state: JobState, request: ChangeRequest, now: float) -> Decision:
-    """``state`` is only read."""
+def decide(state: JobState, request: ChangeRequest, now: float, *, can_resize: bool = False) -> Decision:
+    """``state`` is only read. ``can_resize``: the platform can give a running node other resources."""
     desired = state.changes
     if desired is None:
         raise NotAvailable("this master takes no requests for changes")
     if request.id and (first := desired.answer_to(request.id)) is not None:
         return Decision(first, is_repeated=True)
     try:
-        changes = resolve(state, desired.changes_of(request), request.reason, now)
+        changes = resolve(state, desired.changes_of(request), request.reason, now, can_resize=can_resize)
     except PliantError as error:
         answer = Answer.refused(error, desired.version)
         return Decision(answer, record=_record(request, answer, now) if request.id else None)
@@ -97,9 +98,11 @@ def _record(request: ChangeRequest, answer: Answer, now: float, desired: Desired
     return Operation("changes", "answered", now, arguments)
 
 
-def resolve(state: JobState, changes: tuple[Change, ...], reason: str, now: float) -> tuple[Resolved, ...]:
+def resolve(
+    state: JobState, changes: tuple[Change, ...], reason: str, now: float, *, can_resize: bool = False
+) -> tuple[Resolved, ...]:
     """Raises what is wrong with them, all together; ``state`` is only read."""
-    trial = _Trial(_copy(state), now, reason)
+    trial = _Trial(_copy(state), now, reason, can_resize)
     return tuple(trial.resolve(change) for change in changes)
 
 
@@ -115,7 +118,8 @@ def _copy(state: JobState) -> JobState:
 class _Trial:
     """A copy of the state to which each change is applied in turn."""
 
-    def __init__(self, state: JobState, now: float, reason: str) -> None:
+    def __init__(self, state: JobState, now: float, reason: str, can_resize: bool) -> None:
+        self._can_resize = can_resize
         self._state = state
         self._now = now
         self._reason = reason
@@ -134,8 +138,8 @@ class _Trial:
             case SetLimits(role, least, most):
                 self._check_limits(change)
                 self._nodes("set_limits", role=role, min_replicas=least, max_replicas=most)
-            case SetResources(role, resources):
-                self._nodes("set_resources", role=role, resources=resources.to_json())
+            case SetResources():
+                return self._set_resources(change)
             case ReplaceNode(node, resources):
                 asked = resources.to_json() if resources is not None else None
                 self._nodes("replace", node=node, resources=asked, reason=reason)
@@ -163,11 +167,35 @@ class _Trial:
         if self._state.job.over:
             raise Conflict("the job is over and cannot be scaled")
         replace(spec, replicas=change.replicas).check()
+        role = self._book().role(change.role)
+        if role.surge or (role.rollout is not None and role.rollout.seat is not None):
+            raise Conflict(
+                "a parameter server is being replaced just now, by one with other resources",
+                hint="ask again when its partitions have moved; `pliant status` shows it",
+            )
         staying = sum(not seat.leaving for seat in parameters.seats())
         self._do("parameters", "resize", seats=change.replicas)
         if change.replicas > spec.replicas:
             self._nodes("scale", role=change.role, replicas=change.replicas, reason=reason)
         return {"before": staying, "now": change.replicas}
+
+    def _set_resources(self, change: SetResources) -> dict[str, float]:
+        """Results: how many running nodes get other resources, and whether they do in place."""
+        mode = change.rollout
+        if mode is RolloutMode.AUTO:
+            mode = RolloutMode.IN_PLACE if self._can_resize else RolloutMode.ROLLING
+        if mode is RolloutMode.IN_PLACE and not self._can_resize:
+            raise NotAvailable(
+                "this platform cannot change the resources of a running node",
+                hint="with --rolling (rollout: rolling) its nodes are replaced one by one",
+            )
+        book = self._book()
+        if mode is not RolloutMode.NEW_NODES and (self._state.job.over or book.closed):
+            raise Conflict("the job is ending; its nodes get no other resources")
+        role = change.role
+        how = {"rollout": mode.value, "reason": self._reason} if mode is not RolloutMode.NEW_NODES else {}
+        self._nodes("set_resources", role=role, resources=change.resources.to_json(), **how)
+        return {"outdated": len(book.outdated(role)), "in_place": float(mode is RolloutMode.IN_PLACE)}
 
     def _stop(self, change: Stop) -> None:
         reason = self._reason or "stopped by the user"
@@ -192,7 +220,7 @@ class _Trial:
     def _check_limits(self, change: SetLimits) -> None:
         if self._state.parameters is None or change.role != PARAMETER_SERVER:
             return
-        count = len(self._book().active(PARAMETER_SERVER))
+        count = len(self._book().active(PARAMETER_SERVER)) - self._book().role(PARAMETER_SERVER).surge
         if not change.min_replicas <= count <= change.max_replicas:
             limits = f"{change.min_replicas} to {change.max_replicas}"
             raise InvalidRequest(f"there are {count} nodes of the role {change.role} now, so {limits} cannot be")

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 from pliant.core import errors
 from pliant.core.errors import Conflict, InvalidRequest, PermanentError, PliantError
 from pliant.core.planning.plan import ResourcePlan
-from pliant.core.resources import Resources
+from pliant.core.resources import Resources, RolloutMode
 from pliant.core.state_machine import StateMachine
 
 MAX_ANSWERS = 500  # that are remembered
@@ -51,13 +51,16 @@ class SetLimits:
 
 @dataclass(frozen=True, slots=True)
 class SetResources:
-    """Of nodes launched from now on."""
+    """Of nodes launched from now on, and as ``rollout`` says of those that run already."""
 
     role: str
     resources: Resources
+    rollout: RolloutMode = RolloutMode.NEW_NODES
 
     def __str__(self) -> str:
-        return f"{self.role}: other resources for new nodes"
+        which = "new node" if self.rollout is RolloutMode.NEW_NODES else "node"
+        how = f", {self.rollout.value}" if self.rollout in (RolloutMode.IN_PLACE, RolloutMode.ROLLING) else ""
+        return f"{self.role}: {self.resources} for each {which}{how}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +166,7 @@ class DesiredJob:
             if old is None or (role.min_replicas, role.max_replicas) != (old.min_replicas, old.max_replicas):
                 changes.append(SetLimits(name, role.min_replicas, role.max_replicas))
             if old is None or role.resources != old.resources:
-                changes.append(SetResources(name, role.resources))
+                changes.append(SetResources(name, role.resources, RolloutMode.AUTO))
             if old is None or role.replicas != old.replicas:
                 changes.append(Scale(name, role.replicas))
         if self.suspend != before.suspend:
@@ -196,7 +199,7 @@ def plan_request(plan: ResourcePlan, source: RequestSource = RequestSource.GENER
     changes: list[Change] = []
     for role, wanted in plan.roles.items():
         if wanted.resources is not None:
-            changes.append(SetResources(role, wanted.resources))
+            changes.append(SetResources(role, wanted.resources, wanted.rollout))
         if wanted.replicas is not None:
             changes.append(Scale(role, wanted.replicas))
     for replacement in plan.replace:

@@ -1,9 +1,10 @@
-"""What one node is given."""
+"""What one node is given, and how the nodes of a running job come by something else."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 
@@ -21,3 +22,20 @@ class Resources:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Resources:
         return cls(float(value["cpu"]), int(value["memory_mb"]), int(value["gpu"]))
+
+    def __str__(self) -> str:
+        parts = (
+            (f"{self.cpu:g} CPU", self.cpu),
+            (f"{self.memory_mb} MB", self.memory_mb),
+            (f"{self.gpu} GPU", self.gpu),
+        )
+        return ", ".join(text for text, amount in parts if amount) or "no limits"
+
+
+class RolloutMode(StrEnum):
+    """How the nodes that run already get the new resources of their role."""
+
+    AUTO = "auto"  # in place where the platform can resize a running node, else rolling
+    IN_PLACE = "in-place"
+    ROLLING = "rolling"  # they are replaced, one at a time
+    NEW_NODES = "new-nodes"  # not at all: only nodes that are launched from now on

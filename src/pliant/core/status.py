@@ -18,6 +18,7 @@ from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.nodes.states import ENDED as ENDED_NODE_STATES
 from pliant.core.nodes.states import NodeState
 from pliant.core.rendezvous.book import World
+from pliant.core.resources import Resources
 from pliant.core.shards.datasets import ShardType
 
 WAITING = "WaitingForNodes"  # type of the condition that says what a job waits for (``core.waiting``)
@@ -46,6 +47,16 @@ class RoleStatus:
     pending: int = 0  # starting, or waiting for room
     succeeded: int = 0
     failed: int = 0
+    cpu: float = 0.0  # cores that each node should have; 0: no limit
+    memory_mb: float = 0.0  # likewise
+    gpu: int = 0
+    rollout: str = ""  # how nodes get these resources now: in-place or rolling; empty: they have them
+    rollout_done: int = 0  # nodes that have got them
+    rollout_total: int = 0  # nodes that have to get them
+
+    @property
+    def resources(self) -> Resources:
+        return Resources(self.cpu, int(self.memory_mb), self.gpu)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +78,8 @@ class NodeStatus:
     created_at: float = 0.0
     ended_at: float = 0.0
     records: int = 0
+    cpu_limit: float = 0.0  # cores that it was given; 0: no limit
+    gpu: int = 0
 
     @property
     def ended(self) -> bool:

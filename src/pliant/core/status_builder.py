@@ -133,6 +133,7 @@ def role_statuses(book: NodeBook) -> tuple[RoleStatus, ...]:
 
 def _role(book: NodeBook, name: str) -> RoleStatus:
     role, counts = book.role(name), book.counts(name)
+    resources, (done, total) = role.spec.resources, book.rollout_progress(name)
     return RoleStatus(
         name=name,
         min=role.spec.min_replicas,
@@ -142,6 +143,12 @@ def _role(book: NodeBook, name: str) -> RoleStatus:
         pending=counts[NodeState.PENDING] + counts[NodeState.CREATING],
         succeeded=role.succeeded,
         failed=counts[NodeState.FAILED],
+        cpu=resources.cpu,
+        memory_mb=float(resources.memory_mb),
+        gpu=resources.gpu,
+        rollout=role.rollout.mode.value if role.rollout is not None and total else "",
+        rollout_done=done,
+        rollout_total=total,
     )
 
 
@@ -160,7 +167,8 @@ def _suspended_at(job: JobBook, nodes: NodeBook) -> float:
 def _message(job: JobBook, nodes: NodeBook | None, refusal: str, waiting: Condition | None) -> str:
     if job.over:
         return _ending(job, nodes)
-    return refusal or (waiting.message if waiting is not None else "")
+    rollouts = _rollouts(nodes) if nodes is not None else ""
+    return refusal or (waiting.message if waiting is not None else rollouts)
 
 
 def _ending(job: JobBook, nodes: NodeBook | None) -> str:
@@ -169,6 +177,13 @@ def _ending(job: JobBook, nodes: NodeBook | None) -> str:
     if nodes is None or failure is None:
         return job.reason
     return f"{job.reason}: {nodes.get(failure.node).message}"
+
+
+def _rollouts(nodes: NodeBook) -> str:
+    roles = (role for role in role_statuses(nodes) if role.rollout)
+    return "; ".join(
+        f"{role.name}: {role.rollout} {role.rollout_done}/{role.rollout_total} to {role.resources}" for role in roles
+    )
 
 
 def _progress(state: JobState, live: LiveFigures) -> Progress:
@@ -207,6 +222,8 @@ def _node(node: Node, live: NodeFigures) -> NodeStatus:
         created_at=node.created_at,
         ended_at=node.ended_at or 0.0,
         records=live.records,
+        cpu_limit=node.resources.cpu,
+        gpu=node.resources.gpu,
     )
 
 

@@ -28,6 +28,7 @@ from pliant.master.components.parameters.coordinator import ParameterCoordinator
 from pliant.master.components.platform_usage import PlatformUsage
 from pliant.master.components.programs import ProgramSupervisor
 from pliant.master.components.rendezvous import RendezvousServer
+from pliant.master.components.rollouts import RolloutController
 from pliant.master.components.server_pool import ServerPool
 from pliant.master.components.shards import DataShardManager
 from pliant.master.components.signals import SignalBus
@@ -49,6 +50,7 @@ class OpenPlatform:
     watcher: NodeWatcher
     describe: Callable[[Launch], NodeLaunch]
     is_single_machine: bool
+    can_resize: bool = False
     channel: ControlChannel | None = None
     usage: AsyncIterator[Sequence[Measured]] | None = None
     capacity: Callable[[], Awaitable[Capacity | None]] = unknown_capacity
@@ -87,8 +89,9 @@ class Assembly:
         parameters = None
         if shards is not None:
             made.append(shards)
-        if state.rendezvous is not None:
-            made.append(self._rendezvous(state.rendezvous))
+        rendezvous = self._rendezvous(state.rendezvous) if state.rendezvous is not None else None
+        if rendezvous is not None:
+            made.append(rendezvous)
         if state.training is not None and shards is not None:
             evaluation = self.spec.evaluation_dataset()
             made.append(TrainingService(state.training, self.journal, self.signals, shards, evaluation))
@@ -98,7 +101,7 @@ class Assembly:
         nodes, channel = None, None
         if platform is not None and state.nodes is not None and state.groups is not None:
             nodes, others = self._nodes(state.nodes, state.groups, parameters, platform, stats)
-            made += [*others, nodes]
+            made += [*others, RolloutController(nodes, self.journal, self.clock, parameters, rendezvous), nodes]
             if platform.usage is not None:
                 made.append(PlatformUsage(stats, state.nodes, self.clock, platform.usage))
             channel = platform.channel
@@ -183,6 +186,7 @@ class Assembly:
             capacity=platform.capacity,
             peak_memory=stats.peak_memory,
             takes_over=self.takes_over,
+            can_resize=platform.can_resize,
         )
         groups = GroupCoordinator(
             groups_book,

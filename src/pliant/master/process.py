@@ -243,6 +243,7 @@ class Master:
             watcher,
             self._describe,
             is_single_machine=self._traits.is_single_machine,
+            can_resize=self._traits.can_resize,
             channel=self._platform.control_channel(),
             usage=self._platform.usage(),
             capacity=self._platform.capacity,

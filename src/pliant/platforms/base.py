@@ -44,15 +44,25 @@ class NodeRemoval:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeResize:
+    """Other resources for a node that is there, in place; only on a platform with the trait ``can_resize``."""
+
+    node: str
+    resources: Resources
+
+
+@dataclass(frozen=True, slots=True)
 class ScalePlan:
     launch: tuple[NodeLaunch, ...] = ()
     remove: tuple[NodeRemoval, ...] = ()
     reason: str = ""
+    resize: tuple[NodeResize, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A node that was not launched. ``unschedulable`` is one form of "no room", the other is ``NodeEvent.unschedulable``."""
+    """A node that was not launched, or not resized. ``unschedulable`` is one form of "no room", the other is
+    ``NodeEvent.unschedulable``."""
 
     node: str
     message: str
@@ -90,7 +100,11 @@ class JobContext:
 class Scaler(ABC):
     @abstractmethod
     async def scale(self, plan: ScalePlan) -> list[Refusal]:
-        """Carry the plan out; returns the nodes that could not be launched."""
+        """Carry the plan out; returns the nodes that could not be launched or resized."""
+
+    def check_resize(self, wanted: Sequence[NodeResize]) -> list[Refusal]:
+        """What would be refused of this now, all of it together; nothing is changed. Must not block."""
+        return []
 
 
 class NodeWatcher(ABC):

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pliant.core.errors import NotAvailable, RetryableError
+from pliant.core.errors import Conflict, NotAvailable, RetryableError
 
 SYSTEM = Path("/")
 CONTROLLERS = ("memory", "cpu", "cpuacct")
@@ -154,6 +154,22 @@ class CgroupLimit:
         if processor:
             (processor / "cpu.cfs_period_us").write_text(str(CPU_PERIOD_US))
             (processor / "cpu.cfs_quota_us").write_text(str(quota if cpu > 0 else -1))
+
+    def resize(self, *, memory_mb: int = 0, cpu: float = 0.0) -> None:
+        """Change the limits of a group that has processes. Less memory than they hold is refused: the kernel would kill."""
+        held = self.read().memory_bytes >> 20
+        if 0 < memory_mb < held:
+            raise Conflict(f"{memory_mb} MB asked for; its program holds {held} MB")
+        if cpu > 0 and "cpu" not in self._groups:
+            raise NotAvailable("cannot limit CPU: no writable cpu controller")
+        try:
+            if self.version == "v2" and cpu > 0:
+                _hand_out(self._groups["memory"].parent, cpu=True)
+            self.limit(memory_mb=memory_mb, cpu=cpu)
+        except OSError as failure:  # version 1 itself refuses less than cannot be reclaimed
+            raise Conflict(
+                f"the cgroup {self.directories[0]} does not take {memory_mb} MB and {cpu:g} CPU: {failure}"
+            ) from failure
 
     def attach(self, pid: int) -> None:
         """Move a process in. Its later children start here; what it allocated before stays accounted elsewhere."""

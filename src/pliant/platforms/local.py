@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from pliant.platforms.base import (
     JobContext,
     NodeEvent,
     NodeLaunch,
+    NodeResize,
     NodeWatcher,
     Platform,
     Refusal,
@@ -65,7 +66,7 @@ class _Agent:
 
 class LocalPlatform(Platform):
     name = "local"
-    traits = PlatformTraits(is_single_machine=True)
+    traits = PlatformTraits(is_single_machine=True, can_resize=True)
 
     def __init__(self) -> None:
         self._host: _Host | None = None
@@ -89,7 +90,12 @@ class LocalScaler(Scaler):
     async def scale(self, plan: ScalePlan) -> list[Refusal]:
         for removal in plan.remove:
             self._host.remove(removal.node, removal.grace)
-        return [refusal for launch in plan.launch if (refusal := self._host.launch(launch)) is not None]
+        refused = [self._host.resize(resize) for resize in plan.resize]
+        refused += [self._host.launch(launch) for launch in plan.launch]
+        return [refusal for refusal in refused if refusal is not None]
+
+    def check_resize(self, wanted: Sequence[NodeResize]) -> list[Refusal]:
+        return self._host.check_resize(wanted)
 
 
 class LocalWatcher(NodeWatcher):
@@ -141,6 +147,37 @@ class _Host:
         write_json(folder / "agent.json", {"pid": popen.pid, "resources": launch.resources.to_json()})
         self._follow(_Agent(launch.node, popen.pid, launch.resources, popen))
         return None
+
+    def resize(self, wanted: NodeResize) -> Refusal | None:
+        """The record is written before the group is looked for: an agent that makes its group now reads it after that."""
+        if refused := self.check_resize([wanted]):
+            return refused[0]
+        agent, resources = self._agents[wanted.node], wanted.resources
+        record = {"pid": agent.pid, "resources": resources.to_json()}
+        write_json(self._nodes_dir / wanted.node / "agent.json", record)
+        try:
+            if (group := self._group_of(wanted.node)) is not None:
+                group.resize(memory_mb=resources.memory_mb, cpu=resources.cpu)
+        except PliantError as error:
+            write_json(self._nodes_dir / wanted.node / "agent.json", {**record, "resources": agent.resources.to_json()})
+            return Refusal(wanted.node, error.message, unschedulable=True)
+        agent.resources = resources
+        return None
+
+    def check_resize(self, wanted: Sequence[NodeResize]) -> list[Refusal]:
+        """Of all together: there must be room for them, and for what each program holds already."""
+        after = {name: agent.resources for name, agent in self._agents.items()}
+        after |= {resize.node: resize.resources for resize in wanted}
+        refused = []
+        for resize in wanted:
+            others = [resources for name, resources in after.items() if name != resize.node]
+            agent, asked = self._agents.get(resize.node), resize.resources
+            problem = "it is not there" if agent is None else self._no_room(asked, others)
+            if agent is not None and not problem and 0 < asked.memory_mb < (held := self._held_mb(agent)):
+                problem = f"{asked.memory_mb} MB asked for; its program holds {held} MB"
+            if problem:
+                refused.append(Refusal(resize.node, problem, unschedulable=True))
+        return refused
 
     def remove(self, node: str, grace: float) -> None:
         """Ask, then force. Called again and again until the node is gone."""
@@ -239,11 +276,25 @@ class _Host:
     def _sweep(self, node: str) -> None:
         """What a killed agent leaves behind: processes of its program that escaped the kernel's notice, the cgroup."""
         kill_all(find_marked(NodeEnvironment.marks(job_dir=self._context.job_dir, node=node)))
-        if (group := CgroupLimit.find(cgroup_job(self._context.job, self._context.job_dir), node)) is not None:
+        if (group := self._group_of(node)) is not None:
             try:
                 group.remove()
             except (RetryableError, OSError) as error:  # the node's end is reported all the same
                 log.warning("the cgroup of %s stays behind: %s", node, error)
+
+    def _group_of(self, node: str) -> CgroupLimit | None:
+        return CgroupLimit.find(cgroup_job(self._context.job, self._context.job_dir), node)
+
+    def _held_mb(self, agent: _Agent) -> int:
+        """Memory of its program: of its cgroup, else of what its agent started."""
+        if (group := self._group_of(agent.node)) is not None:
+            return group.read().memory_bytes >> 20
+        held = 0
+        with contextlib.suppress(psutil.Error):
+            for process in psutil.Process(agent.pid).children(recursive=True):
+                with contextlib.suppress(psutil.Error):
+                    held += process.memory_info().rss
+        return held >> 20
 
     def _gone_without_trace(self, node: str) -> None:
         folder = self._nodes_dir / node
@@ -270,9 +321,11 @@ class _Host:
         cpu = have.cpu if math.isfinite(have.cpu) else float(os.cpu_count() or 1)
         return Machine(cpu, have.memory_mb, gpu=0)
 
-    def _no_room(self, asked: Resources) -> str:
-        used_cpu = sum(a.resources.cpu for a in self._agents.values())
-        used_memory = sum(a.resources.memory_mb for a in self._agents.values())
+    def _no_room(self, asked: Resources, others: Sequence[Resources] | None = None) -> str:
+        """``others``: what the other nodes have; None: as it is now."""
+        others = [agent.resources for agent in self._agents.values()] if others is None else others
+        used_cpu = sum(other.cpu for other in others)
+        used_memory = sum(other.memory_mb for other in others)
         have = self._capacity
         if asked.gpu:
             return f"{asked.gpu} GPUs asked for; the local platform gives out none"

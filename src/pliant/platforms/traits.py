@@ -24,3 +24,6 @@ class PlatformTraits:
 
     encrypts_by_default: bool = False
     """Traffic leaves the machine, so TLS is on unless the spec says otherwise."""
+
+    can_resize: bool = False
+    """A running node can be given other resources in place; else it is replaced by a new one."""

@@ -217,7 +217,7 @@ class Condition(_message.Message):
     def __init__(self, type: _Optional[str] = ..., status: _Optional[str] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., since: _Optional[str] = ...) -> None: ...
 
 class RoleStatus(_message.Message):
-    __slots__ = ("name", "min", "max", "wanted", "ready", "pending", "succeeded", "failed")
+    __slots__ = ("name", "min", "max", "wanted", "ready", "pending", "succeeded", "failed", "cpu", "memory_mb", "gpu", "rollout", "rollout_done", "rollout_total")
     NAME_FIELD_NUMBER: _ClassVar[int]
     MIN_FIELD_NUMBER: _ClassVar[int]
     MAX_FIELD_NUMBER: _ClassVar[int]
@@ -226,6 +226,12 @@ class RoleStatus(_message.Message):
     PENDING_FIELD_NUMBER: _ClassVar[int]
     SUCCEEDED_FIELD_NUMBER: _ClassVar[int]
     FAILED_FIELD_NUMBER: _ClassVar[int]
+    CPU_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    GPU_FIELD_NUMBER: _ClassVar[int]
+    ROLLOUT_FIELD_NUMBER: _ClassVar[int]
+    ROLLOUT_DONE_FIELD_NUMBER: _ClassVar[int]
+    ROLLOUT_TOTAL_FIELD_NUMBER: _ClassVar[int]
     name: str
     min: int
     max: int
@@ -234,7 +240,13 @@ class RoleStatus(_message.Message):
     pending: int
     succeeded: int
     failed: int
-    def __init__(self, name: _Optional[str] = ..., min: _Optional[int] = ..., max: _Optional[int] = ..., wanted: _Optional[int] = ..., ready: _Optional[int] = ..., pending: _Optional[int] = ..., succeeded: _Optional[int] = ..., failed: _Optional[int] = ...) -> None: ...
+    cpu: float
+    memory_mb: float
+    gpu: int
+    rollout: str
+    rollout_done: int
+    rollout_total: int
+    def __init__(self, name: _Optional[str] = ..., min: _Optional[int] = ..., max: _Optional[int] = ..., wanted: _Optional[int] = ..., ready: _Optional[int] = ..., pending: _Optional[int] = ..., succeeded: _Optional[int] = ..., failed: _Optional[int] = ..., cpu: _Optional[float] = ..., memory_mb: _Optional[float] = ..., gpu: _Optional[int] = ..., rollout: _Optional[str] = ..., rollout_done: _Optional[int] = ..., rollout_total: _Optional[int] = ...) -> None: ...
 
 class Progress(_message.Message):
     __slots__ = ("records_done", "records_total", "step", "epoch")
@@ -259,7 +271,7 @@ class PlanStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ..., time: _Optional[str] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
-    __slots__ = ("name", "role", "state", "exit_reason", "message", "pid", "agent_pid", "host", "restarts", "replaces", "cpu", "memory_mb", "memory_limit_mb", "records_per_second", "created_at", "ended_at", "records")
+    __slots__ = ("name", "role", "state", "exit_reason", "message", "pid", "agent_pid", "host", "restarts", "replaces", "cpu", "memory_mb", "memory_limit_mb", "records_per_second", "created_at", "ended_at", "records", "cpu_limit", "gpu")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -277,6 +289,8 @@ class NodeStatus(_message.Message):
     CREATED_AT_FIELD_NUMBER: _ClassVar[int]
     ENDED_AT_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
+    CPU_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    GPU_FIELD_NUMBER: _ClassVar[int]
     name: str
     role: str
     state: NodeState
@@ -294,7 +308,9 @@ class NodeStatus(_message.Message):
     created_at: float
     ended_at: float
     records: int
-    def __init__(self, name: _Optional[str] = ..., role: _Optional[str] = ..., state: _Optional[_Union[NodeState, str]] = ..., exit_reason: _Optional[_Union[ExitReason, str]] = ..., message: _Optional[str] = ..., pid: _Optional[int] = ..., agent_pid: _Optional[int] = ..., host: _Optional[str] = ..., restarts: _Optional[int] = ..., replaces: _Optional[str] = ..., cpu: _Optional[float] = ..., memory_mb: _Optional[float] = ..., memory_limit_mb: _Optional[float] = ..., records_per_second: _Optional[float] = ..., created_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., records: _Optional[int] = ...) -> None: ...
+    cpu_limit: float
+    gpu: int
+    def __init__(self, name: _Optional[str] = ..., role: _Optional[str] = ..., state: _Optional[_Union[NodeState, str]] = ..., exit_reason: _Optional[_Union[ExitReason, str]] = ..., message: _Optional[str] = ..., pid: _Optional[int] = ..., agent_pid: _Optional[int] = ..., host: _Optional[str] = ..., restarts: _Optional[int] = ..., replaces: _Optional[str] = ..., cpu: _Optional[float] = ..., memory_mb: _Optional[float] = ..., memory_limit_mb: _Optional[float] = ..., records_per_second: _Optional[float] = ..., created_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., records: _Optional[int] = ..., cpu_limit: _Optional[float] = ..., gpu: _Optional[int] = ...) -> None: ...
 
 class DatasetStatus(_message.Message):
     __slots__ = ("name", "type", "records_per_epoch", "records_done", "records_total", "epochs", "epochs_done", "shards_done", "shards_total", "shards_in_work", "shards_waiting", "parked", "complete", "lease_timeout", "exact", "records_restored", "partitions")
@@ -481,28 +497,40 @@ class AuditReply(_message.Message):
     def __init__(self, name: _Optional[str] = ..., over: _Optional[bool] = ..., datasets: _Optional[_Iterable[_Union[DatasetAudit, _Mapping]]] = ...) -> None: ...
 
 class ScaleRequest(_message.Message):
-    __slots__ = ("role", "replicas", "reason", "id", "base_version")
+    __slots__ = ("role", "replicas", "reason", "id", "base_version", "cpu", "memory_mb", "gpu", "rollout")
     ROLE_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     BASE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    CPU_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    GPU_FIELD_NUMBER: _ClassVar[int]
+    ROLLOUT_FIELD_NUMBER: _ClassVar[int]
     role: str
     replicas: int
     reason: str
     id: str
     base_version: int
-    def __init__(self, role: _Optional[str] = ..., replicas: _Optional[int] = ..., reason: _Optional[str] = ..., id: _Optional[str] = ..., base_version: _Optional[int] = ...) -> None: ...
+    cpu: float
+    memory_mb: int
+    gpu: int
+    rollout: str
+    def __init__(self, role: _Optional[str] = ..., replicas: _Optional[int] = ..., reason: _Optional[str] = ..., id: _Optional[str] = ..., base_version: _Optional[int] = ..., cpu: _Optional[float] = ..., memory_mb: _Optional[int] = ..., gpu: _Optional[int] = ..., rollout: _Optional[str] = ...) -> None: ...
 
 class ScaleReply(_message.Message):
-    __slots__ = ("before", "now", "version")
+    __slots__ = ("before", "now", "version", "outdated", "in_place")
     BEFORE_FIELD_NUMBER: _ClassVar[int]
     NOW_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    OUTDATED_FIELD_NUMBER: _ClassVar[int]
+    IN_PLACE_FIELD_NUMBER: _ClassVar[int]
     before: int
     now: int
     version: int
-    def __init__(self, before: _Optional[int] = ..., now: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
+    outdated: int
+    in_place: bool
+    def __init__(self, before: _Optional[int] = ..., now: _Optional[int] = ..., version: _Optional[int] = ..., outdated: _Optional[int] = ..., in_place: _Optional[bool] = ...) -> None: ...
 
 class StopRequest(_message.Message):
     __slots__ = ("reason", "at_once", "failed", "id")

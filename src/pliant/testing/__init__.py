@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pliant.testing.clock import ManualClock as ManualClock
     from pliant.testing.platform import FakeNode as FakeNode
     from pliant.testing.platform import FakePlatform as FakePlatform
+    from pliant.testing.platform import ResizingPlatform as ResizingPlatform
     from pliant.testing.running import RunningMaster as RunningMaster
     from pliant.testing.store import PerishableStore as PerishableStore
     from pliant.testing.supervised_platform import SupervisedPlatform as SupervisedPlatform
@@ -29,6 +30,7 @@ __all__ = [
     "FakePlatform",
     "ManualClock",
     "PerishableStore",
+    "ResizingPlatform",
     "RunningMaster",
     "SupervisedPlatform",
     "wait_until",
@@ -40,6 +42,7 @@ _HOMES = {
     "FakePlatform": "platform",
     "ManualClock": "clock",
     "PerishableStore": "store",
+    "ResizingPlatform": "platform",
     "RunningMaster": "running",
     "SupervisedPlatform": "supervised_platform",
     "wait_until": "waiting",

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
 
 from pliant.core.nodes.capacity import Capacity, Machine
 from pliant.core.nodes.fault_policy import ExitReason
@@ -18,6 +18,7 @@ from pliant.platforms.base import (
     NodeEvent,
     NodeLaunch,
     NodeRemoval,
+    NodeResize,
     NodeWatcher,
     Platform,
     Refusal,
@@ -45,7 +46,7 @@ class FakePlatform(Platform):
     """``platform.preempt_node("worker-0")``, ``platform.refuse_next("no room")`` and so on.
 
     ``room`` is how many nodes may be there at once; None: any number. ``largest`` is the machine that all of them run on, each
-    alone; what is larger waits for room.
+    alone; what is larger waits for room. ``ResizingPlatform`` can also resize running nodes.
     """
 
     name = "fake"
@@ -54,6 +55,8 @@ class FakePlatform(Platform):
     def __init__(self, room: int | None = None, largest: Machine | None = None) -> None:
         self.room = room
         self.largest = largest  # machine; None: nobody knows
+        self.unresizable: dict[str, str] = {}  # node -> why it cannot be resized now
+        self.checks_resize = True  # False: what is in the way shows only when it is done
         self.nodes: dict[str, FakeNode] = {}
         self.launched: list[str] = []  # in order; a launch of what is there already is not in it
         self.removed: list[NodeRemoval] = []  # every request, in order
@@ -163,6 +166,17 @@ class FakePlatform(Platform):
             else:
                 self.end_node(removal.node, ExitReason.PREEMPTED, "removed")
 
+    def _resize(self, resize: NodeResize, *, try_only: bool = False) -> Refusal | None:
+        with self._lock:
+            found = self.nodes.get(resize.node)
+            if found is None or not found.alive:
+                return Refusal(resize.node, "it is not there", True)
+            if resize.node in self.unresizable:
+                return Refusal(resize.node, self.unresizable[resize.node], True)
+            if not try_only:
+                found.launch = replace(found.launch, resources=resize.resources)
+            return None
+
     def _tell(self, event: NodeEvent) -> None:
         for watcher in self._watchers:
             watcher.tell(event)
@@ -170,6 +184,12 @@ class FakePlatform(Platform):
     def _list(self) -> list[NodeEvent]:
         with self._lock:
             return [node.end or NodeEvent(name, True) for name, node in self.nodes.items()]
+
+
+class ResizingPlatform(FakePlatform):
+    """It can give a running node other resources; ``platform.unresizable["worker-0"] = "it holds 700 MB"`` says which not."""
+
+    traits = PlatformTraits(is_single_machine=True, can_resize=True)
 
 
 class _FakeScaler(Scaler):
@@ -180,7 +200,15 @@ class _FakeScaler(Scaler):
         self._platform.plans.append(plan)
         for removal in plan.remove:
             self._platform._remove(removal)
-        return [refusal for launch in plan.launch if (refusal := self._platform._launch(launch)) is not None]
+        refused = [self._platform._resize(resize) for resize in plan.resize]
+        refused += [self._platform._launch(launch) for launch in plan.launch]
+        return [refusal for refusal in refused if refusal is not None]
+
+    def check_resize(self, wanted: Sequence[NodeResize]) -> list[Refusal]:
+        if not self._platform.checks_resize:
+            return []
+        found = [self._platform._resize(resize, try_only=True) for resize in wanted]
+        return [refusal for refusal in found if refusal is not None]
 
 
 class _FakeWatcher(NodeWatcher):

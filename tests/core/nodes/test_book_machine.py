@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from pliant.core.errors import Conflict, InvalidRequest, NotFound, PliantError
 from pliant.core.nodes.book import NodeBook
 from pliant.core.nodes.fault_policy import Backoff, Budget, ExitReason, FaultPolicy, MemoryGrowth
+from pliant.core.nodes.rollout import Finish, Settle, Surge, next_step
 from pliant.core.nodes.states import (
     TRANSITIONS,
     Decision,
@@ -56,6 +57,12 @@ PICK = st.integers(0, 10_000)
 ROLES = st.sampled_from(["worker", "ps"])
 # An end of a node or its program; only these may lead to a replacement that is counted.
 ENDS = {"program_exited", "node_ended", "lost", "launch_failed"}
+# What launches without that anything ended.
+DECIDED_BY_PEOPLE = {"start", "scale", "set_limits", "replace", "refused", "shrink", "resume"} | {
+    "set_resources",
+    "surge",
+    "settle",
+}
 
 
 class NodeHistories(RuleBasedStateMachine):
@@ -114,7 +121,7 @@ class NodeHistories(RuleBasedStateMachine):
             assert self.too_little.get(line, 0) < launch.resources.memory_mb <= CEILING_MB
             assert launch.not_before >= self.now
         if method not in ENDS or subject is None or subject.ended:
-            assert not launches or method in {"start", "scale", "set_limits", "replace", "refused", "shrink", "resume"}
+            assert not launches or method in DECIDED_BY_PEOPLE
             return
         kind = ExitReason(args.get("exit_reason", "Unknown"))
         if method == "lost":
@@ -260,9 +267,37 @@ class NodeHistories(RuleBasedStateMachine):
     def set_limits(self, role: str, least: int, more: int) -> None:
         self.call("set_limits", role=role, min_replicas=least, max_replicas=least + more)
 
-    @rule(role=ROLES, memory=st.integers(300, CEILING_MB))
-    def set_resources(self, role: str, memory: int) -> None:
-        self.call("set_resources", role=role, resources={"cpu": 1.5, "memory_mb": memory, "gpu": 1})
+    @rule(
+        role=ROLES, memory=st.integers(300, CEILING_MB), rollout=st.sampled_from(["new-nodes", "in-place", "rolling"])
+    )
+    def set_resources(self, role: str, memory: int, rollout: str) -> None:
+        resources = {"cpu": 1.5, "memory_mb": memory, "gpu": 1}
+        if self.book.closed:
+            rollout = "new-nodes"
+        self.call("set_resources", role=role, resources=resources, rollout=rollout)
+
+    @rule(role=ROLES)
+    def new_resources_are_rolled_out(self, role: str) -> None:
+        if self.book.closed or self.book.suspended:
+            return
+        match next_step(self.book.role(role), self.book.active(role), self.now):
+            case Surge(node, reason):
+                self.call("surge", role=role, node=node, reason=reason)
+            case Settle(node, reason):
+                self.call("settle", role=role, node=node, reason=reason)
+            case Finish():
+                self.call("rolled_out", role=role)
+                assert self.book.role(role).rollout is None
+
+    @rule(pick=PICK, works=st.booleans())
+    def the_platform_resizes(self, pick: int, works: bool) -> None:
+        for resize in self.book.resizes()[: pick % 4]:
+            asked = resize.resources.to_json()
+            if works:
+                self.call("resized", node=resize.node, resources=asked, version=resize.version)
+            else:
+                self.call("resize_refused", node=resize.node, message="it holds more")
+            assert (resize in self.book.resizes()) is not works
 
     @rule(pick=PICK)
     def replace(self, pick: int) -> None:
@@ -388,7 +423,7 @@ class NodeHistories(RuleBasedStateMachine):
             assert role.succeeded == self.succeeded[name]
             if self.book.started and not self.book.closed:
                 assert role.spec.min_replicas <= role.spec.replicas <= role.spec.max_replicas
-                wanted = 0 if self.book.suspended else max(0, role.spec.replicas - role.succeeded)
+                wanted = 0 if self.book.suspended else max(0, role.target - role.succeeded)
                 assert len(self.book.active(name)) == wanted
 
     @invariant()

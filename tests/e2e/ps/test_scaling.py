@@ -78,3 +78,24 @@ def test_a_hot_server_is_seen_and_relieved_then_servers_come_and_go(tmp_path: Pa
         assert job.wait(250) == 0, job.report()
         check_each_record_counted_once(job, tmp_path, records=RECORDS, epochs=1, per_iteration=2 * BATCH)
         assert not [event for event in job.events(EventKind.PS_REPORT) if "lost" in event.message], job.report()
+
+
+def test_servers_get_other_resources_one_by_one_after_their_partitions_moved(tmp_path: Path) -> None:
+    with ps_job(tmp_path, servers="1:3", records=800, pause=0.2, wanted=2) as job:
+        job.wait_for_progress(80)
+        told = pliant(job, "scale", "ps", "--memory", "2Gi", "--rolling", "--reason", "more embeddings")
+        assert "ps memory 2048 for each node; 2 running nodes are replaced one by one" in told
+        job.until(lambda: job.events(EventKind.ROLLED_OUT), "the end of the rollout", 120)
+        limits = {"ps-2": 2048.0, "ps-3": 2048.0}
+        job.wait_for(
+            lambda s: {n.name: n.memory_limit_mb for n in s.live_nodes if n.role == "ps"} == limits,
+            "the old ones to go",
+        )
+        assert set(servers(job)) == set(limits)
+        assert [event.node for event in job.events(EventKind.PS_SEAT_TAKEN)][2:] == ["ps-2", "ps-3"]
+        assert {event.facts["node"] for event in job.events(EventKind.PS_RETIRED)} == {"ps-0", "ps-1"}
+        left = job.largest_dataset()
+        assert left.records_done < left.records_total, "training was over before the servers were replaced"
+        (tmp_path / "hurry").touch()
+        assert job.wait(250) == 0, job.report()
+        check_each_record_counted_once(job, tmp_path, records=800, epochs=1, per_iteration=2 * BATCH)

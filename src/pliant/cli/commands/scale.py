@@ -1,45 +1,71 @@
-"""Change the number of nodes of a role of a running job. New nodes join at once; surplus nodes end with grace, youngest first.
+"""Change the number of nodes of a role of a running job, or what each of them is given.
 
     pliant scale digits --workers 6
     pliant scale clicks worker=6 ps=3
-    pliant scale digits --role ps --replicas 3 --reason "more memory for embeddings"
+    pliant scale digits worker --cpu 2 --memory 4Gi
+    pliant scale digits ps --memory 16Gi --replicas 3 --rolling --reason "more memory for embeddings"
     pliant scale digits --workers 6 -N team-a
     pliant scale clicks --move-off ps-1 --share 0.5
 
-A parameter server that is removed moves its partitions to the others first; training continues meanwhile. With `--move-off` a
-server moves a share of its partitions (all, unless `--share` says less) to the others and stays.
+New nodes join at once; surplus nodes end with grace, youngest first. A parameter server that is removed moves its partitions to
+the others first; training continues meanwhile. With `--move-off` a server moves a share of its partitions (all, unless `--share`
+says less) to the others and stays.
 
 The number must be within the role's limits: start a job that may grow with `--workers MIN:MAX`, or with `--max-workers` and
 `--max-ps` of `pliant train`.
 
-Exit code: 0 accepted, 1 the master is unavailable, 2 a usage error, or the job is over.
+New resources reach nodes that run already: in place where the platform can resize a running node (this machine), else by
+replacing them one by one (Kubernetes): workers leave at a step boundary, parameter servers after their partitions moved.
+`--in-place` and `--rolling` choose. `pliant status` shows how far it is.
+
+Exit code: 0 accepted, 1 the master is unavailable, 2 a usage error or refused, or the job is over.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, Any
 
 import typer
 
 from pliant.cli.handles.find import find_job_handle
+from pliant.cli.handles.job_handle import RoleChange, RoleChanged
 from pliant.cli.options.common import AsJson, Context, Folder, NamedJob, Namespace, cluster_of
 from pliant.core.errors import InvalidRequest
+from pliant.core.resources import RolloutMode
+
+EXAMPLE = "for example: pliant scale clicks ps=3, or pliant scale clicks worker --cpu 2 --memory 4Gi"
 
 
 def scale(
     name: NamedJob = None,
     counts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ROLE=N]...", help="Number of nodes of these roles.", show_default=False),
+        typer.Argument(
+            metavar="[ROLE | ROLE=N]...",
+            help="Number of nodes of these roles, or the role of --cpu, --memory and --gpu.",
+            show_default=False,
+        ),
     ] = None,
     workers: Annotated[
         int | None, typer.Option("--workers", "-n", min=0, metavar="N", help="Number of nodes of the role worker.")
     ] = None,
-    role: Annotated[str | None, typer.Option("--role", metavar="ROLE", help="Another role, with --replicas.")] = None,
-    replicas: Annotated[
-        int | None, typer.Option("--replicas", min=0, metavar="N", help="Number of nodes of --role.")
+    role: Annotated[
+        str | None, typer.Option("--role", metavar="ROLE", help="Another role, with --replicas or resources.")
     ] = None,
+    replicas: Annotated[
+        int | None, typer.Option("--replicas", min=0, metavar="N", help="Number of nodes of the role.")
+    ] = None,
+    cpu: Annotated[str | None, typer.Option(metavar="2 | 500m", help="CPUs of each node of the role.")] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="512Mi | 4Gi", help="Memory of each node of the role; 0: no limit.")
+    ] = None,
+    gpu: Annotated[int | None, typer.Option(min=0, help="GPUs of each node of the role.")] = None,
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="Running nodes are resized, or the request is refused.")
+    ] = False,
+    rolling: Annotated[bool, typer.Option("--rolling", help="Running nodes are replaced one by one.")] = False,
     move_off: Annotated[
         str | None,
         typer.Option("--move-off", metavar="NODE", help="Move partitions of this parameter server to the others."),
@@ -58,14 +84,17 @@ def scale(
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
-    if name is not None and "=" in name:  # the job is given by its folder
+    given = {"cpu": cpu, "memory": memory, "gpu": gpu}
+    has_resources = any(amount is not None for amount in given.values())
+    if name is not None and ("=" in name or (job_dir is not None and has_resources)):  # the job is given by its folder
         counts = [name, *(counts or [])]
         name = None
-    targets = [_target(count) for count in counts or []]
+    named = [count for count in counts or [] if "=" not in count]
+    targets = [_target(count) for count in counts or [] if "=" in count]
     if name is None and job_dir is None:
         raise InvalidRequest("no job is named: give its NAME or --job-dir", hint="`pliant jobs` lists them")
     if move_off is not None:
-        if workers is not None or replicas is not None or targets:
+        if workers is not None or replicas is not None or targets or named or has_resources:
             raise InvalidRequest("give either --move-off NODE or a number of nodes, not both")
         where = find_job_handle(name, job_dir, cluster_of(namespace, context, job_dir))
         seat, partitions = where.move_off(move_off, share, reason)
@@ -76,18 +105,55 @@ def scale(
         return
     if workers is not None:
         targets.append(("worker", workers))
+    if len(named) > 1 or (named and role is not None):
+        raise InvalidRequest(f"{' and '.join(named)}: name one role, or ROLE=N for each", hint=EXAMPLE)
+    role = named[0] if named else role
     if replicas is not None:
         targets.append((role or "worker", replicas))
     twice = len({target_role for target_role, _ in targets}) < len(targets) or None not in (workers, replicas)
-    if not targets or twice or (role is not None and replicas is None):
-        raise InvalidRequest("give either --workers N, or --role ROLE --replicas N, or ROLE=N for each role once")
+    if twice or not (targets or has_resources) or (role is not None and replicas is None and not has_resources):
+        raise InvalidRequest(
+            "give either --workers N, or ROLE --replicas N, or ROLE=N for each role once, or ROLE and its --cpu or --memory",
+            hint=EXAMPLE,
+        )
+    if (in_place or rolling) and (not has_resources or in_place == rolling):
+        raise InvalidRequest("--in-place or --rolling goes with --cpu, --memory or --gpu", hint=EXAMPLE)
+    changes = {target_role: RoleChange(target_role, wanted) for target_role, wanted in targets}
+    if has_resources:
+        of_role = role or (targets[0][0] if len(targets) == 1 else "worker")
+        mode = RolloutMode.IN_PLACE if in_place else RolloutMode.ROLLING if rolling else RolloutMode.AUTO
+        amounts = _amounts({key: amount for key, amount in given.items() if amount is not None})
+        changes[of_role] = replace(changes.get(of_role) or RoleChange(of_role), rollout=mode, **amounts)
     handle = find_job_handle(name, job_dir, cluster_of(namespace, context, job_dir))
-    for target_role, wanted in targets:
-        before, now = handle.scale(target_role, wanted, reason)
-        if as_json:
-            print(json.dumps({"role": target_role, "before": before, "now": now}))
-        else:
-            print(f"{handle.name}: {target_role} {before} -> {now}")
+    for wanted in changes.values():
+        _show(handle.name, wanted, handle.scale(wanted, reason), as_json=as_json)
+
+
+def _show(job: str, wanted: RoleChange, changed: RoleChanged, *, as_json: bool) -> None:
+    if as_json:
+        found: dict[str, object] = {"role": wanted.role, "before": changed.before, "now": changed.now}
+        if wanted.resources:
+            found |= {"resources": wanted.resources, "nodes": changed.outdated, "in_place": changed.in_place}
+        print(json.dumps(found))
+        return
+    if wanted.replicas is not None:
+        print(f"{job}: {wanted.role} {changed.before} -> {changed.now}")
+    if wanted.resources:
+        amounts = ", ".join(f"{name.removesuffix('_mb')} {amount:g}" for name, amount in wanted.resources.items())
+        how = "resized in place" if changed.in_place else "replaced one by one"
+        print(f"{job}: {wanted.role} {amounts} for each node; {changed.outdated} running nodes are {how}")
+
+
+def _amounts(given: dict[str, object]) -> dict[str, Any]:
+    from pliant.spec import ResourcesSpec
+
+    try:
+        resources = ResourcesSpec.model_validate(given).to_core()
+    except ValueError as error:
+        text = ", ".join(f"--{key} {amount}" for key, amount in given.items())
+        raise InvalidRequest(f"{text}: not amounts of resources", hint=EXAMPLE) from error
+    found = {"cpu": resources.cpu, "memory": resources.memory_mb, "gpu": resources.gpu}
+    return {"memory_mb" if key == "memory" else key: found[key] for key in given}
 
 
 def _target(count: str) -> tuple[str, int]:

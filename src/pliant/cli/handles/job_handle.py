@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pliant.core.errors import Conflict, MasterUnavailable
 from pliant.core.job import Phase
+from pliant.core.resources import RolloutMode
 from pliant.core.status import JobStatus
 from pliant.core.status_json import status_to_json
 from pliant.core.summary import JobSummary
@@ -78,6 +79,32 @@ class JobView:
         }
 
 
+@dataclass(frozen=True)
+class RoleChange:
+    """What somebody wants of a role; None: as it is."""
+
+    role: str
+    replicas: int | None = None
+    cpu: float | None = None
+    memory_mb: int | None = None
+    gpu: int | None = None
+    rollout: RolloutMode = RolloutMode.AUTO
+
+    @property
+    def resources(self) -> dict[str, float]:
+        """Those that are given."""
+        given = {"cpu": self.cpu, "memory_mb": self.memory_mb, "gpu": self.gpu}
+        return {name: amount for name, amount in given.items() if amount is not None}
+
+
+@dataclass(frozen=True)
+class RoleChanged:
+    before: int  # wanted nodes
+    now: int
+    outdated: int = 0  # running nodes that get other resources
+    in_place: bool = False
+
+
 class JobHandle(ABC):
     """One job, on this machine or in a cluster."""
 
@@ -133,13 +160,22 @@ class JobHandle(ABC):
         """Send a command to a running job: ``send(caller)`` is repeated while its master is being restarted. ``what`` is the
         verb for messages, as in "cannot be scaled"."""
 
-    def scale(self, role: str, replicas: int, reason: str) -> tuple[int, int]:
-        """Set the number of nodes of a role; returns the wanted numbers before and now."""
+    def scale(self, wanted: RoleChange, reason: str) -> RoleChanged:
+        """Set the number of nodes of a role, or their resources, or both."""
         from pliant.rpc import pliant_pb2 as pb
 
-        request = pb.ScaleRequest(role=role, replicas=replicas, reason=reason, id=uuid.uuid4().hex)
+        request = pb.ScaleRequest(
+            role=wanted.role,
+            replicas=wanted.replicas,
+            reason=reason,
+            id=uuid.uuid4().hex,
+            cpu=wanted.cpu,
+            memory_mb=wanted.memory_mb,
+            gpu=wanted.gpu,
+            rollout=wanted.rollout,
+        )
         reply = self.command("scaled", lambda caller: caller.call(caller.stubs.Scale, request))
-        return reply.before, reply.now
+        return RoleChanged(reply.before, reply.now, reply.outdated, reply.in_place)
 
     def move_off(self, node: str, share: float, reason: str) -> tuple[int, int]:
         """Move this share of a parameter server's partitions to the others; returns its seat and how many it has now."""

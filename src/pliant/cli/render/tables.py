@@ -13,6 +13,7 @@ from pliant.cli.handles.job_handle import JobView
 from pliant.cli.render.progress import NODE_STYLES, clock, progress_of, waiting_line
 from pliant.core.job import Failure, Phase
 from pliant.core.nodes.fault_policy import ExitReason
+from pliant.core.resources import Resources
 from pliant.core.status import DatasetStatus, JobStatus, NodeStatus, ParametersStatus, ParkedShard
 
 PHASE_STYLES = {
@@ -44,7 +45,7 @@ def job_view(view: JobView) -> RenderableType:
                 parts += [Text(), partition_table(dataset)]
             parts += [_parked(shard) for shard in dataset.parked]
     if status.nodes:
-        parts += [Text(), node_table(status.nodes)]
+        parts += [Text(), *_roles(status), node_table(status.nodes)]
     if status.parameters is not None:
         parts += [Text(), _parameters(status.parameters), parameter_table(status.parameters)]
     if status.first_failure is not None:
@@ -65,7 +66,7 @@ def node_table(nodes: Iterable[NodeStatus]) -> Table:
             str(node.pid or ""),
             str(node.restarts),
             f"{node.records:,}",
-            f"{node.cpu:.1f}" if node.cpu else "",
+            cpu(node),
             memory(node),
             Text(f"replaces {node.replaces}; {why}" if node.replaces else why),
         )
@@ -149,6 +150,25 @@ def _parameters(parameters: ParametersStatus) -> Text:
     if parameters.stale:
         text.append(f"; {parameters.stale:,} gradients were too old")
     return text
+
+
+def _roles(status: JobStatus) -> list[Text]:
+    """What each node of a role should have, where that is said, and how far nodes that ran before have got it."""
+    lines = []
+    for role in status.roles:
+        if role.resources == Resources() and not role.rollout:
+            continue
+        text = Text(f"{role.name}: {role.ready} of {role.wanted} running, {role.resources} each")
+        if role.rollout:
+            text.append(f"; {role.rollout} {role.rollout_done}/{role.rollout_total}", style="yellow")
+        lines.append(text)
+    return lines
+
+
+def cpu(node: NodeStatus) -> str:
+    if not node.cpu:
+        return ""
+    return f"{node.cpu:.1f}" + (f" of {node.cpu_limit:g}" if node.cpu_limit else "")
 
 
 def memory(node: NodeStatus) -> str:

@@ -46,6 +46,7 @@ from pliant.core.events.parameters import (
     ServerReported,
 )
 from pliant.core.events.record import EventRecord
+from pliant.core.events.rollouts import NodeResized, ResizeRefused, RolloutFinished, RolloutStarted
 from pliant.core.events.training import (
     BestVersionFound,
     EvaluationDone,
@@ -96,6 +97,7 @@ __all__ = [
     "NodeHung",
     "NodeLaunched",
     "NodeRemoved",
+    "NodeResized",
     "NodeRunning",
     "NodeScheduled",
     "NodeTooLarge",
@@ -106,7 +108,10 @@ __all__ = [
     "ProgramExited",
     "ProgramFrozen",
     "ProgramRestarted",
+    "ResizeRefused",
     "RoleScaled",
+    "RolloutFinished",
+    "RolloutStarted",
     "ScheduleDefined",
     "SeatReady",
     "SeatRetired",

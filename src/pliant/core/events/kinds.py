@@ -26,6 +26,10 @@ class EventKind(StrEnum):
     GIVE_UP = "give-up"
     REMOVE = "remove"
     SCALE = "scale"
+    ROLLOUT = "rollout"
+    ROLLED_OUT = "rolled-out"
+    RESIZE = "resize"
+    RESIZE_REFUSED = "resize-refused"
     # torchrun groups and elastic worlds
     GROUP_CONNECTED = "group-connected"
     GROUP_RESTART = "group-restart"

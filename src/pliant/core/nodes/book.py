@@ -16,7 +16,8 @@ Invariants:
   existed is an error.
 - Each role has ``max(0, target - succeeded)`` active nodes (waiting, being created or running, and not being removed),
   until the job is stopped or has failed; while it is suspended it has none. A finished node still counts and is not
-  replaced.
+  replaced. The target is the wanted number, and one more while a node is replaced (``core/nodes/rollout_book.py``, where the
+  operations are that change the resources of nodes).
 - A replacement inherits its line's counts of failures, so no line is relaunched more often for a kind than its
   budget; one kind never uses up another's. What is not a failure (``scale``, ``replace``, ``stop``) counts nowhere.
 - A node that is being removed ends as Deleted, whatever its program did, and its end has no consequences.
@@ -36,7 +37,8 @@ from pliant.core.errors import Conflict
 from pliant.core.nodes.capacity import Capacity
 from pliant.core.nodes.fault_policy import ExitReason, FaultPolicy, Step, shrink_resources
 from pliant.core.nodes.liveness import Liveness
-from pliant.core.nodes.roster import DEFAULT_KEEP_ENDED, Roster
+from pliant.core.nodes.rollout_book import RolloutBook
+from pliant.core.nodes.roster import DEFAULT_KEEP_ENDED
 from pliant.core.nodes.states import (
     Decision,
     FailJob,
@@ -55,7 +57,7 @@ from pliant.core.nodes.states import (
 from pliant.core.resources import Resources
 
 
-class NodeBook(Roster):
+class NodeBook(RolloutBook):
     def __init__(
         self,
         roles: Mapping[str, RoleSpec],
@@ -114,12 +116,6 @@ class NodeBook(Roster):
         if target == spec.replicas or self.closed:
             return []
         return self._aim(now, role, target, f"the limits are now {min_replicas} to {max_replicas}")
-
-    def set_resources(self, now: float, *, role: str, resources: dict[str, Any]) -> list[Decision]:
-        """The resources of later launches of a role. Existing nodes keep theirs; see ``replace``."""
-        state = self.role(role)
-        self._roles[role] = changed(state, spec=changed(state.spec, resources=parse_resources(resources)))
-        return []
 
     def replace(self, now: float, *, node: str, reason: str, resources: dict[str, Any] | None = None) -> list[Decision]:
         """Remove a node and launch another of its line, with other resources if they are given. Nothing is counted."""
@@ -297,7 +293,8 @@ class NodeBook(Roster):
         asked, waited = self._shrunk(found), now - (found.waiting_since or now)
         why = f"no room for {node} in {waited:.0f} s ({found.message}): asked for with less, {in_words(asked)}"
         removal = self._remove(now, found, 0.0, why)
-        return [removal, self._add(now, found.role, why, after=found, resources=asked)]
+        version = found.resources_version
+        return [removal, self._add(now, found.role, why, after=found, resources=asked, version=version)]
 
     def set_capacity(self, now: float, *, machines: list[dict[str, Any]] | None) -> list[Decision]:
         """What the platform could give to one node at most (``core/nodes/capacity.py``); None: it does not know."""
@@ -578,11 +575,13 @@ class NodeBook(Roster):
 
     def _aim(self, now: float, role: str, target: int, reason: str, first: Sequence[str] = ()) -> list[Decision]:
         state = self._roles[role]
+        beyond = max(0, min(state.surge, state.spec.max_replicas - target))  # else it is one of those that are wanted
+        state = changed(state, surge=beyond)
         spec = changed(state.spec, replicas=target)
         self._roles[role] = changed(state, spec=spec, note=reason, at_zero_since=_at_zero(now, state, target))
         if not self._started:
             return []
-        surplus = len(self.active(role)) - max(0, target - state.succeeded)
+        surplus = len(self.active(role)) - max(0, target + state.surge - state.succeeded)
         if surplus <= 0:
             return self._fill(now, role, reason)
         order = sorted(self.active(role), key=lambda node: (node.name in first, node.number), reverse=True)
@@ -593,7 +592,7 @@ class NodeBook(Roster):
 
     def _missing(self, role: str) -> int:
         state = self._roles[role]
-        return 0 if self._suspended else max(0, state.spec.replicas - state.succeeded - len(self.active(role)))
+        return 0 if self._suspended else max(0, state.target - state.succeeded - len(self.active(role)))
 
     def _shrunk(self, node: Node) -> Resources:
         minimum = self._roles[node.role].spec.min_resources
@@ -612,6 +611,10 @@ class NodeBook(Roster):
     def _end(self, now: float, node: Node, state: NodeState, kind: ExitReason | None, message: str) -> None:
         super()._end(now, node, state, kind, message)
         self._liveness.forget(node)
+
+    @property
+    def _grace(self) -> float:
+        return self._policy.grace
 
     def _check_open(self, verb: str) -> None:
         if self.closed:

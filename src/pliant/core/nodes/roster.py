@@ -15,7 +15,7 @@ from pliant.core.errors import InvalidRequest, NotFound
 from pliant.core.nodes.capacity import Capacity
 from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.nodes.hosts import HostRecord, hosts_of
-from pliant.core.nodes.states import FailJob, Launch, Node, NodeState, RoleSpec, RoleState
+from pliant.core.nodes.states import FailJob, Launch, Node, NodeState, RoleSpec, RoleState, at_least
 from pliant.core.resources import Resources
 from pliant.core.shares import ceil_share
 from pliant.core.state_machine import StateMachine
@@ -197,14 +197,16 @@ class Roster(StateMachine):
         after: Node | None = None,
         delay: float = 0.0,
         resources: Resources | None = None,
+        version: int | None = None,
+        memory_floor_mb: int = 0,
     ) -> Launch:
-        """A new node, as the first of its line or after another, whose record it inherits."""
+        """A new node, as the first of its line or after another, whose record it inherits. ``version``: of the role's
+        resources that it was launched for, if they are not the current ones. ``memory_floor_mb``: what others needed."""
         state = self._roles[role]
         self._roles[role] = changed(state, next_number=state.next_number + 1)
         name = f"{role}-{state.next_number}"
-        resources, floor = resources or state.spec.resources, after.memory_floor_mb if after else 0
-        if 0 < resources.memory_mb < floor:
-            resources = changed(resources, memory_mb=floor)
+        floor = max(memory_floor_mb, after.memory_floor_mb if after else 0)
+        resources = at_least(resources or state.spec.resources, floor)
         node = Node(
             name=name,
             role=role,
@@ -214,6 +216,7 @@ class Roster(StateMachine):
             failures=after.failures if after else {},
             resources=resources,
             memory_floor_mb=floor,
+            resources_version=state.resources_version if version is None else version,
             high_priority=self._gets_high_priority(role),
             reason=reason,
             created_at=now,

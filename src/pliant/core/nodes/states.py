@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from pliant.core.errors import InvalidRequest
 from pliant.core.nodes.fault_policy import ExitReason
-from pliant.core.resources import Resources
+from pliant.core.resources import Resources, RolloutMode
 
 
 class NodeState(StrEnum):
@@ -106,6 +106,7 @@ class Node:
     address: str = ""  # where others reach it, reported by its agent
     high_priority: bool = False
     parked: bool = False  # removed by a suspension: its line continues when the job is resumed
+    resources_version: int = 0  # of the role's resources that it has, or was launched for
 
     @property
     def ended(self) -> bool:
@@ -149,6 +150,26 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
+class Rollout:
+    """Of new resources to the nodes of a role that run already; see ``core/nodes/rollout.py``."""
+
+    mode: RolloutMode  # never AUTO
+    before: Resources  # of the role
+    total: int  # nodes that had something else when it began
+    reason: str
+    started_at: float
+    seat: int | None = None  # of the parameter server whose partitions are moving to the others
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "mode": self.mode.value}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Rollout:
+        typed = {"mode": RolloutMode(value["mode"]), "before": Resources.from_json(value["before"])}
+        return cls(**{**value, **typed})
+
+
+@dataclass(frozen=True, slots=True)
 class RoleState:
     """The current state of a role: ``spec.replicas`` is its target, ``note`` says why."""
 
@@ -158,16 +179,25 @@ class RoleState:
     succeeded: int = 0  # lines that finished; each still counts towards the target
     given_up: int = 0  # lines whose budget is used up
     at_zero_since: float | None = None  # somebody asked for no nodes then; the role waits to be scaled up
+    resources_version: int = 0  # rises whenever the resources of the role are set
+    rollout: Rollout | None = None  # None: every node has what it should
+    surge: int = 0  # nodes beyond the target while one is replaced, as in a Deployment: 0 or 1
+
+    @property
+    def target(self) -> int:
+        """How many nodes there should be now, finished ones included."""
+        return self.spec.replicas + self.surge
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "rollout": self.rollout.to_json() if self.rollout else None}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> RoleState:
         spec = dict(value["spec"])
         for key in ("resources", "min_resources"):
             spec[key] = Resources.from_json(spec[key])
-        return cls(**{**value, "spec": RoleSpec(**spec)})
+        rollout = value.get("rollout")
+        return cls(**{**value, "spec": RoleSpec(**spec), "rollout": Rollout.from_json(rollout) if rollout else None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +252,15 @@ Decision = Launch | Remove | RestartProgram | FailJob
 
 
 @dataclass(frozen=True, slots=True)
+class Resize:
+    """Have the platform give this running node other resources, in place."""
+
+    node: str
+    resources: Resources
+    version: int  # of the role's resources
+
+
+@dataclass(frozen=True, slots=True)
 class Overdue:
     """A finding: this node missed a deadline. Acting on it is ``NodeBook.lost``."""
 
@@ -239,9 +278,15 @@ class Oversized:
     since: float
 
 
+def at_least(resources: Resources, memory_floor_mb: int) -> Resources:
+    """What a node is given of this: not less memory than its line is known to need."""
+    if 0 < resources.memory_mb < memory_floor_mb:
+        return replace(resources, memory_mb=memory_floor_mb)
+    return resources
+
+
 def in_words(resources: Resources) -> str:
-    parts = ((resources.cpu, "CPU"), (resources.memory_mb, "MB"), (resources.gpu, "GPU"))
-    return ", ".join(f"{amount:g} {unit}" for amount, unit in parts if amount) or "nothing"
+    return str(resources) if resources != Resources() else "nothing"
 
 
 def parse_exit_reason(value: str) -> ExitReason:

@@ -83,9 +83,10 @@ class ParameterBook(StateMachine):
         """A server's program ended, or its node for good: then another may take its seat. Returns the seats nobody serves."""
         return self._seats.lost(node, for_good=for_good)
 
-    def resize(self, now: float, *, seats: int) -> list[int]:
-        """Set the number of seats: more are added vacant, surplus ones leave (the newest). Returns those that leave."""
-        return self._seats.resize(seats)
+    def resize(self, now: float, *, seats: int, leaving: list[int] | None = None) -> list[int]:
+        """Set the number of seats that stay: more are added vacant, surplus ones leave (those named, then the newest). Returns
+        those that leave from now on."""
+        return self._seats.resize(seats, leaving or ())
 
     def set_share(self, now: float, *, seat: int, share: float) -> Seat:
         """Move this share of a seat's parameters to the others, permanently."""

@@ -9,7 +9,7 @@ and refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -104,20 +104,22 @@ class Seats:
 
     # --- how many, and which share each
 
-    def resize(self, count: int) -> list[int]:
-        """Add vacant seats, or let the newest ones leave; returns those that leave."""
+    def resize(self, count: int, leaving: Collection[int] = ()) -> list[int]:
+        """So many seats that stay: those in ``leaving`` do not, and of the others the newest leave, or vacant ones are added.
+        Returns those that leave from now on."""
         if count < 1:
             raise InvalidRequest(f"{count} parameter servers; at least one is needed")
-        staying = [seat for seat in self if not seat.leaving]
+        staying = [seat for seat in self if not seat.leaving and seat.number not in leaving]
         for _ in range(count - len(staying)):
-            leaving = next((seat for seat in self if seat.leaving), None)
-            if leaving is not None:  # not removed yet: it stays after all
-                self._put(replace(leaving, leaving=False, weight=1.0))
+            back = next((seat for seat in self if seat.leaving and seat.number not in leaving), None)
+            if back is not None:  # not removed yet: it stays after all
+                self._put(replace(back, leaving=False, weight=1.0))
                 self.unbalanced = True
                 continue
             self._put(Seat(self._next_number))
             self._next_number += 1
         surplus = sorted(staying, key=lambda seat: seat.number)[count:]
+        surplus += [seat for seat in self if seat.number in leaving and not seat.leaving]
         for seat in surplus:
             self._put(replace(seat, leaving=True, weight=0.0))
             self.unbalanced = True

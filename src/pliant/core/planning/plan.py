@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pliant.core.resources import Resources
+from pliant.core.resources import Resources, RolloutMode
 
 
 class JobStage(StrEnum):
@@ -22,6 +22,7 @@ class JobStage(StrEnum):
 class RolePlan:
     replicas: int | None = None  # None: as many as now
     resources: Resources | None = None  # of nodes launched from now on; None: as they are
+    rollout: RolloutMode = RolloutMode.NEW_NODES  # what becomes of nodes that run already
 
 
 @dataclass(frozen=True, slots=True)

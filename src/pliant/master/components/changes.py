@@ -12,11 +12,12 @@ import logging
 from dataclasses import replace
 
 from pliant.core.change_resolver import Decision, Resolved, decide
-from pliant.core.changes import Answer, ChangeRequest, DesiredState, MovePartitions, Stop
+from pliant.core.changes import Answer, ChangeRequest, DesiredState, MovePartitions, SetResources, Stop
 from pliant.core.clock import Clock
 from pliant.core.errors import PliantError
 from pliant.core.events import ChangeAccepted, ChangeNoted, ChangeRefused, ChangesUnavailable
 from pliant.core.job_state import JobState, Operation
+from pliant.core.resources import RolloutMode
 from pliant.core.status_builder import LiveFigures
 from pliant.master.components.base import BackgroundComponent
 from pliant.master.components.nodes import NodeManager
@@ -67,7 +68,10 @@ class ChangeHandler(BackgroundComponent):
 
     def handle(self, request: ChangeRequest) -> Answer:
         """Carry it out or refuse it; wait for ``Journal.durable`` before the answer is sent."""
-        decision = decide(self._state, request, self._clock.now())
+        can_resize = self._nodes is not None and self._nodes.can_resize
+        if can_resize and (problem := self._resize_problem(request)):
+            request = replace(request, problem=problem)
+        decision = decide(self._state, request, self._clock.now(), can_resize=can_resize)
         if decision.record is None or decision.is_repeated:
             return decision.answer
         self._note(request, decision)
@@ -112,6 +116,20 @@ class ChangeHandler(BackgroundComponent):
         if request.note:
             self._journal.event(ChangeNoted(request=name, note=request.note))
 
+    def _resize_problem(self, request: ChangeRequest) -> str:
+        """What the platform says against resources that running nodes are to get in place, as it is now."""
+        assert self._nodes is not None
+        in_place = (RolloutMode.AUTO, RolloutMode.IN_PLACE)
+        try:
+            asked = [
+                c for c in self.desired.changes_of(request) if isinstance(c, SetResources) and c.rollout in in_place
+            ]
+            problems = [self._nodes.resize_problem(change.role, change.resources) for change in asked]
+        except PliantError:
+            return ""  # it is refused for another reason
+        problem = next(filter(None, problems), "")
+        return f"{problem}; --rolling (rollout: rolling) replaces the nodes one by one" if problem else ""
+
     def _execute(self, found: Resolved, reason: str) -> None:
         match found.change:
             case Stop(at_once, failed):
@@ -127,10 +145,13 @@ class ChangeHandler(BackgroundComponent):
         match operation.machine, operation.method:
             case "parameters", "resize":
                 assert self._parameters is not None
-                self._parameters.resize(operation.arguments["seats"])
+                self._parameters.resize(**operation.arguments)
             case "nodes", "scale":
                 assert self._nodes is not None
                 self._nodes.scale(**operation.arguments)
+            case "nodes", "set_resources":
+                assert self._nodes is not None
+                self._nodes.set_resources(**operation.arguments)
             case "nodes", method:
                 assert self._nodes is not None
                 self._nodes.change(method, operation.arguments)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -24,13 +25,16 @@ from pliant.core.events import (
     NodeHung,
     NodeLaunched,
     NodeRemoved,
+    NodeResized,
     NodeRunning,
     NodeScheduled,
     NodeTooLarge,
     NodeUnschedulable,
     ProgramExited,
     ProgramRestarted,
+    ResizeRefused,
     RoleScaled,
+    RolloutStarted,
     TakenOver,
     describe,
 )
@@ -38,7 +42,18 @@ from pliant.core.job import JobBook
 from pliant.core.nodes.book import NodeBook
 from pliant.core.nodes.capacity import Capacity
 from pliant.core.nodes.fault_policy import ExitReason
-from pliant.core.nodes.states import Decision, FailJob, Launch, Node, NodeState, Remove, RestartProgram
+from pliant.core.nodes.states import (
+    Decision,
+    FailJob,
+    Launch,
+    Node,
+    NodeState,
+    Remove,
+    Resize,
+    RestartProgram,
+    at_least,
+)
+from pliant.core.resources import Resources
 from pliant.core.takeover import RecoveryOutcome
 from pliant.master.components.base import BackgroundComponent
 from pliant.master.components.signals import (
@@ -56,10 +71,20 @@ from pliant.master.components.signals import (
     WorldInUse,
 )
 from pliant.master.journal.journal import Journal
-from pliant.platforms.base import NodeEvent, NodeLaunch, NodeRemoval, NodeWatcher, ScalePlan, Scaler
+from pliant.platforms.base import (
+    NodeEvent,
+    NodeLaunch,
+    NodeRemoval,
+    NodeResize,
+    NodeWatcher,
+    Refusal,
+    ScalePlan,
+    Scaler,
+)
 
 log = logging.getLogger(__name__)
 
+RESIZE_AGAIN_S = 2.0  # after the platform refused to resize a node
 CAPACITY_INTERVAL_S = 15.0  # between two questions for the machines of the platform
 
 
@@ -87,11 +112,14 @@ class NodeManager(BackgroundComponent):
         capacity: Callable[[], Awaitable[Capacity | None]] = unknown_capacity,
         peak_memory: Callable[[str], float] = lambda node: 0.0,
         takes_over: bool = False,
+        can_resize: bool = False,
     ) -> None:
         """``capacity`` asks the platform what it could give to one node at most; ``peak_memory``: of a node, in MB, 0: unknown.
-        ``takes_over``: living nodes that the journal does not know go on under this master (``core/takeover.py``)."""
+        ``takes_over``: living nodes that the journal does not know go on under this master (``core/takeover.py``).
+        ``can_resize``: the platform can give a running node other resources."""
         super().__init__()
         self.book = book
+        self.can_resize = can_resize
         self._job = job
         self._signals = signals
         self._journal = journal
@@ -104,6 +132,7 @@ class NodeManager(BackgroundComponent):
         self._too_large: dict[str, str] = {}  # nodes of which that was said, and how
         self._takes_over = takes_over
         self._busy = asyncio.Lock()  # one plan at a time
+        self._refused_at: dict[str, float] = {}  # when a node could not be resized
 
     async def start(self) -> None:
         if self._job.over:
@@ -239,7 +268,8 @@ class NodeManager(BackgroundComponent):
         now = self._clock.now()
         launches = self.book.due(now)
         removals = self.book.removals(now)
-        if not launches and not removals:
+        resizes = [r for r in self.book.resizes() if now >= self._refused_at.get(r.node, -math.inf) + RESIZE_AGAIN_S]
+        if not launches and not removals and not resizes:
             return
         await self._journal.durable()  # nothing is done that a successor would not know of
         reasons = [*(launch.reason for launch in launches), *(removal.reason for removal in removals)]
@@ -247,6 +277,7 @@ class NodeManager(BackgroundComponent):
             tuple(self._describe(launch) for launch in launches),
             tuple(NodeRemoval(r.node, r.grace) for r in removals),
             "; ".join(list(dict.fromkeys(reasons))[:3]),
+            tuple(NodeResize(r.node, r.resources) for r in resizes),
         )
         refused = {refusal.node: refusal for refusal in await self._scaler.scale(plan)}
         for launch in launches:
@@ -259,6 +290,23 @@ class NodeManager(BackgroundComponent):
             )
             answer = self.book.refused if refusal.unschedulable else self.book.launch_failed
             self._apply(self._journal.do(answer, node=launch.node, message=refusal.message))
+        for resize in resizes:
+            self._note_resize(resize, refused.get(resize.node))
+
+    def _note_resize(self, resize: Resize, refusal: Refusal | None) -> None:
+        node, asked = self.book.get(resize.node), resize.resources.to_json()
+        if refusal is None:
+            self._refused_at.pop(resize.node, None)
+            rollout = self.book.role(node.role).rollout
+            reason = rollout.reason if rollout is not None else ""
+            self._journal.do(self.book.resized, node=resize.node, resources=asked, version=resize.version)
+            before = node.resources.to_json()
+            self._journal.event(NodeResized(node=resize.node, before=before, resources=asked, reason=reason))
+            return
+        self._refused_at[resize.node] = self._clock.now()
+        if node.message != refusal.message:  # said once, tried until it works
+            self._journal.event(ResizeRefused(node=resize.node, resources=asked, reason=refusal.message))
+            self._journal.do(self.book.resize_refused, node=resize.node, message=refusal.message)
 
     # --- calls of agents
 
@@ -367,6 +415,36 @@ class NodeManager(BackgroundComponent):
         decisions = self._journal.do(self.book.scale, role=role, replicas=replicas, reason=reason, **chosen)
         self._journal.event(RoleScaled(role=role, before=before, replicas=replicas, reason=reason))
         self._apply(decisions)
+
+    def set_resources(self, role: str, resources: dict[str, Any], rollout: str = "", reason: str = "") -> None:
+        """Of new nodes, and as ``rollout`` says of those that run already."""
+        earlier = self.book.role(role)
+        how = {"rollout": rollout, "reason": reason} if rollout else {}
+        decisions = self._journal.do(self.book.set_resources, role=role, resources=resources, **how)
+        self._refused_at.clear()
+        begun = self.book.role(role).rollout
+        if how and begun is not None and begun != earlier.rollout:
+            self._journal.event(
+                RolloutStarted(
+                    role=role,
+                    mode=begun.mode,
+                    nodes=begun.total,
+                    before=begun.before.to_json(),
+                    resources=resources,
+                    reason=reason,
+                )
+            )
+        self._apply(decisions)
+
+    def resize_problem(self, role: str, resources: Resources) -> str:
+        """Why the running nodes of a role cannot be resized in place now; empty: they can."""
+        wanted = [
+            NodeResize(node.name, at_least(resources, node.memory_floor_mb))
+            for node in self.book.active(role)
+            if node.state is not NodeState.PENDING
+        ]
+        refused = self._scaler.check_resize(wanted)
+        return f"{refused[0].node} cannot be resized in place: {refused[0].message}" if refused else ""
 
     def change(self, method: str, arguments: Mapping[str, Any]) -> None:
         """Carry out another operation of the book, which was tried on a copy of it."""

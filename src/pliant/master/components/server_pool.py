@@ -21,6 +21,11 @@ class ServerPool(Component):
     def __init__(self, nodes: NodeManager, parameters: ParameterCoordinator) -> None:
         self._nodes = nodes
         self._parameters = parameters
+        parameters.may_join = self._may_join
+
+    def _may_join(self, node: str) -> bool:
+        """One that is to go must not take the seat of its successor."""
+        return all(known.is_active for known in self._nodes.book.nodes() if known.name == node)
 
     async def tick(self) -> None:
         """Free the seats of nodes that ended. Looked at again and again: a node may end in many ways, with its program's
@@ -31,8 +36,13 @@ class ServerPool(Component):
                 self._parameters.program_gone(seat.node, for_good=True)
 
     def on_event(self, signal: Signal) -> None:
-        if isinstance(signal, SeatVacated):
+        if isinstance(signal, SeatVacated) and not self._is_replaced(signal.seat):
             self._remove_server(signal.node)
+
+    def _is_replaced(self, seat: int) -> bool:
+        """Its server leaves for one with other resources (``rollouts``), so the role has as many as before."""
+        rollout = self._nodes.book.role(PARAMETER_SERVER).rollout
+        return rollout is not None and rollout.seat == seat
 
     def _remove_server(self, node: str) -> None:
         book = self._nodes.book

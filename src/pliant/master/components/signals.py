@@ -98,6 +98,7 @@ class SeatVacated:
     """A parameter server gave all that it had to the others. Empty ``node``: nobody held the seat."""
 
     node: str
+    seat: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from pliant.core.changes import Answer, Change, ChangeRequest, MovePartitions, RequestSource, Stop, plan_request
-from pliant.core.errors import NotAvailable
+from pliant.core.errors import InvalidRequest, NotAvailable
 from pliant.core.planning.plan import JobStage, RolePlan
+from pliant.core.resources import Resources, RolloutMode
 from pliant.master.components.changes import ChangeHandler
 from pliant.master.components.scaling import ManualGenerator, ManualPlan, PlanningConfig
 from pliant.master.controller import JobController
@@ -61,8 +63,12 @@ class JobServicer(services.JobServicer):
         return audit_message(found)
 
     async def Scale(self, request: pb.ScaleRequest, context: Context) -> pb.ScaleReply:
+        role = request.role or WORKER
+        resources = self._resources(role, request)
+        replicas = request.replicas if request.HasField("replicas") or resources is None else None
+        rollout = _rollout(request.rollout)
         manual = ManualPlan(
-            {request.role or WORKER: RolePlan(request.replicas)},
+            {role: RolePlan(replicas, resources, rollout)},
             reason=request.reason[:MAX_REASON],
             id=request.id[:MAX_ID],
         )
@@ -70,8 +76,23 @@ class JobServicer(services.JobServicer):
         plan = ManualGenerator().generate_plan(JobStage.RUNNING, PlanningConfig(base_version, manual=manual))
         assert plan is not None
         answer = await self._handle(plan_request(plan, RequestSource.PERSON))
-        before, now = int(answer.results["before"]), int(answer.results["now"])
-        return pb.ScaleReply(before=before, now=now, version=answer.version)
+        found, there = answer.results, self._controller.state.nodes
+        wanted = there.role(role).spec.replicas if there is not None else 0
+        return pb.ScaleReply(
+            before=int(found.get("before", wanted)),
+            now=int(found.get("now", wanted)),
+            version=answer.version,
+            outdated=int(found.get("outdated", 0)),
+            in_place=bool(found.get("in_place")),
+        )
+
+    def _resources(self, role: str, request: pb.ScaleRequest) -> Resources | None:
+        """What each node of the role should have; None: nothing is said of it."""
+        given = {name: getattr(request, name) for name in ("cpu", "memory_mb", "gpu") if request.HasField(name)}
+        nodes = self._controller.state.nodes
+        if not given or nodes is None:
+            return Resources() if given else None  # without nodes it is refused
+        return replace(nodes.role(role).spec.resources, **given)
 
     async def Stop(self, request: pb.StopRequest, context: Context) -> pb.Empty:
         await self._handle(_request(request, Stop(at_once=request.at_once, failed=request.failed)))
@@ -87,6 +108,13 @@ class JobServicer(services.JobServicer):
         await self._controller.journal.durable()
         answer.check()
         return answer
+
+
+def _rollout(name: str) -> RolloutMode:
+    try:
+        return RolloutMode(name) if name else RolloutMode.AUTO
+    except ValueError:
+        raise InvalidRequest(f"rollout {name[:MAX_ID]!r}; known are {', '.join(RolloutMode)}") from None
 
 
 def _request(message: pb.StopRequest | pb.MoveOffRequest, change: Change) -> ChangeRequest:

@@ -26,6 +26,7 @@ from pliant.core.changes import (
     SetResources,
 )
 from pliant.core.errors import NotFound, PliantError
+from pliant.core.resources import RolloutMode
 from pliant.core.status import JobStatus, PlanStatus
 from pliant.platforms.base import ControlChannel
 from pliant.platforms.kubernetes import names
@@ -215,7 +216,7 @@ def _changes(spec: ScalePlanSpec) -> Iterator[Change]:
     """Resources come before nodes, so that new ones have them."""
     for role, wanted in spec.roles.items():
         if wanted.resources is not None:
-            yield SetResources(role, wanted.resources.to_core())
+            yield SetResources(role, wanted.resources.to_core(), RolloutMode(wanted.rollout))
         if wanted.replicas is not None:
             yield Scale(role, wanted.replicas)
     for removal in spec.remove:

@@ -30,7 +30,11 @@ class RoleTarget(Model):
     """What a role should have."""
 
     replicas: NodeCount | None = Field(default=None, description="How many nodes. Default: as it is.")
-    resources: ResourcesSpec | None = Field(default=None, description="What each new node is given. Default: as it is.")
+    resources: ResourcesSpec | None = Field(default=None, description="What each node is given. Default: as it is.")
+    rollout: Literal["rolling", "new-nodes"] = Field(
+        default="rolling",
+        description="What new resources mean for nodes that run: they are replaced one by one, or keep what they have.",
+    )
 
 
 class PodToCreate(Model):

@@ -15,12 +15,21 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pliant.cli.handles.cluster import Cluster
-from pliant.cli.handles.job_handle import RETRY_TIMEOUT_S, Caller, JobHandle, JobView, Output
+from pliant.cli.handles.job_handle import (
+    RETRY_TIMEOUT_S,
+    Caller,
+    JobHandle,
+    JobView,
+    Output,
+    RoleChange,
+    RoleChanged,
+)
 from pliant.cli.handles.kubernetes.pod_output import PodOutput
 from pliant.cli.handles.kubernetes.session import Session
 from pliant.cli.handles.kubernetes.summary import Remains, read_remains, summary_of
 from pliant.core.errors import Conflict, MasterUnavailable, NotAvailable, NotFound, PliantError
 from pliant.core.job import Phase
+from pliant.core.resources import RolloutMode
 from pliant.core.status import JobStatus
 from pliant.core.summary import JobSummary
 from pliant.platforms.kubernetes.elastic_job_status import is_over, message_of, phase_of, status_of_resource
@@ -48,6 +57,7 @@ T = TypeVar("T")
 POLL_INTERVAL_S = 0.5  # between two questions to the API server or to a master that is away
 INSTALL = "install Pliant into the cluster (docs/kubernetes.md), and see `pliant doctor --platform kubernetes`"
 CALL_TIMEOUT_S = 5.0  # through the API server
+RESOURCE_FIELDS = {"cpu": "cpu", "memory_mb": "memory", "gpu": "gpu"}  # of a role, in the ElasticJob
 
 
 class KubernetesJob(JobHandle):
@@ -141,13 +151,16 @@ class KubernetesJob(JobHandle):
 
         return call_with_retry(attempt, retry_timeout=retry_timeout, on_failure=check, max_pause=POLL_INTERVAL_S)
 
-    def scale(self, role: str, replicas: int, reason: str) -> tuple[int, int]:
+    def scale(self, wanted: RoleChange, reason: str) -> RoleChanged:
         """The master is called, which answers at once; then the ElasticJob is patched, as by ``kubectl scale``."""
-        before, now = super().scale(role, replicas, reason)
-        patch = {"spec": {"roles": {role: {"replicas": {"wanted": now}}}}}
+        changed = super().scale(wanted, reason)
+        role: Object = {"replicas": {"wanted": changed.now}} if wanted.replicas is not None else {}
+        if wanted.resources and wanted.rollout is not RolloutMode.NEW_NODES:
+            role["resources"] = {RESOURCE_FIELDS[name]: amount for name, amount in wanted.resources.items()}
         with contextlib.suppress(Forbidden):  # the job is scaled; only `kubectl get` shows another number
+            patch = {"spec": {"roles": {wanted.role: role}}}
             self._session.run(self._session.api.patch(ELASTIC_JOBS, self.name, patch, self.namespace))
-        return before, now
+        return changed
 
     def stop(self, *, now: bool, reason: str, deadline: float) -> JobSummary:
         from pliant.rpc import pliant_pb2 as pb

@@ -9,7 +9,7 @@ gRPC service. The counts of contributions that were refused are not journaled ei
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,8 @@ class ParameterCoordinator(Component):
         self.dumps = DumpCoordinator(book, journal, clock, self._observations, self._changes, folder)
         self._rebalancer = Rebalancer(book, journal, signals, self._observations, self.dumps, self._changes)
         self._refused = {PushOutcome.STALE: 0, PushOutcome.MOVED: 0}
+        self.may_join: Callable[[str], bool] = lambda node: True
+        """Whether a node may take a seat; set by who knows the nodes."""
 
     def prepare(self) -> None:
         """Begin from a dump of another job, if the job says so and has not begun yet."""
@@ -116,7 +118,7 @@ class ParameterCoordinator(Component):
     async def join(self, node: str, incarnation: int) -> Seat:
         """Waits for a seat."""
         while True:
-            vacant = any(seat.node in ("", node) for seat in self.book.seats())
+            vacant = self.may_join(node) and any(seat.node in ("", node) for seat in self.book.seats())
             seat = self._journal.do(self.book.join, node=node, incarnation=incarnation) if vacant else None
             if seat is not None:
                 self._observations.joined(seat.number)
@@ -230,10 +232,11 @@ class ParameterCoordinator(Component):
 
     # --- changes of the running job
 
-    def resize(self, seats: int) -> None:
-        leaving = self._journal.do(self.book.resize, seats=seats)
-        if leaving:
-            self._journal.event(SeatsLeaving(seats=tuple(leaving)))
+    def resize(self, seats: int, leaving: Sequence[int] = ()) -> None:
+        """``leaving``: these do not stay; else the newest leave, or others are added."""
+        named = {"leaving": list(leaving)} if leaving else {}
+        if gone := self._journal.do(self.book.resize, seats=seats, **named):
+            self._journal.event(SeatsLeaving(seats=tuple(gone)))
         self._changes.notify()
 
     def move_off(self, node: str, share: float, reason: str) -> Seat:

@@ -80,7 +80,7 @@ class Rebalancer:
                 self._dumps.cancelled(dump.order, reason, seat.node)
             self._journal.event(SeatRetired(node=seat.node, seat=seat.number))
             self._observations.retired(seat.number)
-            self._signals.publish(SeatVacated(seat.node))
+            self._signals.publish(SeatVacated(seat.node, seat.number))
             self._changes.notify()
 
     def _last_move_arrived(self) -> bool:
