@@ -157,7 +157,7 @@ class TrainerThreads:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for worker in self.workers:
             worker.thawed.set()
-        if kind is not None:
+        if kind is not None and self.master.alive:
             self.master.run_inside(lambda parts: parts.require(RendezvousServer).close())
         for worker in self.workers:
             if worker._thread is not None:

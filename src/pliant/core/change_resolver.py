@@ -106,6 +106,11 @@ def resolve(
     return tuple(trial.resolve(change) for change in changes)
 
 
+def _results_of(role: str, **numbers: float) -> dict[str, float]:
+    """One request may change several roles."""
+    return {f"{role}.{name}": float(number) for name, number in numbers.items()}
+
+
 def _copy(state: JobState) -> JobState:
     """Of what changes can touch."""
     return JobState(
@@ -163,7 +168,7 @@ class _Trial:
         parameters = self._state.parameters if change.role == PARAMETER_SERVER else None
         if parameters is None:
             self._nodes("scale", role=change.role, replicas=change.replicas, reason=reason)
-            return {"before": spec.replicas, "now": change.replicas}
+            return _results_of(change.role, before=spec.replicas, now=change.replicas)
         if self._state.job.over:
             raise Conflict("the job is over and cannot be scaled")
         replace(spec, replicas=change.replicas).check()
@@ -177,7 +182,7 @@ class _Trial:
         self._do("parameters", "resize", seats=change.replicas)
         if change.replicas > spec.replicas:
             self._nodes("scale", role=change.role, replicas=change.replicas, reason=reason)
-        return {"before": staying, "now": change.replicas}
+        return _results_of(change.role, before=staying, now=change.replicas)
 
     def _set_resources(self, change: SetResources) -> dict[str, float]:
         """Results: how many running nodes get other resources, and whether they do in place."""
@@ -195,7 +200,7 @@ class _Trial:
         role = change.role
         how = {"rollout": mode.value, "reason": self._reason} if mode is not RolloutMode.NEW_NODES else {}
         self._nodes("set_resources", role=role, resources=change.resources.to_json(), **how)
-        return {"outdated": len(book.outdated(role)), "in_place": float(mode is RolloutMode.IN_PLACE)}
+        return _results_of(role, outdated=len(book.outdated(role)), in_place=mode is RolloutMode.IN_PLACE)
 
     def _stop(self, change: Stop) -> None:
         reason = self._reason or "stopped by the user"

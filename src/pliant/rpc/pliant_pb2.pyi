@@ -497,7 +497,7 @@ class AuditReply(_message.Message):
     def __init__(self, name: _Optional[str] = ..., over: _Optional[bool] = ..., datasets: _Optional[_Iterable[_Union[DatasetAudit, _Mapping]]] = ...) -> None: ...
 
 class ScaleRequest(_message.Message):
-    __slots__ = ("role", "replicas", "reason", "id", "base_version", "cpu", "memory_mb", "gpu", "rollout")
+    __slots__ = ("role", "replicas", "reason", "id", "base_version", "cpu", "memory_mb", "gpu", "rollout", "others")
     ROLE_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -507,6 +507,7 @@ class ScaleRequest(_message.Message):
     MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
     GPU_FIELD_NUMBER: _ClassVar[int]
     ROLLOUT_FIELD_NUMBER: _ClassVar[int]
+    OTHERS_FIELD_NUMBER: _ClassVar[int]
     role: str
     replicas: int
     reason: str
@@ -516,21 +517,24 @@ class ScaleRequest(_message.Message):
     memory_mb: int
     gpu: int
     rollout: str
-    def __init__(self, role: _Optional[str] = ..., replicas: _Optional[int] = ..., reason: _Optional[str] = ..., id: _Optional[str] = ..., base_version: _Optional[int] = ..., cpu: _Optional[float] = ..., memory_mb: _Optional[int] = ..., gpu: _Optional[int] = ..., rollout: _Optional[str] = ...) -> None: ...
+    others: _containers.RepeatedCompositeFieldContainer[ScaleRequest]
+    def __init__(self, role: _Optional[str] = ..., replicas: _Optional[int] = ..., reason: _Optional[str] = ..., id: _Optional[str] = ..., base_version: _Optional[int] = ..., cpu: _Optional[float] = ..., memory_mb: _Optional[int] = ..., gpu: _Optional[int] = ..., rollout: _Optional[str] = ..., others: _Optional[_Iterable[_Union[ScaleRequest, _Mapping]]] = ...) -> None: ...
 
 class ScaleReply(_message.Message):
-    __slots__ = ("before", "now", "version", "outdated", "in_place")
+    __slots__ = ("before", "now", "version", "outdated", "in_place", "others")
     BEFORE_FIELD_NUMBER: _ClassVar[int]
     NOW_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     OUTDATED_FIELD_NUMBER: _ClassVar[int]
     IN_PLACE_FIELD_NUMBER: _ClassVar[int]
+    OTHERS_FIELD_NUMBER: _ClassVar[int]
     before: int
     now: int
     version: int
     outdated: int
     in_place: bool
-    def __init__(self, before: _Optional[int] = ..., now: _Optional[int] = ..., version: _Optional[int] = ..., outdated: _Optional[int] = ..., in_place: _Optional[bool] = ...) -> None: ...
+    others: _containers.RepeatedCompositeFieldContainer[ScaleReply]
+    def __init__(self, before: _Optional[int] = ..., now: _Optional[int] = ..., version: _Optional[int] = ..., outdated: _Optional[int] = ..., in_place: _Optional[bool] = ..., others: _Optional[_Iterable[_Union[ScaleReply, _Mapping]]] = ...) -> None: ...
 
 class StopRequest(_message.Message):
     __slots__ = ("reason", "at_once", "failed", "id")

@@ -184,6 +184,19 @@ def test_a_call_that_is_sent_again_gets_its_first_answer_also_after_a_restart(jo
     assert [event["replicas"] for event in events(job, EventKind.SCALE)] == [4, 3]
 
 
+def test_one_call_scales_several_roles_or_none(tmp_path: Path) -> None:
+    role = {"command": ["true"], "replicas": "1:5"}
+    with RunningMaster(tmp_path, {"roles": {"worker": role, "helper": role}}) as job:
+        call, stubs = job.client.call, job.client.stubs.job
+        for wrong in (pb.ScaleRequest(role="helper", replicas=9), pb.ScaleRequest(role="worker", replicas=3)):
+            with pytest.raises(InvalidRequest, match=r"1 to 5 are allowed|named twice"):
+                call(stubs.Scale, pb.ScaleRequest(replicas=4, others=[wrong]))
+        wanted = {role.name: role.wanted for role in call(stubs.GetStatus, pb.Empty()).roles}
+        assert wanted == {"worker": 5, "helper": 5}
+        reply = call(stubs.Scale, pb.ScaleRequest(replicas=4, others=[pb.ScaleRequest(role="helper", replicas=3)]))
+        assert [(one.now, one.version) for one in (reply, *reply.others)] == [(4, 2), (3, 2)]
+
+
 def test_a_call_for_another_version_is_refused(job: RunningMaster) -> None:
     call, stubs = job.client.call, job.client.stubs.job
     version = call(stubs.Scale, pb.ScaleRequest(replicas=3)).version

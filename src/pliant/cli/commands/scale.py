@@ -125,8 +125,9 @@ def scale(
         amounts = _amounts({key: amount for key, amount in given.items() if amount is not None})
         changes[of_role] = replace(changes.get(of_role) or RoleChange(of_role), rollout=mode, **amounts)
     handle = find_job_handle(name, job_dir, cluster_of(namespace, context, job_dir))
-    for wanted in changes.values():
-        _show(handle.name, wanted, handle.scale(wanted, reason), as_json=as_json)
+    wanted = list(changes.values())
+    for change, changed in zip(wanted, handle.scale(wanted, reason), strict=True):
+        _show(handle.name, change, changed, as_json=as_json)
 
 
 def _show(job: str, wanted: RoleChange, changed: RoleChanged, *, as_json: bool) -> None:

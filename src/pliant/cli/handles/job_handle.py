@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -160,22 +160,25 @@ class JobHandle(ABC):
         """Send a command to a running job: ``send(caller)`` is repeated while its master is being restarted. ``what`` is the
         verb for messages, as in "cannot be scaled"."""
 
-    def scale(self, wanted: RoleChange, reason: str) -> RoleChanged:
-        """Set the number of nodes of a role, or their resources, or both."""
+    def scale(self, wanted: Sequence[RoleChange], reason: str) -> list[RoleChanged]:
+        """Set the number of nodes of roles, or their resources, or both: all of it, or nothing."""
         from pliant.rpc import pliant_pb2 as pb
 
-        request = pb.ScaleRequest(
-            role=wanted.role,
-            replicas=wanted.replicas,
-            reason=reason,
-            id=uuid.uuid4().hex,
-            cpu=wanted.cpu,
-            memory_mb=wanted.memory_mb,
-            gpu=wanted.gpu,
-            rollout=wanted.rollout,
+        request, *others = (
+            pb.ScaleRequest(
+                role=change.role,
+                replicas=change.replicas,
+                cpu=change.cpu,
+                memory_mb=change.memory_mb,
+                gpu=change.gpu,
+                rollout=change.rollout,
+            )
+            for change in wanted
         )
+        request.others.extend(others)
+        request.reason, request.id = reason, uuid.uuid4().hex
         reply = self.command("scaled", lambda caller: caller.call(caller.stubs.Scale, request))
-        return RoleChanged(reply.before, reply.now, reply.outdated, reply.in_place)
+        return [RoleChanged(one.before, one.now, one.outdated, one.in_place) for one in (reply, *reply.others)]
 
     def move_off(self, node: str, share: float, reason: str) -> tuple[int, int]:
         """Move this share of a parameter server's partitions to the others; returns its seat and how many it has now."""

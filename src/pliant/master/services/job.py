@@ -63,12 +63,11 @@ class JobServicer(services.JobServicer):
         return audit_message(found)
 
     async def Scale(self, request: pb.ScaleRequest, context: Context) -> pb.ScaleReply:
-        role = request.role or WORKER
-        resources = self._resources(role, request)
-        replicas = request.replicas if request.HasField("replicas") or resources is None else None
-        rollout = _rollout(request.rollout)
+        asked = {one.role or WORKER: one for one in (request, *request.others)}
+        if len(asked) <= len(request.others):
+            raise InvalidRequest("a role is named twice in one request")
         manual = ManualPlan(
-            {role: RolePlan(replicas, resources, rollout)},
+            {role: self._role_plan(role, one) for role, one in asked.items()},
             reason=request.reason[:MAX_REASON],
             id=request.id[:MAX_ID],
         )
@@ -76,14 +75,25 @@ class JobServicer(services.JobServicer):
         plan = ManualGenerator().generate_plan(JobStage.RUNNING, PlanningConfig(base_version, manual=manual))
         assert plan is not None
         answer = await self._handle(plan_request(plan, RequestSource.PERSON))
-        found, there = answer.results, self._controller.state.nodes
-        wanted = there.role(role).spec.replicas if there is not None else 0
+        first, *others = (self._scaled(role, answer) for role in asked)
+        first.others.extend(others)
+        return first
+
+    def _role_plan(self, role: str, request: pb.ScaleRequest) -> RolePlan:
+        resources = self._resources(role, request)
+        replicas = request.replicas if request.HasField("replicas") or resources is None else None
+        return RolePlan(replicas, resources, _rollout(request.rollout))
+
+    def _scaled(self, role: str, answer: Answer) -> pb.ScaleReply:
+        nodes = self._controller.state.nodes
+        wanted = nodes.role(role).spec.replicas if nodes is not None else 0
+        found = answer.results
         return pb.ScaleReply(
-            before=int(found.get("before", wanted)),
-            now=int(found.get("now", wanted)),
+            before=int(found.get(f"{role}.before", wanted)),
+            now=int(found.get(f"{role}.now", wanted)),
             version=answer.version,
-            outdated=int(found.get("outdated", 0)),
-            in_place=bool(found.get("in_place")),
+            outdated=int(found.get(f"{role}.outdated", 0)),
+            in_place=bool(found.get(f"{role}.in_place")),
         )
 
     def _resources(self, role: str, request: pb.ScaleRequest) -> Resources | None:

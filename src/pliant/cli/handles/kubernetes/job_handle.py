@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -151,14 +151,17 @@ class KubernetesJob(JobHandle):
 
         return call_with_retry(attempt, retry_timeout=retry_timeout, on_failure=check, max_pause=POLL_INTERVAL_S)
 
-    def scale(self, wanted: RoleChange, reason: str) -> RoleChanged:
+    def scale(self, wanted: Sequence[RoleChange], reason: str) -> list[RoleChanged]:
         """The master is called, which answers at once; then the ElasticJob is patched, as by ``kubectl scale``."""
         changed = super().scale(wanted, reason)
-        role: Object = {"replicas": {"wanted": changed.now}} if wanted.replicas is not None else {}
-        if wanted.resources and wanted.rollout is not RolloutMode.NEW_NODES:
-            role["resources"] = {RESOURCE_FIELDS[name]: amount for name, amount in wanted.resources.items()}
+        roles: Object = {}
+        for change, result in zip(wanted, changed, strict=True):
+            role: Object = {"replicas": {"wanted": result.now}} if change.replicas is not None else {}
+            if change.resources and change.rollout is not RolloutMode.NEW_NODES:
+                role["resources"] = {RESOURCE_FIELDS[name]: amount for name, amount in change.resources.items()}
+            roles[change.role] = role
         with contextlib.suppress(Forbidden):  # the job is scaled; only `kubectl get` shows another number
-            patch = {"spec": {"roles": {wanted.role: role}}}
+            patch = {"spec": {"roles": roles}}
             self._session.run(self._session.api.patch(ELASTIC_JOBS, self.name, patch, self.namespace))
         return changed
 
