@@ -21,6 +21,7 @@ from pliant.core.changes import (
     MovePartitions,
     RemoveNode,
     ReplaceNode,
+    RequestSource,
     Resume,
     Scale,
     SetLimits,
@@ -76,7 +77,9 @@ def decide(state: JobState, request: ChangeRequest, now: float, *, can_resize: b
     results = {name: value for change in changes for name, value in change.results.items()}
     answer = Answer(request.problem, results=results, version=desired.version + has_effect)
     remembered = desired.desired_by(request) if request.desired is not None else None
-    record = _record(request, answer, now, remembered) if request.id or has_effect else None
+    record = (
+        _record(request, answer, now, desired=remembered, has_effect=has_effect) if request.id or has_effect else None
+    )
     return Decision(answer, changes, record)
 
 
@@ -91,10 +94,19 @@ def apply_request(state: JobState, request: ChangeRequest, now: float) -> Answer
     return decision.answer
 
 
-def _record(request: ChangeRequest, answer: Answer, now: float, desired: DesiredJob | None = None) -> Operation:
-    arguments = {"request": request.id, "answer": answer.to_json()}
+def _record(
+    request: ChangeRequest,
+    answer: Answer,
+    now: float,
+    *,
+    desired: DesiredJob | None = None,
+    has_effect: bool = False,
+) -> Operation:
+    arguments: dict[str, Any] = {"request": request.id, "answer": answer.to_json()}
     if desired is not None:
         arguments["desired"] = desired.to_json()
+    if has_effect and request.source is not RequestSource.EDIT:
+        arguments["plan"] = {"name": request.id, "reason": request.reason}
     return Operation("changes", "answered", now, arguments)
 
 

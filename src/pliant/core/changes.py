@@ -14,7 +14,7 @@ id: a request that is sent again gets its first answer and has no second effect.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -242,6 +242,15 @@ class Answer:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class AppliedPlan:
+    """A plan that changed the job: of a generator, of a person by command, or a person's ScalePlan."""
+
+    name: str
+    reason: str
+    time: float
+
+
 # --- the journaled state
 
 
@@ -251,6 +260,7 @@ class DesiredState(StateMachine):
         self.version = 1
         self._desired = desired
         self._answers: dict[str, Answer] = {}
+        self.last_plan: AppliedPlan | None = None
 
     def answer_to(self, request: str) -> Answer | None:
         """The answer that a request got; None: it is new."""
@@ -288,13 +298,19 @@ class DesiredState(StateMachine):
         request: str,
         answer: dict[str, Any],
         desired: dict[str, Any] | None = None,
+        plan: dict[str, str] | None = None,
     ) -> None:
-        """A request was carried out (``desired``: and is what later edits are compared with), or refused."""
+        """A request was carried out (``desired``: and is what later edits are compared with), or refused.
+
+        ``plan``: the name and the reason of a plan that changed the job.
+        """
         found = Answer(**answer)
         if request:
             self._answers = dict([*self._answers.items(), (request, found)][-MAX_ANSWERS:])
         if desired is not None:
             self._desired = DesiredJob.from_json(desired)
+        if plan is not None:
+            self.last_plan = AppliedPlan(plan["name"], plan["reason"], now)
         self.version = found.version
 
     # --- as JSON
@@ -304,9 +320,11 @@ class DesiredState(StateMachine):
             "version": self.version,
             "desired": self._desired.to_json(),
             "answers": {request: answer.to_json() for request, answer in self._answers.items()},
+            "last_plan": asdict(self.last_plan) if self.last_plan is not None else None,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self.version = state["version"]
         self._desired = DesiredJob.from_json(state["desired"])
         self._answers = {request: Answer(**answer) for request, answer in state["answers"].items()}
+        self.last_plan = AppliedPlan(**state["last_plan"]) if state["last_plan"] is not None else None

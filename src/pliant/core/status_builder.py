@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from pliant.core.changes import DesiredState
 from pliant.core.end_policy import optional_datasets
 from pliant.core.job import JobBook, Phase
 from pliant.core.job_state import JobState
@@ -29,6 +30,7 @@ from pliant.core.status import (
     ParametersStatus,
     ParkedShard,
     PartitionStatus,
+    PlanStatus,
     Progress,
     RoleStatus,
     SeatStatus,
@@ -114,6 +116,7 @@ def build_status(name: str, state: JobState, now: float, live: LiveFigures = NOT
         evaluations=tuple(map(evaluation_status, training.results.values())) if training is not None else (),
         best=evaluation_status(training.best) if training is not None and training.best is not None else None,
         first_failure=job.first_failure,
+        last_plan=_last_plan(state.changes),
         world=state.rendezvous.world if state.rendezvous is not None else None,
         parameters=_parameters(state.parameters, live.parameters) if state.parameters is not None else None,
     )
@@ -123,8 +126,16 @@ def _journal_lost(job: JobBook) -> Condition | None:
     lost = job.recovery
     if lost is None:
         return None
-    since = datetime.fromtimestamp(lost.time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return Condition(JOURNAL_LOST, "True", lost.outcome.value, lost.message, since)
+    return Condition(JOURNAL_LOST, "True", lost.outcome.value, lost.message, _rfc3339(lost.time))
+
+
+def _last_plan(desired: DesiredState | None) -> PlanStatus | None:
+    plan = desired.last_plan if desired is not None else None
+    return PlanStatus(plan.name, plan.reason, _rfc3339(plan.time)) if plan is not None else None
+
+
+def _rfc3339(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def role_statuses(book: NodeBook) -> tuple[RoleStatus, ...]:

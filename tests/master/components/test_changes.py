@@ -184,6 +184,16 @@ def test_a_call_that_is_sent_again_gets_its_first_answer_also_after_a_restart(jo
     assert [event["replicas"] for event in events(job, EventKind.SCALE)] == [4, 3]
 
 
+def test_the_last_plan_and_its_reason_are_in_the_status_also_after_a_restart(job: RunningMaster) -> None:
+    job.client.call(job.client.stubs.job.Scale, pb.ScaleRequest(replicas=4, id="mine", reason="more data came"))
+    with pytest.raises(InvalidRequest):
+        job.client.call(job.client.stubs.job.Scale, pb.ScaleRequest(replicas=9, id="refused"))
+    job.restart()
+    plan = job.client.call(job.client.stubs.job.GetStatus, pb.Empty()).last_plan
+    assert (plan.name, plan.reason) == ("mine", "more data came")
+    assert plan.time.endswith("Z")
+
+
 def test_one_call_scales_several_roles_or_none(tmp_path: Path) -> None:
     role = {"command": ["true"], "replicas": "1:5"}
     with RunningMaster(tmp_path, {"roles": {"worker": role, "helper": role}}) as job:

@@ -145,7 +145,9 @@ class ElasticJobChannel(ControlChannel):
             return
 
     async def report(self, status: JobStatus) -> None:
-        patch = status_patch(status, generation=self._generation, last_plan=_last_plan(self._last_plan()))
+        patch = status_patch(
+            status, generation=self._generation, last_plan=_last_plan(self._last_plan()) or status.last_plan
+        )
         await self._api.patch(ELASTIC_JOBS, self._job, {"status": patch}, self._namespace, subresource="status")
 
     async def finish(self, status: JobStatus, summary: Mapping[str, Any]) -> None:
