@@ -214,6 +214,26 @@ def test_new_nodes_only_ends_a_rollout() -> None:
     assert names(book) == ["worker-0", "worker-1"]
 
 
+def test_a_successor_that_fails_for_good_ends_the_rollout_and_costs_no_node() -> None:
+    book = started(2)
+    ask(book)
+    take(book)
+    run_all(book)
+    for incarnation in range(4):
+        book.program_exited(1.0, node="worker-2", incarnation=incarnation, exit_reason="Error", message="too small")
+    assert names(book) == ["worker-0", "worker-1"]
+    assert (book.role("worker").rollout, book.role("worker").surge, book.role("worker").spec.replicas) == (None, 0, 2)
+    assert book.failure is None
+
+
+def test_resources_that_no_machine_has_are_refused_with_the_numbers() -> None:
+    book = started(2)
+    book.set_capacity(0.0, machines=[{"cpu": 4.0, "memory_mb": 1000, "gpu": 0}])
+    with pytest.raises(InvalidRequest, match="the largest machine has 1000"):
+        ask(book, resources=Resources(1.0, 100_000))
+    assert book.role("worker").spec.resources == SMALL
+
+
 def test_how_must_be_decided() -> None:
     for rollout in ("auto", "sideways"):
         with pytest.raises(InvalidRequest):

@@ -567,6 +567,11 @@ class NodeBook(RolloutBook):
             self._failure = FailJob(f"{node.name} is given up: {why} ({because})", node.name, kind)
             self._roles[node.role] = changed(role, given_up=role.given_up + 1)
             return [self._failure]
+        if role.surge and node.resources_version == role.resources_version:
+            # It was one more than wanted, to replace another: that one stays, and so do all that have other resources.
+            note = f"{node.name} is given up: {why}; the others keep the resources that they have"
+            self._roles[node.role] = changed(role, surge=0, rollout=None, given_up=role.given_up + 1, note=note)
+            return []
         target = role.spec.replicas - 1
         note = f"{node.name} is given up: {why}; going on with {target}"
         spec = changed(role.spec, replicas=target)

@@ -42,6 +42,9 @@ class RolloutBook(Roster):
         are resized in place, or replaced one by one. Nodes that do not run yet hold nothing and are replaced at once."""
         mode = _parse_mode(rollout)
         state, wanted = self.role(role), parse_resources(resources)
+        is_known = mode is not RolloutMode.NEW_NODES and self._capacity is not None and self._capacity.machines
+        if is_known and self._capacity is not None and (problem := self._capacity.problem(wanted)):
+            raise InvalidRequest(f"no node of the role {role} could be started with that: {problem}")
         before, earlier, version = state.spec.resources, state.rollout, state.resources_version + 1
         if earlier is not None and earlier.mode is mode and before == wanted:
             return []  # it is on its way
