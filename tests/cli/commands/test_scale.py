@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -20,9 +21,9 @@ class Handle:
     def __init__(self) -> None:
         self.asked: list[RoleChange] = []
 
-    def scale(self, wanted: RoleChange, reason: str) -> RoleChanged:
-        self.asked.append(wanted)
-        return RoleChanged(2, 2 if wanted.replicas is None else wanted.replicas, 2, in_place=False)
+    def scale(self, wanted: Sequence[RoleChange], reason: str) -> list[RoleChanged]:
+        self.asked += wanted
+        return [RoleChanged(2, 2 if one.replicas is None else one.replicas, 2, in_place=False) for one in wanted]
 
 
 @pytest.fixture

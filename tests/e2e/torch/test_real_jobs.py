@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.e2e.torch.training_job import PROGRAM, TrainingJob
+from tests.e2e.torch.training_job import PROGRAM, STEPS_PER_EPOCH, TIMEOUT_S, TrainingJob
 
 from pliant.core.events import EventKind
+from pliant.rpc import pliant_pb2 as pb
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
@@ -96,6 +97,20 @@ def test_a_frozen_program_is_left_behind_and_comes_back_as_a_new_one(tmp_path: P
     assert "joining again as a new member" in job.log("worker-1") or pid in {
         x["pid"] for x in job.lines() if "hash" in x
     }
+
+
+def test_workers_with_other_resources_join_one_by_one_and_the_result_is_the_same(tmp_path: Path, alone: Alone) -> None:
+    with TrainingJob(tmp_path, workers=2, pace=0.15) as job:
+        job.wait_for_step(1)
+        other = pb.ScaleRequest(role="worker", memory_mb=4096, rollout="rolling")
+        job.call(lambda c: c.stubs.job.Scale, other)
+        job.until(lambda: job.events(EventKind.ROLLED_OUT), "the end of the rollout", TIMEOUT_S)
+        assert job.committed() < STEPS_PER_EPOCH * job.epochs, "training was over before the workers were replaced"
+        job.ends_well()
+        summary = job.summary()
+    assert {node["memory_limit_mb"] for node in summary["nodes"][2:]} == {4096.0}
+    assert (summary["restarts"], len(summary["nodes"])) == (0, 4)
+    assert_same(job, alone, exact=True)
 
 
 @pytest.mark.chaos
