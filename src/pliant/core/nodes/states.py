@@ -237,6 +237,7 @@ class Oversized:
     node: str
     problem: str
     since: float
+    shrinks: bool = False  # it will be requested with less, down to what a machine has
 
 
 def in_words(resources: Resources) -> str:
