@@ -127,3 +127,53 @@ def test_checkpoints_without_a_directory_go_into_that_of_the_job(
 def test_checkpoints_without_a_directory_are_refused_where_there_is_no_job() -> None:
     with alone() as job, pytest.raises(InvalidRequest, match="no directory"):
         make_trainer(job, checkpoint_every_seconds=60.0)
+
+
+def two_loops(folder: Path | None, *, until: int = 0, micro_batch: int = 3) -> tuple[Trainer, list[tuple[int, int]]]:
+    """Three epochs, then two; with ``until`` it ends after so many steps in all, with a checkpoint of the last one."""
+    saving: dict[str, Any] = {"checkpoint_dir": folder, "checkpoint_every_steps": until} if folder is not None else {}
+    done: list[tuple[int, int]] = []
+    with alone() as job:
+        trainer = make_trainer(job, **saving)
+        for loop, epochs, size in ((0, 3, 3), (1, 2, micro_batch)):
+            for step in trainer.steps(DATA, micro_batch=size, epochs=epochs):
+                for x, y in step:
+                    step.backward(nn.functional.cross_entropy(trainer.model(x), y))
+                done.append((loop, step.index))
+                if len(done) == until:
+                    trainer.close()
+                    return trainer, done
+        trainer.close()
+    return trainer, done
+
+
+def test_a_training_that_ended_in_its_second_loop_continues_there_though_the_first_was_longer(tmp_path: Path) -> None:
+    whole, steps = two_loops(None)
+    _, begun = two_loops(tmp_path, until=15)
+    assert begun[-1] == (1, 2), "the checkpoint is of the second loop"
+    resumed, added = two_loops(tmp_path)
+    assert begun + added == steps
+    assert bits(resumed.model) == bits(whole.model)
+
+
+def test_a_checkpoint_of_a_second_loop_of_other_numbers_is_refused_when_that_loop_begins(tmp_path: Path) -> None:
+    two_loops(tmp_path, until=15)
+    with pytest.raises(InvalidRequest, match="micro_batch 3, now 2"):
+        two_loops(tmp_path, micro_batch=2)
+
+
+def test_a_checkpoint_that_has_a_plan_instead_of_terms_is_continued() -> None:
+    with alone() as job:
+        trainer = make_trainer(job)
+        learn(trainer, max_steps=2)
+        state = trainer.state_dict()
+        trainer.close()
+    del state["terms_loop"], state["position"]["ended_at"]
+    plan = {name: value for name, value in state.pop("terms").items() if name != "max_steps"}
+    state["plan"] = {**plan, "units": 4}
+    state["position"] |= {"loop": 0, "step": 2}
+    with alone() as job:
+        other = make_trainer(job)
+        other.load_state_dict(state)
+        assert learn(other) == 2
+        other.close()

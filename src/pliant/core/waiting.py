@@ -36,6 +36,8 @@ def _oversized(nodes: NodeBook, now: float) -> Condition | None:
     who = first.node + (f" and {others} more" if others else "")
     limit = nodes.give_up_after
     then = f"given up after {limit:g} s (fault.unschedulable.give_up_after)" if limit else "waited for without a limit"
+    if first.shrinks:
+        then = f"less is asked for after {nodes.shrink_after:g} s (fault.unschedulable.shrink_after)"
     return _condition(TOO_LARGE, f"{who} cannot be started: {first.problem}; {then}", min(f.since for f in found))
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -38,6 +39,15 @@ def terms_of(plan: StepPlan, max_steps: int | None) -> dict[str, int]:
         "drop_last": int(plan.drop_last),
         "max_steps": UNLIMITED if max_steps is None else max_steps,
     }
+
+
+def saved_terms(state: Mapping[str, Any]) -> Terms | None:
+    """Of a checkpoint; earlier versions wrote the plan instead, whose limit of steps is not known."""
+    if "terms" in state:
+        terms: Terms | None = state["terms"]
+        return terms
+    plan = state["plan"]
+    return None if plan is None else {name: int(n) for name, n in plan.items() if name != "units"}
 
 
 def steps_of(terms: Terms, units: int) -> int:

@@ -266,7 +266,8 @@ class Trainer:
         done = f"the checkpoint in {directory} has all {limit} steps of this loop" if directory else "it has no steps"
         if self._position.loop > loop + 1:
             done = f"the checkpoint in {directory} was taken in a later loop"
-        return f"nothing left to do: {done}; larger epochs or max_steps extend the training"
+        extended = "; larger epochs or max_steps extend the training" if loop == 0 and self._position.loop <= 1 else ""
+        return f"nothing left to do: {done}{extended}"
 
     def _check_committed(self) -> None:
         if self._current is not None and not self._current.committed:

@@ -12,7 +12,16 @@ from typing import Any
 import torch
 
 from pliant.torch.accumulator import StepAccumulator
-from pliant.torch.loop_terms import LENGTH, Terms, checkpoint_mismatch, differing, disagreement, steps_of, terms_of
+from pliant.torch.loop_terms import (
+    LENGTH,
+    Terms,
+    checkpoint_mismatch,
+    differing,
+    disagreement,
+    saved_terms,
+    steps_of,
+    terms_of,
+)
 from pliant.torch.plan import StepPlan
 from pliant.torch.position import Position
 from pliant.torch.update import Update
@@ -38,6 +47,7 @@ class TrainingState:
         self.max_steps: int | None = None
         self._plan_loop = -1  # the loop that the plan is of
         self._loaded_terms: Terms | None = None  # of the loop in which the loaded checkpoint was taken
+        self._loaded_loop = -1  # that loop; -1: the checkpoint does not say
         # Whether this is the state that the world's members share, or one of a checkpoint; else it is only how this
         # process initialized its model, and is replaced by any that is shared.
         self.is_shared = False
@@ -59,6 +69,8 @@ class TrainingState:
 
     def begin_loop(self, plan: StepPlan, loop: int, max_steps: int | None) -> None:
         self.plan, self._plan_loop, self.max_steps = plan, loop, max_steps
+        if self._loaded_terms is not None and loop == self._loaded_loop == self.position.loop:
+            self._check_terms(self._loaded_terms)
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -68,6 +80,7 @@ class TrainingState:
             "buffers": self.accumulator.buffers.state(),
             "position": self.position.state(),
             "terms": self.terms if self.plan is not None else None,
+            "terms_loop": self._plan_loop,
             "shape": self._shape(),
         }
 
@@ -75,17 +88,21 @@ class TrainingState:
         """Of a checkpoint: the current loop may be longer or shorter than it was to be then."""
         if state["shape"] != self._shape():
             raise checkpoint_mismatch(state["shape"], self._shape())
-        in_loop = self.plan is not None and state["position"]["loop"] == self._plan_loop
-        if in_loop and differing(state["terms"], self.terms, LENGTH):
-            saved = {name: value for name, value in state["terms"].items() if name not in LENGTH}
-            raise checkpoint_mismatch(saved, self.terms)
+        terms = saved_terms(state)
+        if self.plan is not None and terms is not None and state["position"]["loop"] == self._plan_loop:
+            self._check_terms(terms)
         self._load(state)
-        self._loaded_terms = state["terms"]
+        self._loaded_terms, self._loaded_loop = terms, state.get("terms_loop", -1)
 
     def extend(self) -> bool:
-        """Continue the loop that had ended when the checkpoint was taken, if it is longer now; True if it is."""
+        """Continue the loop that had ended when the checkpoint was taken, if it is longer now; True if it is.
+
+        A checkpoint of a later loop has that loop's terms, which say nothing about this one.
+        """
         loaded = self._loaded_terms
-        if loaded is None or self.position.loop != self._plan_loop + 1 or differing(loaded, self.terms, LENGTH):
+        if loaded is None or self._loaded_loop != self._plan_loop or self.position.loop != self._plan_loop + 1:
+            return False
+        if differing(loaded, self.terms, LENGTH):
             return False
         if self.limit <= steps_of(loaded, self.units):
             return False
@@ -103,6 +120,12 @@ class TrainingState:
         ):
             raise disagreement({sender: state["terms"], receiver: self.terms})
         self._load(state)
+
+    def _check_terms(self, saved: Terms) -> None:
+        """The current loop gives the positions of a checkpoint the same meaning."""
+        if differing(saved, self.terms, LENGTH):
+            fixed = {name: value for name, value in saved.items() if name not in LENGTH}
+            raise checkpoint_mismatch(fixed, self.terms)
 
     def _load(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])

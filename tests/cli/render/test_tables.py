@@ -2,12 +2,14 @@ from __future__ import annotations
 
 from io import StringIO
 
+import pytest
 from rich.console import Console
 
-from pliant.cli.render.tables import busiest_first, usage_view
+from pliant.cli.render.progress import progress_of
+from pliant.cli.render.tables import busiest_first, partition_table, table_console, usage_view
 from pliant.core.job import Phase
 from pliant.core.nodes.states import NodeState
-from pliant.core.status import JobStatus, NodeStatus
+from pliant.core.status import DatasetStatus, JobStatus, NodeStatus, PartitionStatus
 
 
 def test_the_busiest_node_comes_first_and_ended_ones_not_at_all() -> None:
@@ -20,3 +22,13 @@ def test_the_busiest_node_comes_first_and_ended_ones_not_at_all() -> None:
     shown = StringIO()
     Console(file=shown, width=120).print(usage_view(status))
     assert [line.split()[0] for line in shown.getvalue().splitlines()[1:]] == expected
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    dataset = DatasetStatus("[/b]clicks", partitions=(PartitionStatus("[red]0", end=3),))
+    console = table_console()
+    console.print(partition_table(dataset))
+    console.print(progress_of(JobStatus("digits", Phase.RUNNING, datasets=(dataset,))))
+    shown = capsys.readouterr().out
+    assert shown.count("[/b]clicks") == 2
+    assert "[red]0" in shown

@@ -50,11 +50,30 @@ def test_a_capacity_survives_json_and_a_broken_one_is_refused() -> None:
         Capacity.from_json([{"cpu": "many"}])
 
 
-def a_book(workers: int = 1, memory_mb: int = 20000, least: int = 1, **policy: Any) -> NodeBook:
-    role = RoleSpec("worker", least, 4, workers, Resources(1.0, memory_mb))
+def a_book(workers: int = 1, memory_mb: int = 20000, least: int = 1, min_memory_mb: int = 0, **policy: Any) -> NodeBook:
+    role = RoleSpec("worker", least, 4, workers, Resources(1.0, memory_mb), Resources(0.0, min_memory_mb))
     book = NodeBook({"worker": role}, FaultPolicy(**policy))
     book.start(0.0)
     return book
+
+
+def test_a_node_is_not_given_up_before_it_was_asked_for_with_so_little_that_a_machine_has_it() -> None:
+    book = a_book(memory_mb=1 << 20, min_memory_mb=1000, unschedulable_give_up_after=60.0)
+    book.set_capacity(0.0, machines=CLUSTER.to_json())
+    now = 0.0
+    while book.oversized(now):
+        assert book.hopeless(now) == []
+        for launch in book.due(now):
+            book.refused(now, node=launch.node, message="no room")
+        now += 10.0
+    assert book.failure is None
+    assert 1000 <= book.get("worker-0").resources.memory_mb <= 16000
+
+
+def test_a_node_whose_least_request_is_too_large_is_given_up_at_the_limit() -> None:
+    book = a_book(memory_mb=1 << 20, min_memory_mb=17000, unschedulable_give_up_after=60.0)
+    book.set_capacity(0.0, machines=CLUSTER.to_json())
+    assert [found.node for found in book.hopeless(60.0)] == ["worker-0"]
 
 
 def test_nothing_is_too_large_while_nobody_knows_the_machines() -> None:

@@ -171,7 +171,7 @@ def _tensors(storage: Storage, notes: list[manifest.PartNote]) -> list[dict[str,
 
 
 def _print_list(storage: Storage, rows: list[dict[str, Any]]) -> None:
-    console = Console()
+    console = Console(markup=False)
     if not rows:
         console.print(f"no checkpoints in {storage.url}", markup=False)
         return
@@ -186,7 +186,7 @@ def _print_list(storage: Storage, rows: list[dict[str, Any]]) -> None:
 
 
 def _print_tensors(found: Found, notes: list[manifest.PartNote], tensors: list[dict[str, Any]]) -> None:
-    console = Console()
+    console = Console(markup=False)
     console.print(f"step {found.step}, taken by {found.world} workers, {found.path}", markup=False, soft_wrap=True)
     table = Table("tensor", "type", "shape", "size", "parts", box=None)
     for tensor in tensors:

@@ -124,7 +124,7 @@ def info(
         )
     if len(found) > 1:
         table.add_row("all", f"{sum(r.records for r in found):,}", f"{sum(r.chunks for r in found):,}")
-    Console().print(table)
+    Console(markup=False).print(table)
 
 
 @app.command()
@@ -223,7 +223,7 @@ def _cuts(total: int, parts: int) -> list[int]:
 
 def _bar() -> Progress:
     """On the error stream, so that what is printed can be piped; quiet where that is no terminal."""
-    console = Console(stderr=True)
+    console = Console(stderr=True, markup=False)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 

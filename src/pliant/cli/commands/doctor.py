@@ -54,7 +54,7 @@ def _print(checks: list[Check]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(markup=False, highlight=False, soft_wrap=True)
     styles = {"ok": "green", "warning": "yellow", "broken": "bold red", "absent": "dim"}
     for check in checks:
         line = Text(f"{check.state:<8}", style=styles[check.state])

@@ -47,7 +47,7 @@ def logs(
     wanted = [*(node or []), *(["master"] if master else [])]
     if not follow:
         _check(handle, wanted)
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(markup=False, highlight=False, soft_wrap=True)
     output = handle.output(console, nodes=frozenset(wanted) or None, tail=tail, follow=follow)
     while follow:
         over = handle.is_over()  # asked first: what came before the end is shown below

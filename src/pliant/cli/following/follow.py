@@ -73,7 +73,7 @@ class Follower:
     ) -> None:
         self._handle = handle
         self._interrupts = interrupts
-        self._console = Console(stderr=to_stderr, highlight=False, soft_wrap=True)
+        self._console = Console(stderr=to_stderr, markup=False, highlight=False, soft_wrap=True)
         self._show_output = show_output
         self._output: Output | None = None
         self._progress = progress

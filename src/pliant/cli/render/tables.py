@@ -27,8 +27,8 @@ WIDE = 200  # columns, where the output goes to a file or another program
 
 
 def table_console() -> Console:
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=WIDE)
+    console = Console(markup=False, highlight=False)
+    return console if console.is_terminal else Console(markup=False, highlight=False, width=WIDE)
 
 
 def job_view(view: JobView) -> RenderableType:

@@ -308,17 +308,31 @@ class NodeBook(RolloutBook):
             return []
         waiting = [node for node in self._nodes.values() if node.is_active and node.started_at is None]
         found = ((node, self._capacity.problem(node.resources)) for node in waiting)
-        return [Oversized(n.name, why, max(n.created_at, self._capacity_since)) for n, why in found if why]
+        return [
+            Oversized(
+                n.name, why, max(n.created_at, self._capacity_since), shrinks=not self._capacity.problem(self._least(n))
+            )
+            for n, why in found
+            if why
+        ]
 
     @property
     def give_up_after(self) -> float:
         """Seconds for which a node is waited for that no machine is large enough for; 0: for ever."""
         return self._policy.unschedulable_give_up_after
 
+    @property
+    def shrink_after(self) -> float:
+        """Seconds for which an unschedulable node is waited for before less is requested."""
+        return self._policy.unschedulable_shrink_after
+
     def hopeless(self, now: float) -> list[Oversized]:
-        """Those for which a larger machine, or a smaller request, was waited for long enough; act on each by ``abandon``."""
+        """Those for which a larger machine, or a smaller request, was waited for long enough; act on each by ``abandon``.
+
+        Not those that will be requested with so little that there is a machine for them.
+        """
         limit = self.give_up_after
-        return [found for found in self.oversized(now) if 0 < limit <= now - found.since]
+        return [found for found in self.oversized(now) if not found.shrinks and 0 < limit <= now - found.since]
 
     def abandon(self, now: float, *, node: str) -> list[Decision]:
         """Give up a node that can never be started, and its line with it."""
@@ -602,6 +616,12 @@ class NodeBook(RolloutBook):
     def _shrunk(self, node: Node) -> Resources:
         minimum = self._roles[node.role].spec.min_resources
         return shrink_resources(node.resources, minimum, keep_memory=node.memory_floor_mb > 0)
+
+    def _least(self, node: Node) -> Resources:
+        """What it will be requested with in the end, if there is no room for more."""
+        while (less := self._shrunk(node)) != node.resources:
+            node = changed(node, resources=less)
+        return node.resources
 
     def _remove(self, now: float, node: Node, grace: float, reason: str) -> Remove:
         node = changed(node, removal=node.removal or reason, removal_grace=grace)

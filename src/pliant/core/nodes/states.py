@@ -276,6 +276,7 @@ class Oversized:
     node: str
     problem: str
     since: float
+    shrinks: bool = False  # it will be requested with less, down to what a machine has
 
 
 def at_least(resources: Resources, memory_floor_mb: int) -> Resources:
