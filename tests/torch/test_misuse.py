@@ -136,10 +136,13 @@ def test_a_state_of_another_training_is_refused() -> None:
         trainer(virtual_workers=2).load_state_dict(state)
 
 
-def test_a_worker_with_another_dataset_is_refused_instead_of_trained_with(tmp_path: Path) -> None:
+def test_a_worker_with_another_dataset_is_refused_instead_of_trained_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLIANT_ORPHAN_TIMEOUT", "2")  # of the other one, which no agent ends here
     with TrainerThreads(tmp_path, workers=2, data=DATA) as threads:
         threads.workers[0].data = digits(36)
-        with pytest.raises((InvalidRequest, TrainingOver)):  # the one who sees it, the other when the job has failed
+        with pytest.raises((PliantError, TrainingOver)):  # the one who sees it, the other when the job has failed
             threads.work()
         shown = "records 36 on worker-0, 24 on worker-1"
         errors = [str(worker.error) for worker in threads.workers]
