@@ -140,9 +140,10 @@ def _show(job: str, wanted: RoleChange, changed: RoleChanged, *, as_json: bool) 
     if wanted.replicas is not None:
         print(f"{job}: {wanted.role} {changed.before} -> {changed.now}")
     if wanted.resources:
-        amounts = ", ".join(f"{name.removesuffix('_mb')} {amount:g}" for name, amount in wanted.resources.items())
+        units = {"cpu": "CPU", "memory_mb": "MB", "gpu": "GPU"}
+        amounts = ", ".join(f"{amount:g} {units[name]}" for name, amount in wanted.resources.items())
         how = "resized in place" if changed.in_place else "replaced one by one"
-        print(f"{job}: {wanted.role} {amounts} for each node; {changed.outdated} running nodes are {how}")
+        print(f"{job}: {wanted.role} {amounts} each; {changed.outdated} running nodes are {how}")
 
 
 def _amounts(given: dict[str, object]) -> dict[str, Any]:
