@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -104,9 +105,17 @@ def test_a_master_killed_right_before_the_end_still_leaves_a_summary(tmp_path: P
         job.assert_each_record_once()
 
 
+@pytest.fixture
+def hangup_ends_programs() -> Iterator[None]:
+    """Also where the tests themselves run below nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP], ids=["killed", "its terminal closed"])
 def test_a_launcher_that_is_killed_is_replaced_and_the_job_ends_by_itself(
-    tmp_path: Path, number: signal.Signals
+    tmp_path: Path, number: signal.Signals, hangup_ends_programs: None
 ) -> None:
     with reading(tmp_path) as job:
         job.wait_until_all_work(3)
