@@ -72,7 +72,6 @@ MAX_CACHED_MACHINES = 1000
 MACHINE_LIST_TTL_S = 30.0  # for which a list of all machines is taken as current
 FORCE_DELETE_OVERDUE_S = 300.0  # overdue, after which a Pod is force-deleted even if we may not read Node objects
 ASSUMED_GRACE_S = 60.0  # of a deleted Pod, until the watch delivers its true deadline
-STORAGE_CLASSES_TTL_S = 10.0  # how long the observed storage classes are reused
 EVENT_DEDUPLICATION_S = 600.0  # in which the same Event of a job is not written again
 
 
@@ -95,7 +94,6 @@ class Executor:
         self._listed: tuple[Object, ...] | None = None
         self._listed_at = float("-inf")
         self._journals: dict[str, JournalVolume] = {}  # uid of a job -> where its journal lies
-        self._classes = (float("-inf"), StorageClasses())  # when they were last listed
 
     @property
     def image(self) -> str:
@@ -238,14 +236,11 @@ class Executor:
         return self._journals[uid]
 
     async def _storage_classes(self) -> StorageClasses:
-        read_at, classes = self._classes
-        if time.monotonic() - read_at > STORAGE_CLASSES_TTL_S:
-            try:
-                classes = storage_classes((await self.api.list(STORAGE_CLASSES)).items)
-            except Forbidden as error:
-                classes = StorageClasses(problem=error.message)
-            self._classes = (time.monotonic(), classes)
-        return classes
+        """As they are now: one call for each job, when it starts."""
+        try:
+            return storage_classes((await self.api.list(STORAGE_CLASSES)).items)
+        except Forbidden as error:
+            return StorageClasses(problem=error.message)
 
     def forget(self, uid: str) -> None:
         self._addresses.pop(uid, None)
