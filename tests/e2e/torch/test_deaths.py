@@ -243,7 +243,11 @@ def test_a_loop_left_by_break_between_two_steps_is_over_for_all(tmp_path: Path) 
         threads.workers[1].dies("before the optimizer", step=2)
         threads.work()
         threads.assert_all_equal(expected)
-        assert threads.workers[0].committed == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (1, 3)]
+        steps = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (1, 3)]
+        lists = [worker.committed for worker in threads.survivors]
+        # One of them may have received step 2 with the other's state, instead of committing it itself.
+        assert all(committed in (steps, [step for step in steps if step != (0, 2)]) for committed in lists), lists
+        assert steps in lists
 
 
 def test_a_loop_that_one_worker_stops_ends_on_all_after_the_same_step(tmp_path: Path) -> None:
