@@ -39,7 +39,7 @@ def serve_metrics(testbed: Testbed, space: Space) -> None:
     }
     note = {"api-approved.kubernetes.io": "unapproved, a test"}
     testbed.kube.create(CRDS, {"metadata": {"name": CRD_NAME, "annotations": note}, "spec": spec})
-    testbed.kubectl("wait", "--for=condition=Established", f"crd/{CRD_NAME}", "--timeout=60s")
+    space.wait_for(testbed.cluster.crds_are_established, "the custom resource to be known")
     space.wait_for(lambda: _served(space), "the group to be served")
 
 

@@ -155,7 +155,12 @@ class Cluster:
         self._kubectl(
             "apply", "--server-side", *files
         )  # the client's way would keep a second copy, with a limit of size
-        self._kubectl("wait", "--for=condition=Established", "crd", "--all", f"--timeout={PATIENCE:.0f}s")
+        self._wait(self.crds_are_established, "the custom resources to be known")
+
+    def crds_are_established(self) -> bool:
+        """`kubectl wait` fails for one that was made so recently that it has no conditions."""
+        found = self.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions") or {}
+        return all(_is_established(crd) for crd in found["items"]) if found.get("items") else False
 
     def _kubectl(self, *words: str) -> None:
         command = ["kubectl", f"--kubeconfig={self.kubeconfig}", *words]
@@ -209,3 +214,8 @@ class Cluster:
             if log.name != "audit.log" and (lines := log.read_text(errors="replace").splitlines()[-5:]):
                 tails.append("\n".join([f"--- {log.relative_to(self.run.folder)}", *lines]))
         return "\n".join(tails)
+
+
+def _is_established(crd: Mapping[str, Any]) -> bool:
+    conditions = crd.get("status", {}).get("conditions") or []
+    return any((c["type"], c["status"]) == ("Established", "True") for c in conditions)
