@@ -5,7 +5,7 @@ its workers are done *and* its shards are; it never succeeds with shards undone.
 one whose workers somebody scaled to zero before the work was done: it waits to be scaled up.
 
 A master without nodes of its own is a service. One that only hands out shards ends when there are none left: at least one
-dataset was created and all are finished. Programs that still ask are told so before it goes (``after_settling``). Any other
+dataset was created and all are finished. Programs that still ask get that answer before it goes (``after_settling``). Any other
 service, and one that shall keep serving, is ended by a person.
 """
 

@@ -17,7 +17,7 @@ What the successor does, and what the living announce to it:
 2.  An agent that is not known to be running is asked by the reply to its heartbeat to register again. It announces its run
     (incarnation), the pid of its program and the rank that it started with (``NodeBook.registered``, ``GroupBook.adopt``).
 3.  A program that asks about a round which this master never formed is answered ``NotFound``, and announces its world: round,
-    members with their incarnations, steps and seniority, as the lost master had told them all (``RendezvousBook.announce``). The
+    members with their incarnations, steps and seniority, as the lost master had announced to all (``RendezvousBook.announce``). The
     highest announced round is the world; training in it was never interrupted. Later rounds have higher numbers, so no
     number of a round is used twice.
 4.  No world is formed until every adopted node has announced its world or joined, has ended, or ``fault.session_timeout``
@@ -27,7 +27,7 @@ What the successor does, and what the living announce to it:
 What if: a member died while there was no master? Its node is not alive (1), so it is out of the announced world at once, and the
 survivors form the next one. The successor dies during all this? In the same Pod its journal has what was adopted so far, and the
 rest is announced again; if its Pod is lost too, the next one begins at 1. An old process comes back that the lost master had
-given up? Its Pod was removed, so its calls name a node that is not known, and it is told to end.
+given up? Its Pod was removed, so its calls name a node that is not known, and the answer is to end.
 
 What is not taken over: counts of failures (budgets begin anew), the events so far, and answers to requests for changes; what
 was asked for is in the ElasticJob.

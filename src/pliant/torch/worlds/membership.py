@@ -57,7 +57,7 @@ class Membership:
         self._incarnation = uuid.uuid4().hex
         self._retry_timeout = NodeEnvironment.from_env(os.environ).orphan_timeout
         self._round = 0  # of the last world that this incarnation was in
-        self._last_world: pb.World | None = None  # as the master told it
+        self._last_world: pb.World | None = None  # as the master sent it
         self._watched: World | None = None
         self._wake = threading.Event()
         self._pending_call: Any = None  # the one that waits for news
