@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 setup: $(STAMP)  ## create .venv with everything the project needs
 
-quickstart: $(STAMP)  ## train on real digits with 4 workers, one of them killed half-way
+quickstart: $(STAMP)  ## train twice, once with a worker killed and one joining: the same bits
 	@$(BIN)/python examples/quickstart.py
 
 test: lint test-unit test-e2e test-chaos test-kubernetes  ## all checks and tests

@@ -131,7 +131,7 @@ def learn(job: pliant.Job, folder: Path, epochs: int) -> None:
             vector_to_parameters(before.clone(), model.parameters())
             loss = train_on(model, pixels[shard.indices()], labels[shard.indices()])
             shared.add(parameters_to_vector(model.parameters()).detach() - before, name)
-            job.report_step(step, loss=loss)
+            job.report(step, loss=loss)
         # Asking for the next shard tells the master that this one is done.
 
     # A train-end shard is there once all training data is done; one worker gets it, and another one if that one dies.

@@ -110,7 +110,7 @@ def test_the_traceback_of_the_first_failure_is_in_the_summary(start: Start) -> N
     assert failure["traceback"].rstrip().endswith("ValueError: a bad batch")
     assert "exit code 1: ValueError: a bad batch" in failure["message"]
     assert failure["log"].endswith("worker-0.log")
-    assert "Error happened 4 times; 3 are forgiven" in summary["reason"]
+    assert "failed 4 times (limit 3)" in summary["reason"]
 
 
 def test_a_program_gets_to_know_who_it_is_but_not_the_secret_itself(start: Start) -> None:
@@ -198,7 +198,7 @@ def test_an_agent_that_hears_of_no_master_for_too_long_ends_with_its_program(sta
     wait_until(lambda: is_gone(orphan.agent_pid), 60, "the end of the orphan")
     assert is_gone(orphan.pid)
     master.start()
-    assert ended(master, "worker-0").message == "its agent had no master for too long"
+    assert ended(master, "worker-0").message == "its agent could not reach a master for too long"
     running(master, "worker-1")
 
 

@@ -94,6 +94,6 @@ def test_an_assignment_that_is_recalled_before_the_start_is_given_up() -> None:
 def test_an_answer_to_a_heartbeat_of_another_generation_is_ignored() -> None:
     slot = GroupSlot()
     slot.assign(GROUP)
-    slot.update(2, pb.HeartbeatReply(recall="generation 2 is over"))
+    slot.update(2, pb.HeartbeatReply(recall="generation 2 has ended"))
     slot.update(0, pb.HeartbeatReply(group=pb.Group(generation=1)))
     assert (slot.generation, slot.recall) == (3, "")

@@ -34,7 +34,7 @@ def test_ls_names_good_and_broken_ones(cluster: Cluster, state_of: Any) -> None:
     assert [(row["step"], row["status"]) for row in rows] == [(10, "complete"), (20, "broken"), (30, "incomplete")]
     text = run("ls", cluster.directory)
     assert "part-00001-of-00002.safetensors has" in text
-    assert "1 of 2 parts are there" in text
+    assert "1 of 2 parts present" in text
 
 
 def test_ls_with_verify_finds_a_flipped_bit(cluster: Cluster, state_of: Any) -> None:

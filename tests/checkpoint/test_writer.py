@@ -126,7 +126,7 @@ def test_where_memory_is_too_small_the_temporary_folder_is_used(
     monkeypatch.setenv("PLIANT_MEMORY_MB", "2")
     monkeypatch.setattr(tempfile, "tempdir", str(cluster.memory.parent / "tmp"))
     cluster.save(1, state_of(1))
-    assert "over half of the node's 2,097,152 bytes" in caplog.text
+    assert "more than half of the node's 2,097,152 bytes" in caplog.text
     snapshot = cluster.folder(0).snapshots()[0]
     assert snapshot.file.startswith(tempfile.gettempdir())
     restored = load_latest(cluster.directory, memory=cluster.folder(0).path)

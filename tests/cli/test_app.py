@@ -17,9 +17,11 @@ from pliant.cli.handles.find import find_job_handle
 from pliant.cli.handles.job_handle import JobHandle, JobView
 from pliant.cli.handles.local import LocalJob
 from pliant.cli.handles.program_output import OutputTail
+from pliant.cli.render.output_lines import for_people
 from pliant.core.job import Phase
 from pliant.core.nodes.states import NodeState
 from pliant.core.status import JobStatus, NodeStatus
+from pliant.platforms.gpus import Gpu
 
 OURS = [name for name in COMMANDS if name != "data"]
 
@@ -47,6 +49,39 @@ def test_each_command_has_help_with_an_example_and_its_exit_codes(command_line: 
     assert "Exit code" in shown.stdout
 
 
+SILENT = {("operator",)}  # it writes a log
+
+
+def commands() -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+    for name in COMMANDS:
+        inner = getattr(app_module._load(name), "commands", {})
+        found += [(name, sub) for sub in inner] or [(name,)]
+    return found
+
+
+@pytest.mark.parametrize("command", [command for command in commands() if command not in SILENT], ids=" ".join)
+def test_every_command_that_prints_data_prints_it_as_json(command_line: CommandLine, command: tuple[str, ...]) -> None:
+    assert "--json" in command_line(*command, "--help").stdout
+
+
+def test_logs_and_what_was_pruned_are_json_for_programs(command_line: CommandLine) -> None:
+    folder = make_job(command_line, "digits", {"phase": "Succeeded", "reason": "done"})
+    (folder / "logs" / "worker-0.log").write_text('a "quoted" line\nlast')
+    lines = [json.loads(line) for line in command_line("logs", "--json").stdout.splitlines()]
+    assert lines == [{"node": "worker-0", "line": 'a "quoted" line'}, {"node": "worker-0", "line": "last"}]
+    assert json.loads(command_line("jobs", "--prune", "--json").stdout) == {"removed": ["digits"]}
+    assert json.loads(command_line("jobs", "--prune", "--json").stdout) == {"removed": []}
+
+
+def test_a_job_is_called_by_its_name_wherever_its_folder_is(command_line: CommandLine, tmp_path: Path) -> None:
+    folder = make_job(command_line, "digits", {"phase": "Succeeded", "reason": "done"}).rename(tmp_path / "elsewhere")
+    assert command_line("stop", "--job-dir", str(folder)).stdout == "digits: Succeeded: done\n"
+    over = command_line("top", "--job-dir", str(folder)).stderr
+    assert "job digits has ended" in over
+    assert f"pliant status {folder}`" in over, "by its name it would not be found"
+
+
 def test_an_unknown_command_gets_a_suggestion(command_line: CommandLine) -> None:
     result = command_line("statsu")
     assert result.exit_code == 2
@@ -72,7 +107,7 @@ def test_what_changes_a_job_wants_its_name(command_line: CommandLine, args: list
     make_job(command_line, "digits")
     result = command_line(*args)
     assert result.exit_code == 2
-    assert "no job is named" in result.stderr
+    assert "no job given" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -86,13 +121,13 @@ def test_scale_wants_one_number(command_line: CommandLine, args: list[str]) -> N
 
 
 def test_an_ended_job_is_not_scaled_and_stopping_it_again_is_no_mistake(command_line: CommandLine) -> None:
-    make_job(command_line, "digits", {"phase": "Failed", "reason": "no worker is left"})
+    make_job(command_line, "digits", {"phase": "Failed", "reason": "no workers left"})
     scaled = command_line("scale", "digits", "--workers", "2")
     assert scaled.exit_code == 2
-    assert "it is over" in scaled.stderr
+    assert "it has ended" in scaled.stderr
     stopped = command_line("stop", "digits")
     assert stopped.exit_code == 0
-    assert "Failed: no worker is left" in stopped.stdout
+    assert "Failed: no workers left" in stopped.stdout
 
 
 def test_a_job_without_master_and_journal_is_shown_as_interrupted(command_line: CommandLine) -> None:
@@ -100,7 +135,7 @@ def test_a_job_without_master_and_journal_is_shown_as_interrupted(command_line: 
     shown = json.loads(command_line("status", "--json").stdout)
     assert shown["phase"] == "Interrupted"
     assert shown["master"] == {"address": "", "pid": 0, "alive": False}
-    assert "no process" in shown["note"]
+    assert "no longer running" in shown["note"]
     assert command_line("stop", "digits").exit_code == 0
 
 
@@ -109,7 +144,7 @@ def test_pruning_removes_ended_jobs_and_no_others(command_line: CommandLine) -> 
     make_job(command_line, "broken-off")
     assert command_line("jobs", "--prune", "--yes").stdout == "removed old\n"
     assert [row["name"] for row in json.loads(command_line("jobs", "--json").stdout)] == ["broken-off"]
-    assert "no ended jobs" in command_line("jobs", "--prune", "--yes").stdout
+    assert "no finished jobs" in command_line("jobs", "--prune", "--yes").stdout
 
 
 def test_the_schema_is_one_of_jobs(command_line: CommandLine) -> None:
@@ -128,6 +163,22 @@ def test_the_doctor_finds_a_sane_machine_healthy(command_line: CommandLine) -> N
     assert report["healthy"]
     assert states["python"] == states["grpcio"] == states["loopback"] == states["home"] == "ok"
     assert states["interrupted jobs"] == "warning"
+
+
+def test_the_doctor_shows_the_gpus_and_what_hides_them(
+    command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check() -> dict[str, str]:
+        found = json.loads(command_line("doctor", "--json").stdout)["checks"]
+        return next(check for check in found if check["name"] == "gpus")
+
+    monkeypatch.setattr("pliant.platforms.gpus.find_gpus", lambda: ())
+    assert check()["state"] == "absent"
+    monkeypatch.setattr("pliant.platforms.gpus.find_gpus", lambda: (Gpu("0"), Gpu("1")))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert (check()["state"], check()["text"]) == ("ok", "2 of 2 usable: 0, 1")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert check()["text"] == "1 of 2 usable: 1 (CUDA_VISIBLE_DEVICES is '1')"
 
 
 def test_the_doctor_fails_if_the_home_cannot_be_written(command_line: CommandLine) -> None:
@@ -167,7 +218,7 @@ def test_a_command_whose_extra_is_missing_says_which_to_install(
 def test_the_tail_begins_with_the_last_lines(tmp_path: Path, content: str, lines: int, shown: list[str]) -> None:
     (tmp_path / "worker-0.log").write_text(content)
     console = Console(soft_wrap=True, record=True, quiet=False, file=(tmp_path / "out").open("w"))
-    tail = OutputTail(tmp_path, console)
+    tail = OutputTail(tmp_path, for_people(console))
     tail.skip_to_last(lines)
     tail.show_new()
     tail.finish()
@@ -244,7 +295,7 @@ def test_a_job_that_does_not_end_in_time_is_told_by_the_exit_code_of_stop(
     monkeypatch.setattr("pliant.cli.handles.local.sweep_if_alone", lambda _home, _now: None)
     result = command_line("stop", "digits", "--timeout", "0")
     assert result.exit_code == 1
-    assert "is not over yet" in result.stderr
+    assert "is still running" in result.stderr
     assert "`pliant stop --now`" in result.stderr
     assert command_line("stop", "digits", "--timeout", "0", "--now").exit_code == 1
     assert asked == [False, True]
@@ -283,3 +334,16 @@ def test_top_as_json_has_the_busiest_node_first(command_line: CommandLine, monke
     monkeypatch.setattr(LocalJob, "view", lambda self: JobView(self, status, master_alive=True))
     shown = json.loads(command_line("top", "--json").stdout)
     assert [node["name"] for node in shown["nodes"]] == ["worker-1", "worker-0"]
+
+
+def test_messages_of_parameter_servers_are_shown_when_they_are_asked_for(command_line: CommandLine) -> None:
+    folder = make_job(command_line, "clicks", {"phase": "Succeeded", "reason": "done"})
+    for node in ("worker-0", "ps-0"):
+        (folder / "logs" / f"{node}.log").write_text(f"from {node}\n")
+    both = "ps-0 | from ps-0\nworker-0 | from worker-0\n"
+    assert command_line("logs", "clicks").stdout == both, "programs of the user's own, whatever their role is called"
+    roles = "roles: {worker: {command: ['true']}, ps: {command: [python, -m, pliant.ps]}}"
+    (folder / "job.yaml").write_text(f"name: clicks\nstrategy: ps-async\n{roles}\n")
+    assert command_line("logs", "clicks").stdout == "worker-0 | from worker-0\n"
+    assert command_line("logs", "clicks", "--all").stdout == both
+    assert command_line("logs", "clicks", "--node", "ps-0").stdout == "ps-0 | from ps-0\n"

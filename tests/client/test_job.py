@@ -11,6 +11,7 @@ import pytest
 from pliant.client import Job, Shard
 from pliant.client.lease_client import MAX_PREFETCH, LeaseClient
 from pliant.core.errors import Conflict, InvalidRequest, JobFailed, NotAvailable, NotFound
+from pliant.core.status import Progress
 from pliant.data import DataReader, records_of
 from pliant.master.components.stats import MemoryStats
 from pliant.master.journal.store import read_audit
@@ -236,7 +237,7 @@ def test_a_stream_in_partitions_is_read_from_their_offsets_and_goes_on_from_a_ch
     assert [(s.partition, list(s)) for s in rest] == [("1", [4, 5, 6, 7]), ("0", [9])]
     with pytest.raises(NotFound, match="no partition '2'"):
         other.extend_stream("topic", 1, partition=2)
-    with pytest.raises(InvalidRequest, match="say which one"):
+    with pytest.raises(InvalidRequest, match="specify which one"):
         producer.extend_stream("topic", 1)
 
 
@@ -310,16 +311,9 @@ def test_the_train_end_shard_waits_for_all_training(connect: Connect) -> None:
     assert [list(shard) for shard in got] == [[0]]
 
 
-def test_a_dataset_that_is_defined_otherwise_is_refused_with_both_values(connect: Connect) -> None:
-    connect("first").shards("train", size=100, shard_size=10).close()
-    with pytest.raises(Conflict) as refused:
-        connect("second").shards("train", size=200, shard_size=10)
-    assert "size: 100 before, 200 now" in refused.value.message
-
-
 def test_a_dataset_that_nobody_defined_is_refused_by_name(connect: Connect, alone: Job) -> None:
     for job in (connect(), alone):
-        with pytest.raises(NotFound, match="no dataset 'train'"):
+        with pytest.raises(NotFound, match="dataset 'train' not found"):
             job.shards("train")
 
 
@@ -401,7 +395,7 @@ def test_a_checkpoint_of_one_job_is_continued_by_another(connect: Connect, alone
 
 def test_a_program_alone_says_that_there_is_no_master(alone: Job) -> None:
     assert not alone.elastic
-    alone.report_step(3, loss=0.5)
+    alone.report(3, loss=0.5)
     for ask in (alone.status, lambda: alone.master):
         with pytest.raises(NotAvailable, match="without a master"):
             ask()
@@ -409,9 +403,10 @@ def test_a_program_alone_says_that_there_is_no_master(alone: Job) -> None:
 
 def test_steps_and_metrics_reach_the_status(connect: Connect, master: RunningMaster) -> None:
     job = connect("worker-9")
-    job.report_step(12, records=5, loss=0.25)
+    job.report(12, total=40, records=5, loss=0.25, accuracy=0.5)
     wait_until(lambda: job.status().global_step == 12, what="the report")
-    assert master.run_inside(lambda parts: dict(parts.require(MemoryStats).metrics)) == {"loss": 0.25}
+    expected = Progress(5, step=12, total_steps=40, metrics={"loss": 0.25, "accuracy": 0.5})
+    assert job.status().progress == expected
 
 
 def test_nothing_is_left_of_a_job_that_is_closed(connect: Connect) -> None:
@@ -423,21 +418,46 @@ def test_nothing_is_left_of_a_job_that_is_closed(connect: Connect) -> None:
     wait_until(lambda: not [t for t in threading.enumerate() if t.name.startswith(ours)], what="the end of its threads")
 
 
-def test_a_report_of_a_step_waits_for_nobody_and_is_lost_while_the_master_is_away(
+def test_the_newest_step_reaches_a_master_that_was_away_and_each_record_counts_once(
     connect: Connect, master: RunningMaster
 ) -> None:
     job = connect("worker-9")
-    job.report_step(1)
+    job.report(1, total=100, records=10)
     wait_until(lambda: job.status().global_step == 1, what="the report")
     master.kill()
-    for _ in range(50):
-        job.report_step(100, loss=1.0)
-    wait_until(lambda: not job._reports_in_flight, what="the end of what was on its way")
+    for step in range(2, 101):
+        job.report(step, records=10, loss=1.0 / step)  # none of them waits
     master.start()
+    wait_until(lambda: job.status().global_step == 100, what="the newest step at the next master")
+    assert job.status().progress.loss == 0.01
+    assert master.run_inside(lambda parts: parts.require(MemoryStats).node("worker-9").records.total) in (990, 1000)
 
-    def is_told() -> bool:
-        job.report_step(2)
-        return master.run_inside(lambda parts: parts.require(MemoryStats).global_step) == 2
 
-    wait_until(is_told, what="a report to the next master")
-    assert master.run_inside(lambda parts: dict(parts.require(MemoryStats).metrics)) == {}, "nothing is sent again"
+def test_the_last_report_is_there_when_the_program_has_ended(connect: Connect, master: RunningMaster) -> None:
+    job, other = connect("worker-8"), connect("worker-9")
+    for step in range(1, 501):
+        job.report(step, total=500, records=2)
+    job.close()
+    progress = other.status().progress
+    assert (progress.step, progress.total_steps, progress.records_done) == (500, 500, 1000)
+    assert not [thread for thread in threading.enumerate() if thread.name == "pliant-progress"]
+
+
+def test_two_workers_that_define_a_dataset_differently_are_told_by_which_values_and_who_was_first(
+    master: RunningMaster, connect: Connect
+) -> None:
+    connect("worker-0").shards("train", size=100, shard_size=10, epochs=2)
+    with pytest.raises(Conflict) as refused:
+        connect("worker-1").shards("train", size=120, shard_size=10, epochs=3)
+    assert refused.value.message == (
+        "dataset 'train' already exists with size 100, epochs 2, defined by worker-0; worker-1 gave size 120, epochs 3"
+    )
+    master.restart()
+    with pytest.raises(Conflict, match="with seed 0, defined by worker-0; worker-2 gave seed 1"):
+        connect("worker-2").shards("train", size=100, shard_size=10, epochs=2, seed=1)
+
+
+def test_a_program_without_a_job_is_told_how_to_become_one(alone: Job) -> None:
+    with pytest.raises(NotAvailable) as refused:
+        alone.status()
+    assert "pliant run -- python" in refused.value.hint

@@ -122,7 +122,7 @@ def test_another_position_is_refused_once_a_shard_was_handed_out(make_job: Conne
     job = make_job()
     shards = job.shards("train", **TRAIN)
     next(shards)
-    with pytest.raises(Conflict, match="'train' has begun"):
+    with pytest.raises(Conflict, match="'train' has already started"):
         job.restore_shards(position_after(3))
     assert len(list(shards)) == 9
 

@@ -90,7 +90,7 @@ def test_progress_counts_from_the_beginning_of_the_shard() -> None:
     rest.progress(2)
     assert source.told == [("progress", 6)]
     for wrong in (-1, 7):
-        with pytest.raises(InvalidRequest, match="of a shard that has 6"):
+        with pytest.raises(InvalidRequest, match="for a shard of 6"):
             rest.progress(wrong)
 
 

@@ -85,8 +85,8 @@ def test_a_plan_sets_resources_first_so_that_new_nodes_have_them() -> None:
 
 
 def test_a_request_that_cannot_be_used_is_refused_with_its_problem() -> None:
-    request = ChangeRequest("p", RequestSource.SCALE_PLAN, problem="the plan asks for nothing")
-    with pytest.raises(InvalidRequest, match="asks for nothing"):
+    request = ChangeRequest("p", RequestSource.SCALE_PLAN, problem="the plan is empty")
+    with pytest.raises(InvalidRequest, match="the plan is empty"):
         DesiredState(desired()).changes_of(request)
 
 
@@ -95,7 +95,7 @@ def test_a_request_made_for_another_version_is_refused_not_merged() -> None:
     request = ChangeRequest("p", RequestSource.GENERATOR, (Scale("worker", 3),), base_version=book.version)
     assert book.changes_of(request) == (Scale("worker", 3),)
     accept(book, edit(desired(replicas=4)))
-    with pytest.raises(Conflict, match="version 1 of the job, which is at version 2"):
+    with pytest.raises(Conflict, match="version 1 of the job, but the job is at version 2"):
         book.changes_of(request)
 
 

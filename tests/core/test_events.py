@@ -96,5 +96,5 @@ def test_a_sentence_about_very_many_nodes_is_cut() -> None:
 )
 def test_facts_that_do_not_fit_their_kind_are_refused(kind: str, facts: dict[str, Any]) -> None:
     assert event_from_facts("training-stopped", {"reason": "x"}) == TrainingStopped(reason="x")
-    with pytest.raises(CorruptData, match="is not understood"):
+    with pytest.raises(CorruptData, match="cannot be parsed"):
         event_from_facts(kind, facts)

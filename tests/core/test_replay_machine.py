@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from pliant.core.errors import PliantError
 from pliant.core.job_state import JobSnapshot, JobState, Operation
 from pliant.core.nodes.fault_policy import ExitReason
+from pliant.core.progress import TrainingProgress, progress_to_json
 from pliant.core.shards.book import ShardBook
 from pliant.core.status import JobStatus
 from pliant.core.status_builder import build_status
@@ -104,6 +105,14 @@ class Replay(RuleBasedStateMachine):
         known = self.state.nodes.nodes()
         return known[number % len(known)].name if known else "worker-0"
 
+    # --- progress
+
+    @rule(step=st.integers(0, 9), total=st.integers(0, 9), loss=st.none() | st.floats(0, 1), passed=seconds)
+    def note_progress(self, step: int, total: int, loss: float | None, passed: float) -> None:
+        self.now += passed
+        progress = TrainingProgress(step, total, records_done=step * 7, metrics={"loss": loss})
+        self.do("progress", "note", progress=progress_to_json(progress))
+
     # --- nodes
 
     @rule(passed=seconds)
@@ -183,6 +192,16 @@ class Replay(RuleBasedStateMachine):
     @rule(method=st.sampled_from(["suspend", "resume"]))
     def suspend_or_resume(self, method: str) -> None:
         self.do("nodes", method, reason="a test")
+
+    @rule(phase=st.sampled_from(["Stopped", "Failed", "Succeeded"]))
+    def end_and_resume_the_job(self, phase: str) -> None:
+        self.do("job", "end", phase=phase, reason="a test")
+        self.do("nodes", "stop", reason="a test")
+        self.do("rendezvous", "close")
+        if self.do("job", "resume"):
+            self.do("shards", "retry_parked")
+            self.do("nodes", "reopen", reason="resumed", work_roles=["worker"])
+            self.do("rendezvous", "reopen")
 
     # --- data
 

@@ -11,6 +11,7 @@ from pliant.core.job_state import JobState
 from pliant.core.nodes.book import NodeBook
 from pliant.core.nodes.fault_policy import FaultPolicy
 from pliant.core.nodes.states import NodeState, RoleSpec
+from pliant.core.progress import TrainingProgress, progress_to_json
 from pliant.core.shards.book import ShardBook
 from pliant.core.shards.datasets import MAX_RECORDS, DatasetSpec
 from pliant.core.status import JobStatus, Progress, RoleStatus
@@ -70,7 +71,7 @@ def test_a_suspended_job_is_suspending_until_its_last_node_has_ended(state: JobS
 def test_an_ended_job_says_why_and_has_no_eta(state: JobState) -> None:
     assert state.shards is not None
     state.shards.create(100.0, dataset=DatasetSpec("train", 10, size=100, epochs=2).to_json())
-    live = LiveFigures(records_per_second=20.0, step=5)
+    live = LiveFigures(records_per_second=20.0, training=TrainingProgress(step=5))
     running = built(state, live=live)
     assert (running.progress, running.eta) == (Progress(0, 200, step=5), 10.0)
     state.job.end(150.0, phase="Stopped", reason="enough")
@@ -79,11 +80,35 @@ def test_an_ended_job_says_why_and_has_no_eta(state: JobState) -> None:
     assert (ended.seconds, running.seconds) == (50.0, 100.0)
 
 
+def test_the_steps_of_a_training_without_shards_are_its_progress(state: JobState) -> None:
+    training = TrainingProgress(40, 160, epoch=1, records_done=1280, records_total=5120, metrics={"loss": 0.5})
+    status = built(state, live=LiveFigures(training=training, steps_per_second=10.0, records_per_second=1.0))
+    assert status.progress == Progress(1280, 5120, step=40, epoch=1, total_steps=160, metrics={"loss": 0.5})
+    assert (status.progress.percent, status.progress.loss, status.eta) == (25.0, 0.5, 12.0)
+
+
+def test_what_a_training_knows_of_all_its_records_goes_before_the_sums_of_datasets(state: JobState) -> None:
+    assert state.shards is not None
+    state.shards.create(100.0, dataset=DatasetSpec("eval@3", 10, size=100).to_json())
+    training = TrainingProgress(1, 2, records_done=8, records_total=16)
+    found = built(state, live=LiveFigures(training=training)).progress
+    assert (found.records_done, found.records_total) == (8, 16)
+
+
+def test_without_a_master_the_progress_is_what_the_journal_has(state: JobState) -> None:
+    state.progress.note(
+        150.0, progress=progress_to_json(TrainingProgress(7, 9, records_done=70, metrics={"loss": 1.0}))
+    )
+    copy = JobState(job=JobBook(), nodes=NodeBook({}, FaultPolicy()), shards=ShardBook(), training=TrainingBook())
+    copy.restore(state.snapshot())
+    assert built(copy).progress == Progress(70, 0, step=7, total_steps=9, metrics={"loss": 1.0})
+
+
 def test_people_are_told_of_a_refused_change_before_nodes_that_wait(state: JobState) -> None:
     assert built(state).message == ""
     nodes_of(state).accepted(101.0, node="worker-0")
     nodes_of(state).unschedulable(102.0, node="worker-0", message="0/3 machines are free")
-    assert built(state).message == "1 nodes are unschedulable: 0/3 machines are free"
+    assert built(state).message == "1 node unschedulable: 0/3 machines are free"
     assert built(state, live=LiveFigures(refusal="at most 4")).message == "at most 4"
 
 

@@ -21,7 +21,7 @@ def test_a_summary_is_read_back_as_it_was_written() -> None:
     status = JobStatus(
         "job",
         Phase.FAILED,
-        "no worker is left",
+        "no workers left",
         started_at=10.0,
         ended_at=25.0,
         nodes=(NodeStatus("worker-1", "worker", NodeState.FAILED, replaces="worker-0"),),

@@ -70,6 +70,16 @@ def test_cat_prints_records(packed: Path) -> None:
     assert run("cat", packed, "--start", 99).output == ""
 
 
+def test_what_was_made_and_printed_is_json_for_programs(packed: Path, tmp_path: Path) -> None:
+    values = [json.loads(line) for line in run("cat", packed, "-n", 2, "--json").output.splitlines()]
+    assert values == [{"value": "record 00"}, {"value": "record 01"}]
+    copy = tmp_path / "copy.rio"
+    made = json.loads(run("pack", packed, "-o", copy, "--json").output)
+    assert made == {"file": str(copy), "records": 20, "chunks": 1, "bytes": copy.stat().st_size}
+    parts = json.loads(run("split", packed, "-o", tmp_path / "parts", "--parts", 2, "--json").output)
+    assert [part["records"] for part in parts] == [10, 10]
+
+
 def test_cat_prints_other_formats_too(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x,y\n1,2\n")
     assert run("cat", tmp_path / "a.csv").output == '{"x":"1","y":"2"}\n'
@@ -94,7 +104,7 @@ def test_damage_ends_a_command_unless_it_is_to_be_skipped(damaged: Path, tmp_pat
     for command in (["cat", damaged], ["pack", damaged, "-o", tmp_path / "b.rio"]):
         result = run(*command, "--skip-corrupt")
         assert result.exit_code == 0, result.output
-        assert "2 damaged parts were skipped" in result.output
+        assert "skipped 2 corrupt parts" in result.output
     assert len(RecordIOReader(tmp_path / "b.rio")) == 14
 
 

@@ -309,7 +309,7 @@ def test_batches_are_arrays_and_structures_are_kept(master: Master) -> None:
 
 def test_records_that_do_not_stack_are_named(master: Master) -> None:
     reader = open_reader([np.ones(2), np.ones(3)])
-    with pytest.raises(InvalidRequest, match="cannot be one array"):
+    with pytest.raises(InvalidRequest, match="cannot be stacked into one array"):
         list(batches_of(master(2, 2), reader, 2))
 
 

@@ -1,7 +1,8 @@
-"""The code in README.md and docs/guide.md does what it says.
+"""The code in README.md, docs/guide.md and docs/answers.md does what it says.
 
 A ```python block runs as a program of its own, in an empty folder, without a master; ```python job blocks are run by
-``pliant run`` with two workers. ```python sketch blocks are there to be read, and are only compiled.
+``pliant run`` with two workers. A ```python file PATH block is that file without its docstring; tests of examples run it.
+```python sketch blocks are there to be read, and are only compiled.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ import pytest
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/guide.md")
-KINDS = ("", "job", "sketch")
+PAGES = ("README.md", "docs/guide.md", "docs/answers.md")
+KINDS = ("", "job", "file", "sketch")
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Block:
     page: str
     line: int
     kind: str
+    file: str
     code: str
 
     def __str__(self) -> str:
@@ -38,7 +40,8 @@ def blocks() -> list[Block]:
     for page in PAGES:
         text = (ROOT / page).read_text()
         for match in re.finditer(r"^```python *(.*)\n((?:.*\n)*?)```$", text, re.MULTILINE):
-            found.append(Block(page, text[: match.start()].count("\n") + 2, match[1], match[2]))
+            kind, _, file = match[1].partition(" ")
+            found.append(Block(page, text[: match.start()].count("\n") + 2, kind, file, match[2]))
     return found
 
 
@@ -55,6 +58,9 @@ def test_code_in_the_documents_runs(block: Block, tmp_path: Path) -> None:
     program = tmp_path / "train.py"
     program.write_text(block.code)
     compile(block.code, str(block), "exec")
+    if block.kind == "file":
+        assert (ROOT / block.file).read_text().split('"""\n\n', 1)[1] == block.code
+        return
     if block.kind == "sketch":
         return
     command = [sys.executable, str(program)]

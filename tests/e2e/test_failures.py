@@ -32,7 +32,7 @@ def test_a_program_that_always_fails_fails_the_job_with_its_traceback_and_a_hint
     assert f"first failure: {failure['node']}, Error: exit code 1: RuntimeError: no such layer" in shown
     assert f'File "{program}", line 2, in train' in shown
     assert "what to do: fix the program" in shown
-    assert f"its whole output: {job.home.log_of(failure['node'])}" in shown
+    assert f"full output: {job.home.log_of(failure['node'])}" in shown
 
 
 def test_no_error_is_forgiven_if_the_user_says_so(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_job_whose_workers_all_finish_with_shards_undone_has_failed(tmp_path: 
     )
     with LocalJob(tmp_path, ["python", str(program)], workers=2) as job:
         assert job.wait() == 1
-        assert "all workers finished, but dataset train is not done: 0 of 100 records" in job.output()
+        assert "all workers finished, but dataset train is incomplete: 0 of 100 records" in job.output()
 
 
 def test_a_mistake_in_the_description_is_told_before_anything_starts(tmp_path: Path) -> None:
@@ -105,11 +105,20 @@ def test_a_worker_out_of_memory_is_replaced_with_more_up_to_the_ceiling(tmp_path
     role = {"resources": {"memory": "64Mi"}}
     with LocalJob(tmp_path, ["python", "-c", hog], role=role, spec={"fault": fault}) as job:
         assert job.wait() == 0
-        nodes = job.summary()["nodes"]
+        summary = job.summary()
+        nodes = summary["nodes"]
         assert job.log(nodes[-1]["name"]) == "fits\n"
     assert [node["exit_reason"] for node in nodes] == ["OOM"] * (len(nodes) - 1) + ["Completed"]
     assert [node["memory_limit_mb"] for node in nodes] == [64 + 32 * at for at in range(len(nodes))]
     assert 2 <= len(nodes) <= 4
+    [advice] = summary["memory_advice"]
+    assert advice["ran_out_mb"] == [node["memory_limit_mb"] for node in nodes[:-1]]
+    assert (advice["was_enough"], advice["last_mb"]) == (True, nodes[-1]["memory_limit_mb"])
+    assert 90 <= advice["peak_mb"] <= advice["last_mb"]
+    assert (
+        f"{advice['last_mb']} MB was enough (peak {advice['peak_mb']} MB): use --memory {advice['last_mb']}Mi"
+        in job.output()
+    )
 
 
 @pytest.mark.skipif(bool(why_not()), reason=f"no memory limits here: {why_not()}")
@@ -122,7 +131,7 @@ def test_a_worker_that_needs_more_than_the_machine_has_fails_the_job(tmp_path: P
         assert job.wait() == 1
         summary = job.summary()
     assert "out of memory with 64 MB" in summary["reason"]
-    assert "no more may be asked for, 64 MB is all that the largest machine has" in summary["reason"]
+    assert "cannot request more, 64 MB is the size of the largest machine" in summary["reason"]
     assert summary["first_failure"]["kind"] == "OOM"
     assert "fault.memory.ceiling" in job.output()
 
@@ -132,9 +141,9 @@ def test_a_request_that_can_never_be_met_is_said_at_once_and_given_up_by_the_use
     with LocalJob(tmp_path, ["true"], role=role, options=["--give-up-after", "2"]) as job:
         assert job.wait() == 1
         reason = job.summary()["reason"]
-    problem = "1024000 MB of memory asked for, the largest machine has "
-    assert f"waiting: worker-0 cannot be started: {problem}" in job.output()
-    assert reason.startswith(f"worker-0 is given up: {problem}")
+    problem = "1024000 MB of memory requested, the largest machine has "
+    assert f"waiting: worker-0 cannot be scheduled: {problem}" in job.output()
+    assert reason.startswith(f"gave up on worker-0: {problem}")
     assert reason in job.output()
     assert [event.facts["node"] for event in job.events(EventKind.TOO_LARGE)] == ["worker-0"]
 
@@ -149,8 +158,8 @@ def test_a_node_without_room_is_asked_for_with_less_and_then_runs(tmp_path: Path
         assert job.wait() == 0
         (node,) = job.summary()["nodes"]
     assert 512 <= node["memory_limit_mb"] <= 600
-    assert any("600 MB are left" in event.facts["reason"] for event in job.events(EventKind.REFUSED))
-    assert any("with less" in event.facts["reason"] for event in job.events(EventKind.LAUNCH))
+    assert any("600 MB available" in event.facts["reason"] for event in job.events(EventKind.REFUSED))
+    assert any("with reduced resources" in event.facts["reason"] for event in job.events(EventKind.LAUNCH))
 
 
 def test_a_node_that_never_finds_room_does_not_hold_up_the_end_of_the_job(tmp_path: Path) -> None:
@@ -170,7 +179,7 @@ def test_a_second_launch_of_a_running_job_is_refused_and_harms_nothing(tmp_path:
         again = [sys.executable, "-c", "from pliant.cli import main; main()", "run", "--job-dir", str(job.home.path)]
         second = subprocess.run([*again, "--overwrite", "--", "true"], capture_output=True, text=True, cwd=tmp_path)
         assert second.returncode == 2
-        assert "is running" in second.stderr
+        assert "is already running" in second.stderr
         job.open_gate()
         assert job.wait() == 0
         job.assert_each_record_once()

@@ -64,7 +64,7 @@ def test_a_node_whose_agent_is_frozen_is_given_up_killed_and_replaced(tmp_path: 
         assert not {agent, program} & {process.pid for process in job.processes()}
         nodes = {node["name"]: node for node in job.summary()["nodes"]}
     assert (nodes["worker-0"]["state"], nodes["worker-0"]["exit_reason"]) == ("Failed", "Hang")
-    assert "silent" in nodes["worker-0"]["message"]
+    assert "no heartbeat" in nodes["worker-0"]["message"]
     assert nodes["worker-2"]["replaces"] == "worker-0"
 
 

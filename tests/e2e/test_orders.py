@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from pliant.testing.reading import ReadingJob
 
 pytestmark = pytest.mark.e2e
 
+PLIANT = [sys.executable, "-m", "pliant.cli"]
 STUBBORN = "trap 'echo got TERM' TERM; echo ready; while :; do sleep 0.1; done"
 POLITE = "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.1; done"
 
@@ -78,7 +81,7 @@ def test_a_job_whose_folder_is_removed_ends_at_once_and_says_why(tmp_path: Path)
         shutil.rmtree(job.home.path)
         assert job.wait() == 1
         assert not job.home.path.exists()
-    assert "was removed while the job ran" in job.output()
+    assert "was removed while the job was running" in job.output()
 
 
 @pytest.fixture
@@ -86,23 +89,30 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "disk"
     folder.mkdir()
     if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "pliant-test", folder]).returncode:
-        pytest.skip("needs the right to mount a tmpfs")
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("needs the right to mount a tmpfs")
     try:
         yield folder
     finally:
         subprocess.run(["umount", "-l", folder], check=True)
 
 
+def fill(disk: Path) -> Path:
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
+    return filler
+
+
 def test_a_full_disk_stops_the_job_until_there_is_room_and_nothing_is_lost(tmp_path: Path, small_disk: Path) -> None:
     read = {"train": {"size": 600, "shard_size": 3}}
     with ReadingJob(tmp_path, read, workers=2, gated=True, job_dir=small_disk / "job") as job:
         job.wait_until_all_work(2)
-        filler = small_disk / "filler"
-        with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-            while file.write(bytes(4096)):
-                pass
+        filler = fill(small_disk)
         job.open_gate()
-        job.until(lambda: "it resumes when there is space" in job.output(), "the master to say what it lacks")
+        job.until(
+            lambda: "the job continues when space is available" in job.output(), "the master to say what it lacks"
+        )
         assert job.launcher.poll() is None
         filler.unlink()
         assert job.wait() == 0
@@ -110,3 +120,64 @@ def test_a_full_disk_stops_the_job_until_there_is_room_and_nothing_is_lost(tmp_p
         summary = job.summary()
     assert (summary["restarts"], summary["replacements"]) == (0, 0)
     assert summary["master_starts"] > 1
+
+
+WAITING = "is full; the job continues when space is available"
+
+
+def test_a_job_on_a_full_disk_is_stopped_by_ctrl_c_and_goes_on_exactly_when_it_is_resumed(
+    tmp_path: Path, small_disk: Path
+) -> None:
+    read = {"train": {"size": 600, "shard_size": 3}}
+    with ReadingJob(
+        tmp_path, read, workers=2, gated=True, job_dir=small_disk / "job", spec={"fault": {"grace": 5.0}}
+    ) as job:
+        job.wait_until_all_work(2)
+        job.until(lambda: job.home.reserve.exists(), "the reserve")
+        filler = fill(small_disk)
+        job.kill_master()  # its successor cannot journal that it is there
+        job.until(lambda: WAITING in job.output(), "the master to say what it lacks")
+        job.interrupt()
+        assert job.wait() == 130
+        job.check_nothing_is_left()
+        assert job.output().count("stopping; press Ctrl-C again") == 1
+        assert job.summary()["phase"] == "Stopped", "recorded in the space that was reserved"
+        filler.unlink()
+        job.open_gate()
+        assert job.resume().wait() == 0
+        job.assert_each_record_once()
+        summary = job.summary()
+    assert summary["phase"] == "Succeeded"
+
+
+def test_a_job_on_a_full_disk_without_a_reserve_is_stopped_at_once_and_shows_as_interrupted(
+    tmp_path: Path, small_disk: Path
+) -> None:
+    with LocalJob(
+        tmp_path, ["bash", "-c", STUBBORN], job_dir=small_disk / "job", spec={"fault": {"grace": 1000.0}}
+    ) as job:
+        job.until(lambda: "ready" in job.log("worker-0") and job.home.reserve.exists(), "the program")
+        job.home.reserve.unlink()
+        filler = fill(small_disk)
+        job.kill_master()
+        job.until(lambda: WAITING in job.output(), "the master to say what it lacks")
+        folder = ["--job-dir", str(job.home.path)]
+        shown = subprocess.run([*PLIANT, "status", *folder], capture_output=True, text=True, check=True).stdout
+        assert f"waiting for disk space: the disk of {job.home.path} is full" in shown
+        stopped = subprocess.run([*PLIANT, "stop", "--now", *folder], capture_output=True, text=True, check=True)
+        assert "Interrupted: stopped; not recorded: the disk of" in stopped.stdout
+        assert job.wait() == 130
+        job.check_nothing_is_left()
+        filler.unlink()
+        shown = subprocess.run([*PLIANT, "status", *folder], capture_output=True, text=True, check=True).stdout
+    assert "Interrupted" in shown
+
+
+def test_sigterm_to_the_master_stops_a_job_on_a_full_disk(tmp_path: Path, small_disk: Path) -> None:
+    with LocalJob(tmp_path, ["bash", "-c", POLITE], job_dir=small_disk / "job") as job:
+        job.until(lambda: "ready" in job.log("worker-0") and job.home.reserve.exists(), "the program")
+        job.wait_until_running("worker-0")
+        fill(small_disk)
+        job.send(job.master_pid(), signal.SIGTERM)
+        assert job.wait() == 130
+    assert job.summary()["phase"] == "Stopped"

@@ -50,7 +50,7 @@ def test_a_program_that_is_killed_and_restores_its_position_again_does_each_reco
         assert sorted(row.start for row in job.audit()) == list(range(30, 100, 10))
         (dataset,) = job.summary()["datasets"]
         assert (dataset["exact"], dataset["records_restored"]) == (True, 30)
-        assert "100 of 100 records (30 of them before the restored position), each exactly once" in job.output()
+        assert "100 of 100 records (30 of them before the restored checkpoint), each exactly once" in job.output()
 
 
 def test_records_that_are_lost_without_fault_tolerance_fail_the_job_by_name(tmp_path: Path) -> None:
@@ -58,6 +58,6 @@ def test_records_that_are_lost_without_fault_tolerance_fail_the_job_by_name(tmp_
     with LocalJob(tmp_path, program(tmp_path, DYING), spec=spec) as job:
         assert job.wait() == 1
         reason = job.summary()["reason"]
-    assert "records were lost with their worker, and task_fault_tolerance is off: dataset train, epoch 0" in reason
+    assert "records were lost with their worker (task_fault_tolerance is off): dataset train, epoch 0" in reason
     assert "records [20, " in reason
-    assert "worker-0 had them when it ended" in reason
+    assert "they were leased to worker-0 when it ended" in reason

@@ -46,14 +46,14 @@ def test_the_cgroup_of_a_running_node_changes_in_place(tmp_path: Path) -> None:
         assert free is None or free > 300 << 20
         done = pliant_scale(job, "worker", "--cpu", "1.5", "--memory", "300Mi", "--reason", "a smaller machine")
         assert done.returncode == 0, done.stderr
-        assert "1 running nodes are resized in place" in done.stdout
+        assert "1 running node resized in place" in done.stdout
         job.until(lambda: job.events(EventKind.ROLLED_OUT), "the end of the rollout")
         assert group.read().memory_limit_bytes == 300 << 20
         quotas = [path / "cpu.cfs_quota_us" for path in group.directories]  # version 1
         assert [quota.read_text() for quota in quotas if quota.exists()] in ([], ["150000\n"])
         refused = pliant_scale(job, "worker", "--memory", "1Mi")
         assert refused.returncode == 2
-        assert "1 MB asked for; its program holds" in refused.stderr
+        assert "1 MB requested, but its program uses" in refused.stderr
         assert group.read().memory_limit_bytes == 300 << 20
         node = job.wait_for(
             lambda s: next((n for n in s.nodes if n.memory_limit_mb == 300), None), "what the agent says"

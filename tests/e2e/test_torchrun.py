@@ -110,7 +110,7 @@ def test_a_killed_ddp_program_restarts_all_and_they_go_on_from_their_checkpoint(
     assert [node["restarts"] for node in summary["nodes"]] == [1, 1]
     assert not (summary.get("first_failure") or {}).get("node"), "those that followed are no failures"
     forgiven = [event.facts["reason"] for event in job.events(EventKind.RESTART) if "forgiven" in event.facts["reason"]]
-    assert forgiven == ["Killed 1 of 100 forgiven: the program is started again"]
+    assert forgiven == ["Killed 1 of 100: restarting the program"]
 
 
 def peers(folder: Path, workers: int | str, *, bug: bool = False, options: tuple[str, ...] = ()) -> LocalJob:
@@ -159,7 +159,7 @@ def test_a_program_that_always_fails_ends_the_job_after_max_restarts(tmp_path: P
         assert job.wait() == 1
         # One of them is counted each time; it is the one that is heard of first.
         assert 2 <= job.log("worker-0").count("rank 0 of 2") <= 3
-    assert "Error happened 2 times; 1 are forgiven" in job.summary()["reason"]
+    assert "failed 2 times (limit 1)" in job.summary()["reason"]
 
 
 def test_programs_of_other_kinds_never_restart_because_another_died(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ class OperatorProcess:
         self.process.send_signal(number)
 
     def leads(self) -> bool:
-        return "this operator leads now" in self.log.read_text()
+        return "this operator is now the leader" in self.log.read_text()
 
     def end(self, number: int = signal.SIGTERM) -> int:
         with contextlib.suppress(ProcessLookupError):

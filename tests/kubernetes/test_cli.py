@@ -78,7 +78,7 @@ def test_a_namespace_that_is_not_there_is_named_and_nothing_left(planner: Cli) -
     path.write_text("name: lost\nroles: {worker: {command: ['true']}}\n")
     result = planner("submit", str(path), "-N", "nowhere-at-all")
     assert result.exit_code == 2
-    assert "no namespace nowhere-at-all" in result.stderr
+    assert "namespace nowhere-at-all not found" in result.stderr
 
 
 def test_a_job_that_nobody_serves_is_told_as_it_is(planner: Cli) -> None:

@@ -79,7 +79,7 @@ def test_living_workers_are_taken_over_by_a_master_that_lost_its_journal_and_not
     job.wait_for_step(HELD_AT[0], workers=2)
     condition = job.wait_for(lambda: job.condition("JournalDurable"), "what a lost machine would cost")
     assert (condition["status"], condition["reason"]) == ("False", "NoDefaultStorageClass")
-    assert "takes over the living workers" in condition["message"]
+    assert "takes over the running workers" in condition["message"]
     before = {node: job.pod(node)["metadata"]["uid"] for node in nodes}
     uid = job.delete_master(grace=0)
     job.open_gate(HELD_AT[0])

@@ -139,11 +139,11 @@ def test_after_plans_the_job_says_their_number_and_kubectl_scales_back_to_the_on
 
 def test_what_cannot_be_is_refused_and_said(master: MasterProcess) -> None:
     space = master.space
-    assert "asks for nothing" in status_of(a_plan(space, "empty"))["message"]
-    assert "no role" in status_of(a_plan(space, "wrong", roles={"chief": {"replicas": 1}}))["message"]
+    assert "the plan is empty" in status_of(a_plan(space, "empty"))["message"]
+    assert "unknown role" in status_of(a_plan(space, "wrong", roles={"chief": {"replicas": 1}}))["message"]
     refused = status_of(a_plan(space, "more", roles={"worker": {"replicas": 9}}))
     assert refused["phase"] == "Refused"
-    assert "1 to 4 are allowed" in refused["message"]
+    assert "allowed: 1 to 4" in refused["message"]
     assert master.pods() == {"worker-0", "worker-1"}
 
 
@@ -154,7 +154,7 @@ def test_a_number_beyond_the_limits_is_brought_between_them_and_a_broken_edit_do
     space.kubectl("scale", "elasticjob/job", "--replicas=9")
     master.until_pods_are("worker-0", "worker-1", "worker-2", "worker-3")
     told = space.wait_for(lambda: master.status().get("message"), "what was made of it")
-    assert told == "roles.worker.replicas.wanted is 9; 1 to 4 are allowed, so it is 4"
+    assert told == "roles.worker.replicas.wanted is 9; allowed: 1 to 4; using 4"
     space.kubectl("scale", "elasticjob/job", "--replicas=0")
     master.until_pods_are("worker-0")
     space.patch(ELASTIC_JOBS, "job", {"spec": {"roles": {"worker": {"replicas": {"min": 7}}}}})
@@ -186,7 +186,7 @@ def test_a_master_that_goes_leaves_its_job_to_the_next(master: MasterProcess, nu
     assert master.pods() == {"worker-0", "worker-1"}
     master.start()
     master.until_pods_are("worker-0", "worker-1", "worker-2")
-    assert any("is back" in message for message in master.events(EventKind.MASTER))
+    assert any("the master restarted" in message for message in master.events(EventKind.MASTER))
 
 
 def test_a_master_whose_journal_is_lost_starts_over_and_says_so(master: MasterProcess) -> None:
@@ -194,4 +194,4 @@ def test_a_master_whose_journal_is_lost_starts_over_and_says_so(master: MasterPr
     master.journal = "another"
     master.start()
     master.until_pods_are("worker-2", "worker-3")
-    assert any("starts over" in message for message in master.events(EventKind.JOURNAL_LOST))
+    assert any("restarts from scratch" in message for message in master.events(EventKind.JOURNAL_LOST))

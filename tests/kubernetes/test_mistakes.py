@@ -133,9 +133,11 @@ def test_a_job_that_no_machine_can_run_says_so_and_gives_up_at_its_limit_with_th
     role = {"resources": {"memory": "1000Gi"}}
     job = ClusterJob(field, tmp_path, ["true"], workers=1, role=role, spec={"fault": fault}).submit()
     condition = job.wait_for_condition("WaitingForNodes", "RequestTooLarge")
-    assert "worker-0 cannot be started: 1024000 MB of memory asked for, the largest machine has" in condition["message"]
+    assert (
+        "worker-0 cannot be scheduled: 1024000 MB of memory requested, the largest machine has" in condition["message"]
+    )
     status = job.wait_for_phase("Failed")
-    assert "worker-0 is given up: 1024000 MB of memory asked for, the largest machine has" in status["message"]
+    assert "gave up on worker-0: 1024000 MB of memory requested, the largest machine has" in status["message"]
     assert "waited 10 s (fault.unschedulable.give_up_after)" in status["message"]
     assert job.nodes("Pending") == []
 

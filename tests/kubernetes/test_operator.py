@@ -215,7 +215,7 @@ def test_two_operators_never_act_at_once_and_the_second_takes_over_from_a_frozen
         later = masters_plan(space, job, 2, create=nodes_to_create(2))
         leader.send(signal.SIGCONT)
         wait_for_plan(space, later, "Succeeded")
-        space.wait_for(lambda: "this operator stands by" in leader.log.read_text(), "the thawed one to stand by")
+        space.wait_for(lambda: "this operator is standing by" in leader.log.read_text(), "the thawed one to stand by")
         assert holder(space) != before
         assert node_pods(space) == {f"digits-worker-{number}" for number in range(3)}
         created = [event for event in space.list(EVENTS) if event["reason"] == "MasterCreated"]
@@ -435,4 +435,4 @@ def test_a_persons_plan_gets_an_owner_and_one_for_no_job_is_refused(space: Space
 
     space.wait_for(lambda: owner() == job["metadata"]["uid"], "an owner of the plan")
     nobody = space.create(SCALE_PLANS, {"metadata": {"name": "nobody"}, "spec": {"job": "nobody"}})
-    assert "no ElasticJob nobody" in wait_for_plan(space, nobody, "Refused")["status"]["message"]
+    assert "ElasticJob nobody not found" in wait_for_plan(space, nobody, "Refused")["status"]["message"]

@@ -193,7 +193,7 @@ def test_a_sharding_service_ends_when_all_is_done_and_its_programs_have_left(ser
     service.close()
     ended = service.ends()
     assert (ended["phase"], ended["exit_code"]) == ("Succeeded", 0)
-    assert ended["reason"] == "no more shards: every dataset is finished"
+    assert ended["reason"] == "all datasets are finished"
     assert ended["records_done"] == 8
 
 
@@ -236,7 +236,7 @@ def test_a_service_with_a_parked_shard_fails_by_its_name_when_the_rest_is_done(s
     service.close()
     ended = service.ends()
     assert (ended["phase"], ended["exit_code"]) == ("Failed", 1)
-    assert "dataset d, epoch 0, records [0, 2): failed 1 times, last: a bad record" in ended["reason"]
+    assert "dataset d, epoch 0, records [0, 2): failed 1 time, last: a bad record" in ended["reason"]
 
 
 def test_a_service_whose_stream_is_open_goes_on(service: Service) -> None:

@@ -94,8 +94,8 @@ def test_without_fault_tolerance_of_tasks_a_worker_that_dies_with_shards_fails_t
     running.leave(agents[0], reason, "it is gone")
     assert master.join() is Phase.FAILED
     assert reason_of(master) == (
-        "records were lost with their worker, and task_fault_tolerance is off: "
-        "dataset train, epoch 0, records [0, 10): worker-0 had them when it ended (it is gone)"
+        "records were lost with their worker (task_fault_tolerance is off): "
+        "dataset train, epoch 0, records [0, 10): they were leased to worker-0 when it ended (it is gone)"
     )
 
 
@@ -144,14 +144,14 @@ def test_a_job_is_not_done_without_evaluation_data_that_nobody_asked_for(running
     running.do_all_shards()
     running.leave(agent)
     assert master.join() is Phase.FAILED
-    assert reason_of(master) == "all workers finished, but dataset test is not done: 0 of 6 records"
+    assert reason_of(master) == "all workers finished, but dataset test is incomplete: 0 of 6 records"
 
 
 def test_a_job_never_succeeds_with_shards_undone(running: MasterUnderTest) -> None:
     master = running.start(workers=1, datasets=DATA)
     running.leave(running.agent("worker-0"))
     assert master.join() is Phase.FAILED
-    assert reason_of(master) == "all workers finished, but dataset train is not done: 0 of 20 records"
+    assert reason_of(master) == "all workers finished, but dataset train is incomplete: 0 of 20 records"
 
 
 def test_shards_that_are_done_do_not_end_a_job_whose_workers_run(running: MasterUnderTest) -> None:
@@ -183,7 +183,7 @@ def test_a_parked_shard_fails_the_job_by_name(running: MasterUnderTest) -> None:
     running.do_all_shards()
     running.leave(agent)
     assert master.join() is Phase.FAILED
-    assert "dataset train, epoch 0, records [0, 5): failed 1 times, last: a bad record" in reason_of(master)
+    assert "dataset train, epoch 0, records [0, 5): failed 1 time, last: a bad record" in reason_of(master)
 
 
 def test_a_parked_shard_that_may_be_skipped_does_not_fail_the_job(running: MasterUnderTest) -> None:
@@ -206,9 +206,7 @@ def test_a_node_that_is_given_up_fails_the_job_if_too_few_are_left(running: Mast
     master.platform.end_node("worker-0", ExitReason.ERROR)
     wait_until(lambda: other.beats().stop, what="the order to stop")
     assert master.join() is Phase.FAILED
-    assert "worker-0 is given up: Error happened 1 times; 0 are forgiven (1 are left, 2 are needed)" in reason_of(
-        master
-    )
+    assert "gave up on worker-0: failed 1 time (limit 0); 1 worker left, minimum 2" in reason_of(master)
     summary = master.job_dir.summary()
     assert summary is not None
     first = summary["first_failure"]
@@ -233,7 +231,7 @@ def test_a_job_of_which_no_worker_finished_has_failed(running: MasterUnderTest) 
     running.leave(running.agent("worker-0"), ExitReason.ERROR, "bad")
     assert master.join() is Phase.FAILED
     assert reason_of(master) == (
-        "no worker is left: worker-0 is given up: Error happened 1 times; 0 are forgiven; going on with 0"
+        "no workers left: gave up on worker-0: failed 1 time (limit 0); continuing with 0 workers"
     )
 
 
@@ -258,7 +256,7 @@ def test_a_job_whose_workers_are_scaled_to_zero_waits_and_goes_on_when_scaled_up
     (condition,) = master.status().conditions
     assert (condition.type, condition.status) == ("WaitingForNodes", "True")
     assert master.status().message == condition.message
-    assert "worker scaled to 0; the job continues when it is scaled up" in condition.message
+    assert "worker scaled to 0; scale up to continue" in condition.message
     scale(master, 1)
     agent = running.agent("worker-2")
     assert waiting_for(master) == ("Running", "")
@@ -299,7 +297,7 @@ def test_workers_that_are_lost_after_a_job_was_scaled_up_again_fail_it(running: 
     scale(master, 1)
     running.leave(running.agent("worker-1"), ExitReason.ERROR, "bad")
     assert master.join() is Phase.FAILED
-    assert reason_of(master).startswith("no worker is left: worker-1 is given up")
+    assert reason_of(master).startswith("no workers left: gave up on worker-1")
 
 
 def test_the_final_failure_of_a_critical_node_fails_the_job(running: MasterUnderTest) -> None:

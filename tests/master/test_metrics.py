@@ -39,7 +39,10 @@ def test_the_metrics_are_served_for_prometheus_on_the_port_that_is_told(tmp_path
         client.call(stubs.shards.OpenSession, pb.OpenSessionRequest(session="s", node="worker-0"))
         client.call(stubs.shards.Exchange, pb.ExchangeRequest(session="s", request=1, dataset="train", want=2))
         client.call(stubs.shards.Exchange, pb.ExchangeRequest(session="s", request=2, done=[1]))
-        client.call(stubs.stats.ReportStep, pb.ReportStepRequest(node="worker-0", step=12))
+        client.call(
+            stubs.stats.ReportStep,
+            pb.ReportStepRequest(node="worker-0", step=12, total_steps=48, metrics={"loss": 0.5}),
+        )
         port = json.loads(master.job_dir.master_file.read_text())["metrics_port"]
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as reply:
             lines = reply.read().decode().splitlines()
@@ -50,6 +53,9 @@ def test_the_metrics_are_served_for_prometheus_on_the_port_that_is_told(tmp_path
             'pliant_dataset_records_total{dataset="train",job="tested"} 200.0',
             'pliant_dataset_shards_in_work{dataset="train",job="tested"} 1.0',
             'pliant_global_step{job="tested"} 12.0',
+            'pliant_total_steps{job="tested"} 48.0',
+            'pliant_progress_percent{job="tested"} 25.0',
+            'pliant_training_metric{job="tested",name="loss"} 0.5',
             'pliant_master_starts{job="tested"} 1.0',
         ):
             assert expected in lines
@@ -74,7 +80,9 @@ def test_every_figure_that_the_guides_name_is_a_metric() -> None:
         records_per_second=23.0,
         stalled_seconds=24.0,
         master_starts=25,
-        progress=Progress(step=26),
+        progress=Progress(27, step=26, total_steps=104, metrics={"loss": 0.5, "auc": None}),
+        steps_per_second=28.0,
+        eta=29.0,
     )
     found = {family.name: [sample.value for sample in family.samples] for family in status_metrics(status)}
     assert found == {
@@ -87,5 +95,7 @@ def test_every_figure_that_the_guides_name_is_a_metric() -> None:
         **{"pliant_dataset_records_done": [19], "pliant_dataset_records_total": [20]},
         **{"pliant_dataset_shards_in_work": [21], "pliant_dataset_shards_waiting": [22]},
         **{"pliant_records_per_second": [23.0], "pliant_stalled_seconds": [24.0]},
-        **{"pliant_master_starts": [25], "pliant_global_step": [26]},
+        **{"pliant_master_starts": [25], "pliant_global_step": [26], "pliant_total_steps": [104]},
+        **{"pliant_records_done": [27], "pliant_progress_percent": [25.0], "pliant_training_metric": [0.5]},
+        **{"pliant_steps_per_second": [28.0], "pliant_eta_seconds": [29.0]},
     }

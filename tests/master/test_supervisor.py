@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,15 @@ from pliant.core.errors import JobFailed, PermanentError
 from pliant.files.atomic import write_json
 from pliant.files.locks import FileLock
 from pliant.master.job_dir import JobDir
-from pliant.master.supervisor import EXIT_ALREADY_RUNNING, EXIT_PERMANENT, EXIT_RETRY_LATER, MAX_FAULTS, Supervisor
+from pliant.master.supervisor import (
+    EXIT_ALREADY_RUNNING,
+    EXIT_PERMANENT,
+    EXIT_RETRY_LATER,
+    EXIT_STOP_UNRECORDED,
+    MAX_FAULTS,
+    Supervisor,
+    supervisor_pid,
+)
 
 
 class Masters:
@@ -51,7 +60,7 @@ def home(tmp_path: Path) -> JobDir:
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     seen: list[float] = []
-    monkeypatch.setattr("pliant.master.supervisor.time.sleep", seen.append)
+    monkeypatch.setattr(Supervisor, "_pause", lambda _, seconds: seen.append(seconds))
     return seen
 
 
@@ -78,7 +87,7 @@ def test_a_master_that_keeps_failing_as_it_starts_is_given_up_with_its_last_word
     home: JobDir, pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     masters = Masters(home, *[1] * 50)
-    with pytest.raises(PermanentError, match=f"died {MAX_FAULTS} times at its start(.|\n)*the reason"):
+    with pytest.raises(PermanentError, match=f"died {MAX_FAULTS} times during startup(.|\n)*the reason"):
         keep(home, masters, monkeypatch)
     assert masters.started == MAX_FAULTS
 
@@ -99,7 +108,7 @@ def test_a_master_without_room_is_tried_for_ever_and_told_of_once(
     said = keep(home, masters, monkeypatch)
     assert masters.started == 31
     assert len(said) == 1
-    assert "it resumes when there is space" in said[0]
+    assert "the job continues when space is available" in said[0]
     assert min(pauses) >= 1.0
 
 
@@ -125,3 +134,53 @@ def test_a_look_at_the_lock_does_not_keep_a_launcher_out(home: JobDir, monkeypat
     assert looking.try_acquire()
     monkeypatch.setattr("pliant.master.supervisor.time.sleep", lambda _: looking.release())
     Supervisor(home).acquire()
+
+
+@pytest.mark.parametrize("code", [EXIT_RETRY_LATER, EXIT_STOP_UNRECORDED])
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_job_whose_master_cannot_write_is_stopped_without_it(
+    home: JobDir, pauses: list[float], monkeypatch: pytest.MonkeyPatch, code: int, recorded: bool
+) -> None:
+    masters, supervisor = Masters(home, *[code] * 50), Supervisor(home)
+    stopped: list[tuple[str, bool]] = []
+
+    def stop(_: JobDir, reason: str, is_urgent: Callable[[], bool]) -> bool:
+        stopped.append((reason, is_urgent()))
+        return recorded
+
+    monkeypatch.setattr("pliant.master.supervisor.stop_without_journal", stop)
+    monkeypatch.setattr("pliant.master.supervisor.subprocess.Popen", lambda *_, **__: masters.start())
+    if code == EXIT_RETRY_LATER:  # else the master itself was asked
+        masters.meanwhile = lambda: supervisor.request_stop("enough", at_once=masters.started > 2)
+    supervisor.start_master()
+    supervisor.keep_alive()
+    assert masters.started == 1
+    assert stopped == [("enough" if code == EXIT_RETRY_LATER else "stopped by the user", False)]
+    assert ("not recorded: the master cannot write to" in supervisor.unrecorded_stop) is not recorded
+
+
+def test_a_permanent_problem_is_the_error_itself(
+    home: JobDir, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    masters = Masters(home, EXIT_PERMANENT)
+    write_json(home.problem_file, {"message": "the port is taken", "hint": "choose another"})
+    with pytest.raises(PermanentError, match=r"^the port is taken\n  what to do: choose another$"):
+        keep(home, masters, monkeypatch)
+
+
+def test_a_master_is_started_although_its_log_cannot_be_written(
+    home: JobDir, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home.logs / "master.log").unlink()
+    (home.logs / "master.log").mkdir()
+    keep(home, masters := Masters(home), monkeypatch)
+    assert masters.started == 1
+
+
+def test_the_lock_of_a_supervisor_says_who_it_is(home: JobDir) -> None:
+    assert supervisor_pid(home) is None
+    supervisor = Supervisor(home)
+    supervisor.acquire()
+    assert supervisor_pid(home) == os.getpid()
+    supervisor.release()
+    assert supervisor_pid(home) is None

@@ -42,7 +42,7 @@ MISTAKES = {  # what is replaced by what, and what is then said (a line number w
         "",
         r":1: dataset_fn\(dataset, mode, metadata\) \(or feed\) is missing",
     ),
-    "no such class": (r"class Net", "class Other", r":1: there is no class Net; classes in it: Other"),
+    "no such class": (r"class Net", "class Other", r":1: class Net not found; classes in it: Other"),
     "loss with one argument": (
         r"def loss\(labels, predictions\)",
         "def loss(predictions)",
@@ -51,7 +51,7 @@ MISTAKES = {  # what is replaced by what, and what is then said (a line number w
     "loss the wrong way": (
         r"def loss\(labels, predictions\)",
         "def loss(predictions, labels)",
-        r":10: loss takes labels first",
+        r":10: loss must take labels first",
     ),
     "optimizer without a model": (
         r"def optimizer\(model\)",
@@ -83,10 +83,14 @@ MISTAKES = {  # what is replaced by what, and what is then said (a line number w
     "no torch module": (
         r"class Net\(nn.Module\)",
         "class Net(object)",
-        r":4: Net returns a .*, which is no torch module",
+        r":4: Net returned a .*, which is not a torch module",
     ),
     "a loss of constants": (r"return nn.functional.*", "return torch.tensor(1.0)", r":10: the loss does not depend on"),
-    "a model that gives nothing": (r"return self.layer\(x\)", "pass", r":4: what Net returns: tensors are expected"),
+    "a model that gives nothing": (
+        r"return self.layer\(x\)",
+        "pass",
+        r":4: the value returned by Net: expected tensors",
+    ),
     "a metric of one argument": (r'"accuracy": "accuracy"', '"a": lambda p: 1', r":16: metric 'a' failed: TypeError"),
     "a metric that is a word": (
         r'"accuracy": "accuracy"',
@@ -102,7 +106,7 @@ MISTAKES = {  # what is replaced by what, and what is then said (a line number w
     "early stopping by nothing": (
         r"\Z",
         "from pliant.native import EarlyStopping\ndef callbacks():\n    return [EarlyStopping('f1')]\n",
-        r":19: EarlyStopping watches 'f1'",
+        r":19: EarlyStopping monitors 'f1'",
     ),
     "a rate that is a word": (
         r"\Z",
@@ -112,13 +116,13 @@ MISTAKES = {  # what is replaced by what, and what is then said (a line number w
     "a reader that is none": (
         r"\Z",
         "def custom_data_reader(source):\n    return 3\n",
-        r":18: int is no data reader",
+        r":18: int is not a data reader",
     ),
     "a reader with less than nothing": (
         r"\Z",
         "class R:\n    def create_shards(self): return {'a': 3, 'b': -1}\n    def read_records(self, task): ...\n"
         "def custom_data_reader(source):\n    return R()\n",
-        r"net.py:21: create_shards returns -1 records for 'b'",
+        r"net.py:21: create_shards returned -1 records for 'b'",
     ),
     "a reader that fails": (
         r"\Z",
@@ -131,21 +135,25 @@ MISTAKES = {  # what is replaced by what, and what is then said (a line number w
         r":19: it is called as process\(predictions, worker_id\)",
     ),
     "a program without its guard": (r"\Z", "raise SystemExit(3)\n", r":18: SystemExit: 3"),
-    "batches": (r'row\["label"\]\)\)\)', 'row["label"]))).batch(4)', r":14: it makes batches; batching is ours"),
+    "batches": (
+        r'row\["label"\]\)\)\)',
+        'row["label"]))).batch(4)',
+        r":14: it creates batches, but Pliant does the batching",
+    ),
     "several features for one argument": (
         r'torch.tensor\(\[float\(row\["x"\]\)\]\)',
         '(torch.tensor([float(row["x"])]), 1)',
-        r":4: its forward is given the 2 features of a tuple",
+        r":4: its forward is called with the 2 features of a tuple",
     ),
     "no labels": (r'int\(row\["label"\]\)', "None", r":14: it yields no labels in mode eval"),
-    "texts": (r'torch.tensor\(\[float\(row\["x"\]\)\]\)', 'row["x"]', r":14: features are texts"),
+    "texts": (r'torch.tensor\(\[float\(row\["x"\]\)\]\)', 'row["x"]', r":14: features are strings"),
     "a rate below zero": (
         r"\Z",
         "def learning_rate_schedule(step):\n    return -1\n",
         r":18: the learning rate of update 0 is -1.0",
     ),
     "an optimizer of closures": (r"SGD\(model.parameters\(\), lr=0.1\)", "LBFGS(model.parameters())", r":12: LBFGS"),
-    "not Python": (r"def loss", "dev loss", r":10: no valid Python"),
+    "not Python": (r"def loss", "dev loss", r":10: not valid Python"),
     "an import that fails": (r"import torch\n", "import torch, nowhere_to_be_found\n", r":2: ModuleNotFoundError"),
 }
 
@@ -182,6 +190,36 @@ def test_a_mistake_in_the_model_file_is_named_with_its_line(
         checked(file, data)
     assert re.search(told, error.value.message), error.value.message
     assert "net.py" in error.value.message or "data.csv" in error.value.message
+
+
+PAIR_OF_FEATURES = {  # the model's forward, and what is said of the pairs that its dataset_fn yields
+    "two arguments": ("def forward(self, x, y):", r"missing a required argument: 'y'"),
+    "one argument": ("def forward(self, x):\n        x, y, _ = x", r"ValueError: too many values to unpack"),
+}
+
+
+@pytest.mark.parametrize("case", PAIR_OF_FEATURES)
+def test_two_features_that_look_like_features_and_a_label_are_told_what_was_assumed_and_how_to_yield_them(
+    tmp_path: Path, data: Path, case: str
+) -> None:
+    forward, told = PAIR_OF_FEATURES[case]
+    file, saved = tmp_path / "net.py", tmp_path / "trained"
+    file.write_text(GOOD)
+    save_model(saved, load_model_file(file, "Net").make_model().state_dict(), {})
+    pair = '(torch.tensor([float(row["x"])]), torch.tensor([2.0]))'
+    text = re.sub(r"\(torch.tensor.*", f"{pair})", GOOD).replace("def forward(self, x):", forward)
+    file.write_text(text)
+    about = Description(
+        task="predict", model="net.py", model_class="Net", data=[str(data)], trained=str(saved), output="p.csv"
+    )
+    with pytest.raises(InvalidRequest) as error:
+        run_preflight(about, file)
+    assert "in mode predict a pair is read as (features, label)" in error.value.message
+    assert re.search(told, error.value.message), error.value.message
+    assert "yield ((a, b), None)" in error.value.hint
+    file.write_text(text.replace(pair, f"({pair}, None)").replace("x, y, _ = x", "pass"))
+    if case == "two arguments":
+        run_preflight(about, file)
 
 
 def test_all_that_is_missing_is_told_at_once(tmp_path: Path) -> None:
@@ -223,7 +261,7 @@ def test_layers_that_get_their_shape_from_the_first_batch_are_built_before_anyth
     for strategy in ("local", "allreduce", "ps-sync"):
         run_preflight(Description(model="net.py", model_class="Net", data=[str(data)], strategy=strategy), file)
     file.write_text(file.read_text().replace("return dataset.map(", "return dataset.filter(lambda row: False).map("))
-    with pytest.raises(InvalidRequest, match=":4: Net has parameters that get their shape from the first batch"):
+    with pytest.raises(InvalidRequest, match=":4: Net has lazy parameters, which get their shape from the first batch"):
         checked(file, data)
 
 
@@ -234,10 +272,10 @@ def test_a_feature_that_a_table_on_servers_is_to_have_its_ids_from_is_looked_for
     table = "from pliant.torch import Embedding\n        self.table = Embedding('t', 2, feature='uid')\n        self.layer ="
     file.write_text(GOOD.replace("self.layer =", table))
     about = Description(model="net.py", model_class="Net", data=[str(data)], strategy="ps-sync")
-    with pytest.raises(InvalidRequest, match="table 't' is to have its ids from the feature 'uid'"):
+    with pytest.raises(InvalidRequest, match="table 't' takes its ids from the feature 'uid'"):
         run_preflight(about, file)
     save_model(tmp_path / "trained", load_model_file(file, "Net").make_model().state_dict(), {})
-    with pytest.raises(InvalidRequest, match="--trained with tables"):
+    with pytest.raises(InvalidRequest, match="--trained cannot be combined with tables"):
         run_preflight(about.model_copy(update={"trained": str(tmp_path / "trained")}), file)
 
 
@@ -281,17 +319,17 @@ def test_an_output_that_cannot_be_made_is_refused(tmp_path: Path, data: Path) ->
     file = tmp_path / "net.py"
     file.write_text(GOOD)
     for output, told in (
-        (data, "is no directory"),
+        (data, "is not a directory"),
         (data / "below", r"cannot be written: .*data\.csv: Not a directory"),
         ("/proc/out", "cannot be written: /proc: "),  # where even root cannot
-        ("s3://b/x", "is an URL"),
+        ("s3://b/x", "is a URL"),
     ):
         with pytest.raises(InvalidRequest, match=told):
             checked(file, data, output=output)
 
 
 def test_a_file_that_is_not_there_and_data_that_is_not_there_are_said(tmp_path: Path, data: Path) -> None:
-    with pytest.raises(NotFound, match="there is no model file"):
+    with pytest.raises(NotFound, match=r"model file .* not found"):
         checked(tmp_path / "nowhere.py", data)
     file = tmp_path / "net.py"
     file.write_text(GOOD)

@@ -83,7 +83,7 @@ def test_early_stopping_waits_for_its_patience() -> None:
     stopping = EarlyStopping("accuracy", patience=2, min_delta=0.01)
     answers = [stopping.on_evaluation(i, {"accuracy": a}) for i, a in enumerate([0.5, 0.6, 0.605, 0.7, 0.7, 0.65])]
     assert [answer is not None for answer in answers] == [False] * 5 + [True]
-    with pytest.raises(InvalidRequest, match="watches 'accuracy'"):
+    with pytest.raises(InvalidRequest, match="monitors 'accuracy'"):
         stopping.on_evaluation(9, {"loss": 1.0})
 
 

@@ -72,7 +72,7 @@ def test_rows_that_cannot_be_written_are_refused_at_the_first_batch(tmp_path: Pa
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_rows_with_other_columns_than_those_before_are_refused_and_leave_no_file(tmp_path: Path, ending: str) -> None:
     output = tmp_path / f"said.{ending}"
-    with pytest.raises(InvalidRequest, match="row 1 has columns id, b, those before id, a"):
+    with pytest.raises(InvalidRequest, match="row 1 has columns id, b, earlier rows have id, a"):
         write_output(output, "", [b'{"id": 0, "a": 1}', b'{"id": 1, "b": 1}'])
     with pytest.raises(InvalidRequest, match="bytes"):
         write_output(output, "", [b"\xff"])
@@ -84,5 +84,5 @@ def test_a_column_of_parquet_has_one_kind_of_value(tmp_path: Path) -> None:
     numbers = [b'{"id": %d, "a": %d}' % (i, i) for i in range(9000)]
     write_output(output, "", numbers)
     assert pq.read_table(output)["a"].to_pylist() == list(range(9000))
-    with pytest.raises(InvalidRequest, match="rows from 8192 on have values of other kinds"):
+    with pytest.raises(InvalidRequest, match="rows from 8192 on have values of different types"):
         write_output(output, "", [*numbers[:8999], b'{"id": 8999, "a": "x"}'])

@@ -15,7 +15,7 @@ from pliant.native.strategies.server_specs import server_specs
 @pytest.mark.parametrize(
     ("schedule", "said"),
     [
-        ("ReduceLROnPlateau(optimizer)", "goes by a metric"),
+        ("ReduceLROnPlateau(optimizer)", "depends on a metric"),
         ("OneCycleLR(optimizer, 0.2, total_steps=100)", "it changes momentum"),
     ],
 )

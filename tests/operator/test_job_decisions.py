@@ -134,7 +134,7 @@ def test_living_workers_that_know_all_are_taken_over_by_the_next_master_in_the_s
     [
         (trained(["train"]), "which records of train are done"),
         (trained(None), "never reported"),
-        (job(status={"phase": "Running", "datasets": []}), "how far its workers are"),
+        (job(status={"phase": "Running", "datasets": []}), "the progress of its workers"),
     ],
 )
 def test_a_job_whose_records_only_the_journal_knew_starts_over_with_a_condition(owner: Object, why: str) -> None:
@@ -282,7 +282,7 @@ def conditions_written(actions: list[Action]) -> dict[str, tuple[str, str]]:
 
 
 def test_what_the_master_waits_for_becomes_a_condition_and_ceases_to_be_one() -> None:
-    waiting = {"reason": "ScaledToZero", "message": "no worker is wanted"}
+    waiting = {"reason": "ScaledToZero", "message": "worker scaled to 0"}
     owner = job(status={"phase": "Running", "waiting": waiting})
     view = observed(owner, pods=(pod(owner),))
     actions = done(view)

@@ -116,10 +116,14 @@ EMPTY = JournalVolume("emptyDir", "NoDefaultStorageClass", "the cluster has no d
 @pytest.mark.parametrize(
     ("rest", "datasets", "cost"),
     [
-        ({"strategy": "allreduce"}, [], "takes over the living workers"),
-        ({"strategy": "allreduce"}, None, "takes over the living workers"),
-        ({"strategy": "allreduce"}, ["clicks"], "start over, since only the journal knows which records of clicks"),
-        ({"strategy": "none"}, [], "start over, since only the journal knows how far its workers are"),
+        ({"strategy": "allreduce"}, [], "takes over the running workers"),
+        ({"strategy": "allreduce"}, None, "takes over the running workers"),
+        (
+            {"strategy": "allreduce"},
+            ["clicks"],
+            "restart from scratch, because only the journal holds which records of clicks",
+        ),
+        ({"strategy": "none"}, [], "restart from scratch, because only the journal holds the progress of its workers"),
         ({"strategy": "none", "datasets": [{"name": "train", "size": 9, "shard_size": 3}]}, [], "records of train"),
     ],
 )

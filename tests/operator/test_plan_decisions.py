@@ -140,7 +140,7 @@ def test_a_persons_plan_is_refused_where_no_master_can_answer() -> None:
     assert waiting == []
     assert again is not None
     [answer], _ = answer_manual_plans(observed(None, plans=(mine,)), NOW + 60)
-    assert "no ElasticJob" in str(answer)
+    assert "not found in namespace" in str(answer)
     assert answer_manual_plans(observed(OWNER, plans=(mine,)), NOW) == ([], None)
 
 
@@ -156,5 +156,5 @@ def test_a_plan_that_only_says_that_a_master_made_it_is_refused() -> None:
     copied = plan(OWNER, 7, create=TWO)
     copied["metadata"]["ownerReferences"] = []
     [answer], _ = answer_manual_plans(observed(OWNER, plans=(copied,)), NOW)
-    assert "leave the label out" in str(answer)
+    assert "remove the label" in str(answer)
     assert answer_manual_plans(observed(OWNER, plans=(plan(OWNER, 8, create=TWO),)), NOW) == ([], None)

@@ -251,7 +251,7 @@ class PlatformConformance(ABC):
                 assert capacity.problem(site.launch("worker-0").resources) == ""
                 asked = site.too_large("worker-0").resources
                 problem = capacity.problem(asked)
-                assert f"{asked.cpu:g} CPU asked for, the largest machine has" in problem
+                assert f"{asked.cpu:g} CPU requested, the largest machine has" in problem
 
         run(scenario)
 

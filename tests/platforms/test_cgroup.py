@@ -114,7 +114,7 @@ def test_limits_change_under_a_running_program_but_not_below_what_it_holds(job: 
             program.stdout.readline()
             group.resize(memory_mb=200, cpu=0.5)
             assert group.read().memory_limit_bytes == 200 * MB
-            with pytest.raises(Conflict, match=r"30 MB asked for; its program holds (4|5|6)\d MB"):
+            with pytest.raises(Conflict, match=r"30 MB requested, but its program uses (4|5|6)\d MB"):
                 group.resize(memory_mb=30)
             assert group.read().memory_limit_bytes == 200 * MB
             assert program.poll() is None
@@ -348,7 +348,7 @@ def test_version_2_is_resized_by_its_own_files(tmp_path: Path) -> None:
     group.resize(memory_mb=100, cpu=1.5)
     assert (directory / "memory.max").read_text() == str(100 * MB)
     assert (directory / "cpu.max").read_text() == "150000 100000"
-    with pytest.raises(Conflict, match="60 MB asked for; its program holds 70 MB"):
+    with pytest.raises(Conflict, match="60 MB requested, but its program uses 70 MB"):
         group.resize(memory_mb=60)
     assert (directory / "memory.max").read_text() == str(100 * MB)
     group.resize()

@@ -63,7 +63,7 @@ def test_a_node_whose_agent_is_gone_is_reported_as_ended(job_dir: Path) -> None:
         write_json(node_folder(job_dir) / "agent.json", {"pid": 1, "resources": Resources().to_json()})
         local, context = platform(job_dir)
         _, watcher = local.open(context)
-        assert await watcher.list() == [NodeEvent("worker-0", False, ExitReason.KILLED, "its agent is gone")]
+        assert await watcher.list() == [NodeEvent("worker-0", False, ExitReason.KILLED, "its agent no longer exists")]
         await local.close()
 
     scenario(body)
@@ -77,9 +77,7 @@ def test_a_name_that_somebody_still_holds_is_not_started_a_second_time(job_dir: 
         scaler, _ = local.open(context)
         launch = NodeLaunch("worker-0", "worker", Resources(), ("true",))
         (refusal,) = await scaler.scale(ScalePlan(launch=(launch,)))
-        assert refusal == Refusal(
-            "worker-0", "what an earlier master started there is not gone yet", unschedulable=True
-        )
+        assert refusal == Refusal("worker-0", "processes of an earlier master are still running", unschedulable=True)
         await local.close()
 
     scenario(body)

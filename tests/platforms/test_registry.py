@@ -16,7 +16,7 @@ def test_built_in_platforms_are_found_by_name() -> None:
 
 
 def test_an_unknown_platform_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(NotFound, match="no platform 'slurm'") as caught:
+    with pytest.raises(NotFound, match="unknown platform 'slurm'") as caught:
         make_platform("slurm")
     assert "kubernetes, local" in caught.value.hint
 

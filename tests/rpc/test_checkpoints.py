@@ -44,5 +44,5 @@ def test_a_checkpoint_is_the_same_after_its_way_over_the_wire() -> None:
     "value", [{}, {"version": 1}, {"version": 1, "datasets": [1]}, {"version": "x", "datasets": {}}]
 )
 def test_what_is_no_checkpoint_is_refused(value: dict[str, Any]) -> None:
-    with pytest.raises(InvalidRequest, match="this is no shard checkpoint"):
+    with pytest.raises(InvalidRequest, match="not a shard checkpoint"):
         checkpoint_message(value)

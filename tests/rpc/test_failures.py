@@ -61,12 +61,12 @@ def call(master: RunningMaster, method: Any, request: Any) -> Any:
 def test_an_error_of_the_master_crosses_the_wire_whole(master: RunningMaster) -> None:
     with pytest.raises(NotFound) as refused:
         call(master, master.client.stubs.shards.GetDataset, pb.DatasetName(name="none"))
-    assert refused.value.message == "there is no dataset 'none'"
+    assert refused.value.message == "dataset 'none' not found"
     assert "log, train" in refused.value.hint
 
 
 def test_a_name_of_a_megabyte_does_not_keep_the_error_from_arriving(master: RunningMaster) -> None:
-    with pytest.raises(NotFound, match="there is no dataset 'ééé"):
+    with pytest.raises(NotFound, match="dataset 'ééé"):
         call(master, master.client.stubs.shards.GetDataset, pb.DatasetName(name="é" * 1_000_000))
 
 

@@ -84,7 +84,7 @@ def test_a_missing_or_short_token_file_is_refused_with_what_to_do(tmp_path: Path
     with pytest.raises(Unauthenticated, match="PLIANT_TOKEN_FILE"):
         read_token_file(tmp_path / "none")
     (tmp_path / "short").write_text("abc")
-    with pytest.raises(Unauthenticated, match="does not hold"):
+    with pytest.raises(Unauthenticated, match="does not contain a job token"):
         read_token_file(tmp_path / "short")
 
 

@@ -147,11 +147,11 @@ def test_a_copied_model_learns_by_itself() -> None:
 @pytest.mark.parametrize(
     ("ids", "said"),
     [
-        (torch.tensor([1.5]), "whole numbers"),
-        ([1, 2], "whole numbers"),
-        (torch.tensor([3, -2]), "-2 is no id"),
-        (torch.tensor([3, 10]), "id 10 of a table of 10"),
-        (torch.tensor([True]), "whole numbers"),
+        (torch.tensor([1.5]), "integer tensor"),
+        ([1, 2], "integer tensor"),
+        (torch.tensor([3, -2]), "-2 is not a valid id"),
+        (torch.tensor([3, 10]), "id 10 is out of range for 10"),
+        (torch.tensor([True]), "integer tensor"),
     ],
 )
 def test_bad_ids_are_refused(ids: Any, said: str) -> None:
@@ -174,7 +174,7 @@ def test_misuse_of_a_bag_is_refused() -> None:
         EmbeddingBag("tags", 2, mode="max")
     with pytest.raises(InvalidRequest, match="dim"):
         Embedding("tags", 0)
-    with pytest.raises(InvalidRequest, match="no initializer"):
+    with pytest.raises(InvalidRequest, match="unknown initializer"):
         Embedding("tags", 2, initializer="magic")
 
 

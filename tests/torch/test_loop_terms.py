@@ -74,7 +74,7 @@ def test_workers_with_other_options_in_a_later_loop_fail_the_job_and_are_named(
         errors = [worker.error for worker in threads.workers]
         assert None not in errors, "nobody trains on alone"
         named = [str(error) for error in errors if isinstance(error, InvalidRequest)]
-        assert any(f"different terms: {shown} on worker-0" in text and "on worker-1" in text for text in named)
+        assert any(f"different settings: {shown} on worker-0" in text and "on worker-1" in text for text in named)
 
 
 @pytest.mark.parametrize("every", [0, 1, 3])
@@ -102,7 +102,7 @@ def test_a_finished_training_says_that_nothing_is_left_to_do(
         _, done = trained(tmp_path, epochs=epochs)
     assert done == 0
     assert "nothing left to do" in caplog.text
-    assert "larger epochs or max_steps" in caplog.text
+    assert "raise epochs or max_steps" in caplog.text
 
 
 def test_a_checkpoint_of_other_data_says_what_differs_and_what_to_do(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_checkpoints_without_a_directory_go_into_that_of_the_job(
 
 
 def test_checkpoints_without_a_directory_are_refused_where_there_is_no_job() -> None:
-    with alone() as job, pytest.raises(InvalidRequest, match="no directory"):
+    with alone() as job, pytest.raises(InvalidRequest, match="without a directory"):
         make_trainer(job, checkpoint_every_seconds=60.0)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from pliant.torch import Step, Trainer
 from pliant.torch.worlds.membership import TrainingOver
 
 DATA = digits(24)
+RECORDS: Any = DATA  # a list will do as a dataset, for torch as well
 
 
 def trainer(**options: Any) -> Trainer:
@@ -75,28 +77,101 @@ def do_nothing(made: Trainer, step: Step) -> None:
     pass
 
 
+def use_plain_backward(made: Trainer, step: Step) -> None:
+    for batch in step:
+        loss_of(made, batch).backward()  # type: ignore[no-untyped-call]
+
+
+def zero_between(made: Trainer, step: Step) -> None:
+    for batch in step:
+        made.optimizers[0].zero_grad()
+        step.backward(loss_of(made, batch))
+
+
+def zero_in_place(made: Trainer, step: Step) -> None:
+    for batch in step:
+        made.optimizers[0].zero_grad(set_to_none=False)
+        step.backward(loss_of(made, batch))
+
+
+def step_inside(made: Trainer, step: Step) -> None:
+    for batch in step:
+        step.backward(loss_of(made, batch))
+        made.optimizers[0].step()
+
+
+def step_after(made: Trainer, step: Step) -> None:
+    for batch in step:
+        step.backward(loss_of(made, batch))
+    made.optimizers[0].step()
+
+
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        (skip, r"step\.backward was not called"),
+        (skip, r"step\.backward was not called for a micro-batch of step 0; "),
+        (use_plain_backward, r"loss\.backward\(\) was called instead; .*step\.backward\(loss\)"),
+        (zero_between, r"zero_grad\(\) in the inner loop throws the gradients"),
+        (zero_in_place, r"zero_grad\(\) in the inner loop throws the gradients"),
+        (step_inside, r"optimizer\.step\(\) was called in a loop of the Trainer"),
+        (step_after, r"optimizer\.step\(\) was called in a loop of the Trainer"),
         (ask_twice, "called twice"),
-        (ask_outside, "belongs inside"),
-        (ask_for_many, "must be one number"),
-        (leave_early, "left before its end"),
-        (leave_and_return, "iterated once"),
-        (do_nothing, "left before its end"),
+        (ask_outside, "call step.backward inside"),
+        (ask_for_many, "must be a scalar"),
+        (leave_early, "not iterated to its end"),
+        (leave_and_return, "iterated only once"),
+        (do_nothing, "was not iterated; "),
     ],
 )
 def test_a_body_that_breaks_the_rules_of_a_step_is_told_which(body: Callable[[Trainer, Step], None], told: str) -> None:
-    made = trainer()
+    made = trainer(deterministic=False)
     steps = made.steps(DATA, micro_batch=3)
 
     def run() -> None:
         for step in steps:
             body(made, step)
 
-    with pytest.raises(PliantError, match=told):
+    with pytest.raises(PliantError) as caught:
         run()
+    assert re.search(told, f"{caught.value.message}; {caught.value.hint}")
+
+
+def test_outside_of_a_loop_the_optimizer_is_the_programs_own() -> None:
+    made = trainer()
+    made.fit(lambda model, batch: nn.functional.cross_entropy(model(batch[0]), batch[1]), DATA, micro_batch=3)
+    made.optimizers[0].zero_grad()
+    loss_of(made, next(iter(torch.utils.data.DataLoader(RECORDS, 4)))).backward()  # type: ignore[no-untyped-call]
+    made.optimizers[0].step()
+
+
+class Stream(torch.utils.data.IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(3))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (torch.utils.data.DataLoader(RECORDS, batch_size=6), "DataLoader; .*loader.dataset, micro_batch=6"),
+        (Stream(), "map-style dataset.*Stream is not one"),
+        (iter([1, 2]), "map-style dataset"),
+        (torch.utils.data.Subset(RECORDS, []), "is empty"),
+    ],
+)
+def test_what_is_not_a_dataset_with_records_is_refused_with_what_to_pass(given: Any, told: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        next(iter(trainer().steps(given, micro_batch=3)))
+    assert re.search(told, f"{caught.value.message}; {caught.value.hint}")
+
+
+def test_parameters_that_no_optimizer_has_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+    Trainer(model, torch.optim.SGD(model[0].parameters(), lr=1.0), virtual_workers=2)
+    assert "2 parameters of the model are in no optimizer and stay as they are: 1.weight, 1.bias" in caplog.text
+    caplog.clear()
+    model[1].requires_grad_(False)
+    Trainer(model, torch.optim.SGD(model[0].parameters(), lr=1.0), virtual_workers=2)
+    assert not caplog.text
 
 
 def test_another_loop_after_a_step_that_was_left_is_an_error() -> None:
@@ -104,7 +179,7 @@ def test_another_loop_after_a_step_that_was_left_is_an_error() -> None:
     for step in made.steps(DATA, micro_batch=3):
         leave_early(made, step)
         break
-    with pytest.raises(PliantError, match="left before its end"):
+    with pytest.raises(PliantError, match="not iterated to its end"):
         next(iter(made.steps(DATA, micro_batch=3)))
 
 
@@ -154,7 +229,7 @@ def test_a_second_trainer_in_a_job_is_refused_since_joiners_could_not_tell_them_
     with TrainerThreads(tmp_path, workers=1, data=DATA) as threads:
         threads.work()
         second = make_trainer(threads.workers[0].trainer._job)  # type: ignore[arg-type]
-        with pytest.raises(InvalidRequest, match="has a Trainer already"):
+        with pytest.raises(InvalidRequest, match="already has a Trainer"):
             next(iter(second.steps(DATA, micro_batch=3)))
 
 

@@ -45,7 +45,7 @@ class Agent:
     def __init__(self, environment: NodeEnvironment, command: Sequence[str], master: AsyncMasterClient) -> None:
         if not environment.node or environment.log_file is None:
             raise PermanentError(
-                "PLIANT_NODE or PLIANT_LOG_FILE is not set", hint="an agent is started by its platform"
+                "PLIANT_NODE or PLIANT_LOG_FILE is not set", hint="agents are started by their platform"
             )
         self._environment = environment
         self._log_file = environment.log_file
@@ -71,8 +71,8 @@ class Agent:
             self._snapshots = SnapshotWriter.of_node(self._environment.job, self._environment.node, self._identity)
             report = await self._run_beside(self._snapshots, copy)
         except Orphaned:
-            log.error("no master for %.0f s: %s ends", self._link.silence, self._environment.node)
-            report = ExitReport(ExitReason.UNKNOWN, "its agent had no master for too long", "")
+            log.error("no master for %.0f s: %s exits", self._link.silence, self._environment.node)
+            report = ExitReport(ExitReason.UNKNOWN, "its agent could not reach a master for too long", "")
             if self._stop.is_preempted and self._runner.program is None:
                 report = ExitReport(ExitReason.PREEMPTED, "stopped before its program was started", "")
         finally:
@@ -106,7 +106,12 @@ class Agent:
             reporting = asyncio.create_task(self._link.program_exited(report))
             await asyncio.sleep(0)  # the report is sent first: peers wait for it, what is left of the program does not
             await self._runner.end()
-            reply = await reporting
+            try:
+                reply = await reporting
+            except Orphaned:
+                if self._stop.is_preempted:
+                    return report  # the platform reads it from the node's record
+                raise
             if not reply.restart or self._stop.is_requested:
                 return report
             log.info("%s: run %d in %.1f s: %s", self._environment.node, reply.incarnation, reply.delay, reply.reason)
@@ -127,7 +132,8 @@ class Agent:
         """The platform writes it, unless its master died between starting this agent and writing."""
         folder = self._environment.node_dir
         if folder is not None and read_json(folder / "agent.json") is None:
-            record = {"pid": os.getpid(), "resources": self._environment.resources.to_json()}
+            own = self._environment
+            record = {"pid": os.getpid(), "resources": own.resources.to_json(), "gpus": list(own.gpus)}
             write_json(folder / "agent.json", record)
 
     def _on_signal(self, number: int) -> None:

@@ -3,7 +3,7 @@
 ``classify`` is pure; ``read_tail`` reads the program's log, ``write_exit`` leaves the report where the platform looks for it.
 The reason decides which budget of the node is charged (``core/nodes/fault_policy.py``), so the order of the rules matters: memory
 first, since a kill for memory looks like any other SIGKILL; then the end of the node, under which a program may fail in any way;
-then the program's own failure.
+then the program's own failure, which may be one that a restart would only repeat (``permanent_errors``).
 
 A program started through a shell ends as the shell reports it: 128 plus the signal's number is read as that signal.
 """
@@ -18,8 +18,10 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+from pliant.agent.permanent_errors import Ending, find_permanent
 from pliant.core.nodes.environment import NodeEnvironment
-from pliant.core.nodes.fault_policy import ExitReason
+from pliant.core.nodes.fault_policy import OUT_OF_GRACE, ExitReason
+from pliant.core.nodes.permanent import PermanentKind
 from pliant.files.atomic import write_json
 
 log = logging.getLogger(__name__)
@@ -48,6 +50,9 @@ class ExitReport:
     exit_reason: ExitReason
     message: str  # one line for people
     traceback: str  # of Python, else the last lines; empty unless the program failed by itself
+    permanent: PermanentKind | None = None  # a restart would fail in the same way
+    hint: str = ""  # what to do about a permanent error
+    peak_mb: int = 0  # of the memory that was measured; 0: nothing was
 
 
 def read_tail(log: Path, offset: int = 0, limit: int = TAIL_BYTES) -> str:
@@ -69,22 +74,27 @@ def write_exit(report: ExitReport, environment: NodeEnvironment) -> None:
     """For a platform that reads why a node ended: in the node's folder, or where it asks for last words."""
     value = {"exit_reason": report.exit_reason.value, "message": report.message}
     if environment.node_dir is not None:
-        write_json(environment.node_dir / "exit.json", value)
+        try:
+            write_json(environment.node_dir / "exit.json", value)
+        except OSError as error:  # a full disk: the master has the report, or takes the end for a kill
+            log.warning("why %s ended cannot be written to %s: %s", environment.node, environment.node_dir, error)
     if environment.last_words is not None:
         words = json.dumps({**value, "message": report.message[:MAX_LAST_WORDS]})
         try:
             environment.last_words.write_text(words, encoding="utf-8")  # in place: Kubernetes has made the file
         except OSError as error:
-            log.warning("why %s ended cannot be written to %s: %s", environment.node, environment.last_words, error)
+            log.warning("cannot write the exit report of %s to %s: %s", environment.node, environment.last_words, error)
 
 
-def classify(returncode: int, *, terminating: bool, oom_kills: int, log_tail: str) -> ExitReport:
+def classify(
+    returncode: int, *, terminating: bool, oom_kills: int, log_tail: str, python: str = "python"
+) -> ExitReport:
     """Judge one exit.
 
     ``returncode`` is as Python reports it, negative for a signal. ``terminating``: the node had notice to end.
     ``oom_kills``: by how much the group's count rose in this run, or 1 if the memory watchdog fired. A failure after
     the kernel killed any process of the node is put down to memory: a loader's worker dies of it, and the program
-    of the loss.
+    of the loss. ``python``: the interpreter of the program, for what to do about a missing module.
     """
     if returncode == 0:
         return ExitReport(ExitReason.COMPLETED, "finished", "")
@@ -97,13 +107,30 @@ def classify(returncode: int, *, terminating: bool, oom_kills: int, log_tail: st
     if oom_kills > 0:
         kills = f"{oom_kills} processes" if oom_kills > 1 else "a process"
         detail = f"{how}: {said}" if said and number != signal.SIGKILL else how
-        return ExitReport(ExitReason.OOM, f"out of memory, {kills} over the node's limit; {detail}", words.text)
+        return ExitReport(ExitReason.OOM, f"out of memory, {kills} killed at the node's limit; {detail}", words.text)
     if words.final and _OUT_OF_MEMORY.search(words.exception):
         return ExitReport(ExitReason.OOM, f"out of memory, {how}: {said}", words.text)
+    if terminating and number == signal.SIGKILL:
+        return ExitReport(ExitReason.PREEMPTED, f"preempted, {OUT_OF_GRACE}", "")
     if number == signal.SIGTERM or terminating:
         return ExitReport(ExitReason.PREEMPTED, f"preempted, {how}", "")
     if number == signal.SIGKILL:
         return ExitReport(ExitReason.KILLED, how, "")
+    return _error(returncode, how, said, words, log_tail, python)
+
+
+def _error(returncode: int, how: str, said: str, words: LastWords, log_tail: str, python: str) -> ExitReport:
+    ending = Ending(
+        returncode,
+        lines=log_tail.rstrip().splitlines(),
+        traceback=words.text.splitlines() if words.is_traceback else (),
+        exception=words.exception.splitlines() if words.is_traceback and words.final else (),
+        python=python,
+    )
+    if (found := find_permanent(ending)) is not None:
+        return ExitReport(
+            ExitReason.ERROR, f"{how}: {_one_line(said or found.text)}", words.text, found.kind, found.hint
+        )
     return ExitReport(ExitReason.ERROR, f"{how}: {said}" if said else how, words.text)
 
 
@@ -112,6 +139,7 @@ class LastWords:
     text: str  # the last traceback with those it is chained to, or the last lines
     exception: str  # the name and message that end it, or what looks like one
     final: bool  # little follows it; an exception that was logged and survived is no cause
+    is_traceback: bool = False
 
 
 def last_words(log_tail: str) -> LastWords:
@@ -134,6 +162,7 @@ def last_words(log_tail: str) -> LastWords:
         "\n".join(lines[begin : named + LAST_LINES]),
         "\n".join(lines[named : named + LAST_LINES]),
         final=len(lines) - named <= LAST_LINES,
+        is_traceback=True,
     )
 
 

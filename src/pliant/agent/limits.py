@@ -46,7 +46,7 @@ class NodeLimits:
             if self.resources != given:  # the platform found no group to change a moment ago
                 self._cgroup.limit(memory_mb=self.resources.memory_mb, cpu=self.resources.cpu)
         except NotAvailable as reason:
-            log.info("no cgroup for %s, its memory is sampled instead: %s", own.node, reason)
+            log.info("no cgroup for %s, sampling its memory instead: %s", own.node, reason)
 
     def refresh(self) -> None:
         """Read what the platform has written down for this node, if it is new. The platform changes the cgroup itself."""

@@ -24,7 +24,7 @@ from pliant.core.nodes.environment import NodeEnvironment
 from pliant.platforms.local import revive
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.channel import AsyncMasterClient
-from pliant.rpc.enums import EXIT_REASON
+from pliant.rpc.enums import EXIT_REASON, PERMANENT_KIND
 from pliant.rpc.retry import call_with_retry_async
 
 log = logging.getLogger(__name__)
@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 MAX_RETRY_PAUSE_S = 0.1  # between attempts to reach the master
 REVIVE_INTERVAL_S = 2.0  # of silence of the master, between two attempts to have it started again
 HEARTBEAT_TIMEOUT_S = 5.0
+STOPPING_WAIT_S = 3.0  # for a master that does not answer, once the program of a node that stops has ended
 DEFAULT_HEARTBEAT_INTERVAL_S = 1.0
 
 
@@ -68,7 +69,7 @@ class MasterLink:
         """False: the master has given this node up."""
         reply = await self._call(self._master.stubs.nodes.Register, self._introduction())
         if not reply.welcome:
-            log.error("the master rejects %s: %s", self._environment.node, reply.reason)
+            log.error("the master rejected %s: %s", self._environment.node, reply.reason)
             return False
         self._heartbeat_interval = reply.heartbeat_seconds or DEFAULT_HEARTBEAT_INTERVAL_S
         self._runner.incarnation = max(self._runner.incarnation, reply.incarnation)
@@ -104,6 +105,9 @@ class MasterLink:
             generation=self._slot.generation,
             grouped=self._slot.is_named_in(report.traceback),
             recalled=self._slot.is_recalled,
+            permanent=PERMANENT_KIND.to_wire[report.permanent] if report.permanent is not None else None,
+            hint=report.hint,
+            peak_memory_mb=report.peak_mb,
         )
         reply: pb.ProgramExitedReply = await self._call(self._master.stubs.nodes.ProgramExited, request)
         return reply
@@ -121,7 +125,7 @@ class MasterLink:
             except RetryableError:
                 self._check_orphaned()
             except PliantError as error:
-                log.error("the master rejects this agent: %s", error)
+                log.error("the master rejected this agent: %s", error)
                 self._stop.request(self._environment.grace)
             else:
                 self._last_answer = time.monotonic()
@@ -136,7 +140,7 @@ class MasterLink:
         register = self._master.stubs.nodes.Register
         reply = await self._master.call(register, self._introduction(), timeout=HEARTBEAT_TIMEOUT_S)
         if not reply.welcome:
-            log.error("the master rejects %s: %s", self._environment.node, reply.reason)
+            log.error("the master rejected %s: %s", self._environment.node, reply.reason)
             self._stop.request(self._environment.grace)
         elif not self._slot.generation and reply.group.generation:
             self._slot.assign(reply.group)
@@ -171,8 +175,9 @@ class MasterLink:
 
         def check(_: PliantError) -> None:
             self._check_orphaned()
-            if self._stop.is_requested and self._runner.program is None:
-                raise Orphaned from None  # the program never began: a node that shall stop need not wait for a master
+            is_idle = self._runner.program is None or self._runner.program.returncode is not None
+            if self._stop.is_requested and is_idle and (self._runner.program is None or self.silence > STOPPING_WAIT_S):
+                raise Orphaned from None  # nothing of it runs: a node that shall stop need not wait for a master
 
         reply = await call_with_retry_async(
             lambda: self._master.call(method, request),

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import shutil
 import signal
@@ -93,7 +94,9 @@ class Program:
         instruction. Only from the main thread: the kernel takes the end of the starting thread for that of the agent.
         """
         if threading.current_thread() is not threading.main_thread():
-            raise PermanentError("a program must be started from the main thread: it would die with any other")
+            raise PermanentError(
+                "a program must be started from the main thread, because it exits with the thread that started it"
+            )
         directory = (cwd or Path.cwd()).absolute()
         file = find_command(command, env, directory)
         run_id = uuid.uuid4().hex
@@ -126,7 +129,8 @@ class Program:
             raise
         if refusal:
             popen.wait()
-            raise PermanentError(f"cannot run {file}: {refusal}", hint=_how_to_run(file))
+            kind = PermanentError if _is_of_file(refusal, file) else PliantError
+            raise kind(f"cannot run {file}: {refusal}", hint=_how_to_run(file))
         return cls(popen, run_id, log, offset)
 
     @property
@@ -194,7 +198,7 @@ class Program:
 def find_command(command: Sequence[str], env: Mapping[str, str], cwd: Path) -> str:
     """The file that a command names, found as a shell in ``cwd`` would; refuses with where it looked."""
     if not command or not command[0]:
-        raise PermanentError("the command is empty", hint="give the program after --: pliant run -- python train.py")
+        raise PermanentError("the command is empty", hint="put the program after --: pliant run -- python train.py")
     if not cwd.is_dir():
         raise PermanentError(f"the working directory {cwd} does not exist")
     name = command[0]
@@ -217,7 +221,13 @@ def find_command(command: Sequence[str], env: Mapping[str, str], cwd: Path) -> s
 def _how_to_run(file: str) -> str:
     if file.endswith(".py"):
         return f"run it with Python: python {file}"
-    return f"make it executable (chmod +x {file}) and a script begin with #! and its interpreter"
+    return f"make it executable (chmod +x {file}); a script must start with #! and its interpreter"
+
+
+def _is_of_file(refusal: str, file: str) -> bool:
+    """Whether the file itself cannot be run, as opposed to a system that is short of something, or a cgroup that is gone."""
+    lasting = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.EPERM, errno.ENOTDIR, errno.ELOOP)
+    return repr(file) in refusal and refusal.startswith(tuple(f"[Errno {number}]" for number in lasting))
 
 
 async def _read_all(descriptor: int) -> str:

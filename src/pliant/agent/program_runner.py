@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,12 +21,15 @@ from pliant.agent.limits import NodeLimits
 from pliant.agent.process import Program
 from pliant.agent.rank_assignment import GroupSlot
 from pliant.agent.stop_request import StopRequest
-from pliant.agent.usage import MemoryWatchdog, Usage, UsageSampler
-from pliant.core.errors import PliantError
+from pliant.agent.usage import MemoryWatchdog, Usage, UsageSampler, peak_of_children_mb
+from pliant.core.errors import PermanentError, PliantError
 from pliant.core.nodes.environment import NodeEnvironment
 from pliant.core.nodes.fault_policy import ExitReason
+from pliant.core.nodes.permanent import PermanentKind
 
 log = logging.getLogger(__name__)
+
+CHECK_COMMAND = "check the command, its execute permission and the PATH of the job"
 
 
 class ProgramRunner:
@@ -48,6 +53,7 @@ class ProgramRunner:
         self._sampler: UsageSampler | None = None
         self._watchdog: MemoryWatchdog | None = None
         self._over_memory = ""
+        self._peak_mb = 0.0  # of all runs: a replacement needs what any of them needed
         self._kill_reason = ""  # of the master
 
     @property
@@ -76,6 +82,14 @@ class ProgramRunner:
                 log=self._log_file,
                 attach_to=self._limits.procs_files,
             )
+        except PermanentError as error:
+            return ExitReport(
+                ExitReason.ERROR,
+                error.message,
+                str(error),
+                PermanentKind.COMMAND_NOT_FOUND,
+                error.hint or CHECK_COMMAND,
+            )
         except PliantError as error:
             return ExitReport(ExitReason.ERROR, error.message, str(error))
         self._sampler = UsageSampler(program.pid, self._limits.reader)
@@ -88,12 +102,18 @@ class ProgramRunner:
             started.cancel()
             await asyncio.gather(started, return_exceptions=True)
             self._sampler = self._watchdog = None
-        return self._report(code, program, self._limits.oom_kills() - kills_before)
+        self._peak_mb = max(self._peak_mb, peak_of_children_mb())
+        limit = (
+            self._limits.resources.memory_mb or math.inf
+        )  # pages of shared files count for a process, not for its group
+        report = self._report(code, program, self._limits.oom_kills() - kills_before)
+        return replace(report, peak_mb=int(min(self._peak_mb, limit)))
 
     def sample(self) -> Usage | None:
         """What the program uses now; kills it if it exceeds a limit that the kernel does not enforce."""
         self._limits.refresh()
         usage = self._sampler.sample() if self._sampler is not None else None
+        self._peak_mb = max(self._peak_mb, usage.memory_mb if usage is not None else 0.0)
         if self._watchdog is not None:
             self._watchdog.limit_mb = self._limits.resources.memory_mb
         if self._watchdog is not None and self.program is not None and (problem := self._watchdog.check()) is not None:
@@ -136,6 +156,13 @@ class ProgramRunner:
         )
         return {**os.environ, **ranks, **own.to_env(), "PATH": path}
 
+    def _python(self) -> str:
+        """The interpreter that runs the program, as far as its command says."""
+        named = self._command[0] if self._command else ""
+        path = os.pathsep.join(filter(None, (str(Path(sys.executable).parent), os.environ.get("PATH"))))
+        found = shutil.which(named, path=path) if Path(named).name.startswith("python") else None
+        return found or sys.executable
+
     async def _until_over(self, program: Program) -> None:
         """Until the program ended, by itself or because the node stops or its group restarts."""
         ended = asyncio.create_task(program.wait())
@@ -160,6 +187,7 @@ class ProgramRunner:
             terminating=self._stop.is_requested,
             oom_kills=oom_kills or bool(self._over_memory),
             log_tail=read_tail(self._log_file, program.log_offset),
+            python=self._python(),
         )
         if report.exit_reason is ExitReason.COMPLETED and self._stop.is_preempted:
             return ExitReport(ExitReason.PREEMPTED, "preempted; the program ended in time", "")

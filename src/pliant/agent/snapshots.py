@@ -26,13 +26,13 @@ class SnapshotWriter:
         self._drain = Drain(self._folder)
         self._folder.create()
         if not self._folder.watch():
-            log.warning("the snapshots in %s are already written out by another process", folder)
+            log.warning("another process already writes out the snapshots in %s", folder)
 
     @classmethod
     def of_node(cls, job: str, node: str, identity: str) -> SnapshotWriter:
         """``identity``: something that only this run of the job has, such as its token."""
         for root in sweep():
-            log.info("removed %s, left behind by a job that is gone", root)
+            log.info("removed %s, left behind by a job that no longer exists", root)
         return cls(node_folder(job, node, identity).path)
 
     @property

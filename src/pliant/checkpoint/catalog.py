@@ -113,7 +113,7 @@ def _size_problem(note: PartNote, sizes: dict[str, int], storage: Storage) -> st
     if note.file not in sizes:
         return f"{storage.url}/{note.path} is missing"
     if sizes[note.file] != note.bytes:
-        return f"{storage.url}/{note.path} has {sizes[note.file]} bytes instead of {note.bytes}: it was cut short"
+        return f"{storage.url}/{note.path} has {sizes[note.file]} bytes instead of {note.bytes}: it is truncated"
     return ""
 
 
@@ -169,5 +169,5 @@ def _is_whole(node: SlotFolder, snapshot: SlotSnapshot) -> bool:
     try:
         return os.stat(snapshot.file).st_size == snapshot.bytes
     except OSError:
-        log.warning("the snapshot of step %d in %s lost its data, %s", snapshot.step, node.path, snapshot.file)
+        log.warning("the snapshot of step %d in %s lost its data: %s", snapshot.step, node.path, snapshot.file)
         return False

@@ -20,13 +20,11 @@ from pliant.files.atomic import AtomicFile
 def export(found: Found, to: Path, prefix: str = "model") -> int:
     """Gives the number of tensors. ``prefix``: the keys to the part that is wanted, joined by dots; empty: everything."""
     if to.suffix not in (".safetensors", ".pt", ".pth"):
-        raise InvalidRequest(f"{to} should end in .safetensors or .pt", hint="the ending chooses the format")
+        raise InvalidRequest(f"{to} must end in .safetensors or .pt", hint="the suffix selects the format")
     state = load(found, below=prefix)
     tensors = dict(_named(state, ""))
     if not tensors:
-        raise InvalidRequest(
-            f"there are no tensors below {prefix!r}", hint="`pliant checkpoint inspect` shows the names"
-        )
+        raise InvalidRequest(f"no tensors under {prefix!r}", hint="list the names with `pliant checkpoint inspect`")
     if to.suffix == ".safetensors":
         _write_safetensors(tensors, to)
     else:
@@ -47,7 +45,9 @@ def _named(state: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
 def _write_safetensors(tensors: dict[str, torch.Tensor], to: Path) -> None:
     for name, tensor in tensors.items():
         if tensor.dtype not in DTYPES:
-            raise InvalidRequest(f"{name} is of {tensor.dtype}, which safetensors does not know", hint="export to .pt")
+            raise InvalidRequest(
+                f"{name} has type {tensor.dtype}, which safetensors does not support", hint="export to .pt"
+            )
     placed = layout.arrange(layout.Entry(n, DTYPES[t.dtype], tuple(t.shape)) for n, t in tensors.items())
     header = layout.encode(placed, {"format": "pt"})
     data = (_bytes(tensors[entry.name]) for entry in placed if entry.nbytes)

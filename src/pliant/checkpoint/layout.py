@@ -90,7 +90,7 @@ def encode(placed: Iterable[Entry], metadata: Mapping[str, str], room: int = 0) 
 def header_size(beginning: bytes, file: str) -> int:
     """Bytes before the data, from the first eight bytes of a file."""
     if len(beginning) < 8:
-        raise CorruptData(f"{file} is cut short: {len(beginning)} bytes")
+        raise CorruptData(f"{file} is truncated: {len(beginning)} bytes")
     length = int.from_bytes(beginning[:8], "little")
     if length > MAX_HEADER:
         raise CorruptData(f"{file}: its header cannot be {length} bytes long (bytes 0-7)")
@@ -101,24 +101,24 @@ def decode(header: bytes | memoryview, size: int, file: str) -> Layout:
     """What ``header`` (all bytes before the data) declares about a file of ``size`` bytes; rejects what is inconsistent."""
     begin = header_size(bytes(header[:8]), file)
     if len(header) < begin or size < begin:
-        raise CorruptData(f"{file} is cut short inside its header: {min(len(header), size)} of {begin} bytes")
+        raise CorruptData(f"{file} is truncated inside its header: {min(len(header), size)} of {begin} bytes")
     try:
         table = json.loads(bytes(header[8:begin]))
         metadata = table.pop("__metadata__", {})
         entries = sorted((_entry(name, value) for name, value in table.items()), key=lambda e: (e.begin, e.end))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise CorruptData(f"{file}: its header (bytes 8-{begin}) is damaged: {error!r}") from None
+        raise CorruptData(f"{file}: its header (bytes 8-{begin}) is corrupt: {error!r}") from None
     at = 0
     for entry in entries:
         if entry.begin != at or entry.end - entry.begin != entry.nbytes:
             raise CorruptData(
-                f"{file}: its header is damaged: tensor {entry.name} cannot be at {entry.begin}-{entry.end}"
+                f"{file}: its header is corrupt: tensor {entry.name} cannot be at {entry.begin}-{entry.end}"
             )
         at = entry.end
     if begin + at != size:
         raise CorruptData(f"{file} has {size} bytes, its header declares {begin + at}")
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
-        raise CorruptData(f"{file}: its header is damaged: metadata is not text")
+        raise CorruptData(f"{file}: its header is corrupt: metadata is not text")
     return Layout(tuple(entries), metadata, begin, size)
 
 

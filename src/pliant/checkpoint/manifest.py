@@ -99,11 +99,13 @@ def unseal(content: bytes, path: str) -> dict[str, Any]:
         value = json.loads(content)
         sealed = value.pop("seal")
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
-        raise CorruptData(f"{path} is damaged or cut short") from None
+        raise CorruptData(f"{path} is corrupt or truncated") from None
     if sealed != _crc(json.dumps(value, sort_keys=True)):
-        raise CorruptData(f"{path} is damaged: it does not match its own checksum")
+        raise CorruptData(f"{path} is corrupt: it does not match its own checksum")
     if not isinstance(value, dict) or value.get("format") != FORMAT:
-        raise CorruptData(f"{path} is of format {value.get('format')!r}", hint="it was written by a newer Pliant")
+        raise CorruptData(
+            f"{path} has format {value.get('format')!r}", hint="it was written by a newer version of Pliant"
+        )
     return value
 
 
@@ -131,9 +133,9 @@ def read_manifest(storage: Storage, step: int) -> list[PartNote] | None:
     try:
         notes = [_note(part, path) for part in value["parts"]]
     except (KeyError, TypeError):
-        raise CorruptData(f"{path} names no parts") from None
+        raise CorruptData(f"{path} lists no parts") from None
     if not is_complete(notes) or notes[0].step != step:
-        raise CorruptData(f"{path} does not name the parts of step {step}")
+        raise CorruptData(f"{path} does not list the parts of step {step}")
     return sorted(notes, key=lambda note: note.part)
 
 
@@ -181,21 +183,21 @@ def own_metadata(found: layout.Layout) -> dict[str, Any]:
     except (KeyError, ValueError):
         value = None
     if not isinstance(value, dict):
-        raise CorruptData("it is a safetensors file, but not part of a checkpoint of Pliant")
+        raise CorruptData("it is a safetensors file, but not part of a Pliant checkpoint")
     return value
 
 
 def check(data: memoryview, note: PartNote, file: str) -> None:
     """Every byte of a part against its note; the error names the damaged range."""
     if data.nbytes != note.bytes:
-        raise CorruptData(f"{file} has {data.nbytes} bytes instead of {note.bytes}: it was cut short")
+        raise CorruptData(f"{file} has {data.nbytes} bytes instead of {note.bytes}: it is truncated")
     if (damage := first_damage(data, note.checksums, note.chunk)) is not None:
         begin, end = damage
         try:
             where = parse(data, file).entry_at(max(begin, 0))
         except CorruptData:
             where = "the header"
-        raise CorruptData(f"{file} is damaged in bytes {begin}-{end} (from {where} on): {ALGORITHM} does not match")
+        raise CorruptData(f"{file} is corrupt in bytes {begin}-{end} (from {where} on): {ALGORITHM} does not match")
 
 
 def _note(value: Any, path: str) -> PartNote:

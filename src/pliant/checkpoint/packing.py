@@ -33,7 +33,7 @@ class Packed:
     def copy_into(self, buffer: torch.Tensor) -> None:
         """Into a contiguous uint8 tensor of ``nbytes`` in main memory."""
         if buffer.dtype is not torch.uint8 or buffer.numel() < self.nbytes or not buffer.is_contiguous():
-            raise ValueError(f"a contiguous uint8 tensor of at least {self.nbytes} bytes is needed")
+            raise ValueError(f"a contiguous uint8 tensor of at least {self.nbytes} bytes is required")
         copy_tensors(buffer, zip(self.offsets, self.tensors, strict=True))
 
 
@@ -57,11 +57,11 @@ def views(header: bytes, buffer: torch.Tensor) -> Any:
     """The state, its tensors lying in the buffer."""
     parsed = _parse(header)
     if buffer.numel() < parsed["bytes"]:
-        raise CorruptData(f"a state of {parsed['bytes']} bytes cannot lie in {buffer.numel()}")
+        raise CorruptData(f"a state of {parsed['bytes']} bytes does not fit into a buffer of {buffer.numel()}")
     try:
         tensors = {name: view_at(buffer, at, dtype_named(dtype), shape) for name, dtype, shape, at in parsed["tensors"]}
     except (TypeError, ValueError, AttributeError, RuntimeError) as error:
-        raise CorruptData(f"the header of a state is damaged: {error}") from None
+        raise CorruptData(f"the header of a state is corrupt: {error}") from None
     return unflatten(parsed["structure"], tensors)
 
 
@@ -81,4 +81,4 @@ def _parse(header: bytes) -> dict[str, Any]:
             return dict(parsed)
     except (ValueError, AttributeError, TypeError, RecursionError):
         pass
-    raise CorruptData("the header of a state is damaged")
+    raise CorruptData("the header of a state is corrupt")

@@ -70,10 +70,10 @@ class _Target:
             self.tensors: Tensors = {name: torch.empty(index[name][1], dtype=index[name][0]) for name in wanted}
         except KeyError as error:
             if below and "structure" in about:
-                raise NotFound(f"the checkpoint has no {below!r}", hint=f"there is: {error.args[0]}") from None
-            raise CorruptData(f"{file}: the structure of the state is damaged: {error!r}") from None
+                raise NotFound(f"the checkpoint has no entry {below!r}", hint=f"it has: {error.args[0]}") from None
+            raise CorruptData(f"{file}: the structure of the state is corrupt: {error!r}") from None
         except (TypeError, ValueError, AttributeError, RuntimeError) as error:
-            raise CorruptData(f"{file}: the structure of the state is damaged: {error!r}") from None
+            raise CorruptData(f"{file}: the structure of the state is corrupt: {error!r}") from None
         self._missing = {name: tensor.nbytes for name, tensor in self.tensors.items()}
 
     def take(self, data: memoryview, layout: Layout, about: dict[str, Any], file: str) -> None:

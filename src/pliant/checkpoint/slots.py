@@ -78,7 +78,7 @@ class SlotFolder:
         for folder in (self.path.parent, self.path):
             folder.mkdir(mode=0o700, exist_ok=True, parents=True)
             if folder.stat().st_uid != os.getuid():
-                raise Conflict(f"{folder} belongs to another user", hint="remove it, or give the job another name")
+                raise Conflict(f"{folder} belongs to another user", hint="remove it, or choose another job name")
 
     def snapshot(self, slot: int) -> SlotSnapshot | None:
         value = read_json(self.path / f"slot-{slot}.json")
@@ -151,15 +151,13 @@ class SlotFolder:
         if 2 * size > room * 0.9:
             reason = f"two snapshots of {size:,} bytes do not fit into {room:,} bytes of {self.path.parent.parent}"
         elif memory_limit and 4 * size > memory_limit:
-            reason = (
-                f"two snapshots of {size:,} bytes would take over half of the node's {memory_limit:,} bytes of memory"
-            )
+            reason = f"two snapshots of {size:,} bytes would use more than half of the node's {memory_limit:,} bytes of memory"
         if not reason:
             return self.path / f"slot-{slot}.safetensors", ""
         folder = self._overflow()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if folder.stat().st_uid != os.getuid():
-            raise Conflict(f"{folder} belongs to another user", hint="remove it, or give the job another name")
+            raise Conflict(f"{folder} belongs to another user", hint="remove it, or choose another job name")
         (self.path / f"slot-{slot}.safetensors").unlink(missing_ok=True)
         return folder / f"slot-{slot}.safetensors", reason
 

@@ -34,7 +34,7 @@ def unflatten(structure: Any, tensors: Tensors) -> Any:
     try:
         return _decode(structure, tensors)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise CorruptData(f"the structure of the state is damaged: {error!r}") from None
+        raise CorruptData(f"the structure of the state is corrupt: {error!r}") from None
 
 
 def tensor_names(structure: Any) -> list[str]:
@@ -90,20 +90,20 @@ class _Flattening:
             if len(value) > MAX_BYTES:
                 raise InvalidRequest(
                     f"{_name(path)} has {len(value):,} bytes, more than {MAX_BYTES:,}",
-                    hint="make it a uint8 tensor",
+                    hint="convert it to a uint8 tensor",
                 )
             return {"!bytes": base64.b64encode(value).decode()}
         if kind is torch.dtype or kind is torch.device:
             return {f"!{kind.__name__}": str(value).removeprefix("torch.")}
         raise InvalidRequest(
             f"{_name(path)} is a {kind.__module__}.{kind.__qualname__}, which a checkpoint cannot hold",
-            hint="keep dicts, lists, tuples, numbers, text, bytes, tensors and arrays in the state",
+            hint="use only dicts, lists, tuples, numbers, strings, bytes, tensors and arrays",
         )
 
     def _mapping(self, value: dict[Any, Any], path: tuple[str, ...]) -> Any:
         for key in value:
             if type(key) is not str and type(key) is not int:
-                raise InvalidRequest(f"{_name(path)} has the key {key!r}", hint="keys must be text or whole numbers")
+                raise InvalidRequest(f"{_name(path)} has the key {key!r}", hint="keys must be strings or integers")
         tag = _MAPPINGS[type(value)]
         items = [(key, self.encode(item, (*path, str(key)))) for key, item in value.items()]
         if tag == "!dict" and all(type(key) is str and not key.startswith("!") for key in value):
@@ -114,7 +114,7 @@ class _Flattening:
         if value.layout is not torch.strided or value.is_quantized or value.device.type == "meta":
             kind = "meta" if value.device.type == "meta" else "quantized" if value.is_quantized else str(value.layout)
             raise InvalidRequest(
-                f"{_name(path)} is a {kind} tensor, which a checkpoint cannot hold", hint="make it dense"
+                f"{_name(path)} is a {kind} tensor, which a checkpoint cannot hold", hint="convert it to a dense tensor"
             )
         plain = value.resolve_conj().resolve_neg()
         self._keep.append(plain)
@@ -135,7 +135,7 @@ class _Flattening:
         try:
             tensor = torch.from_numpy(array)
         except TypeError:
-            raise InvalidRequest(f"{_name(path)} is an array of {array.dtype}", hint="keep numbers in arrays") from None
+            raise InvalidRequest(f"{_name(path)} is an array of {array.dtype}", hint="use numeric arrays") from None
         return {"!ndarray" if isinstance(value, np.ndarray) else "!scalar": self._tensor(tensor, path)}
 
 
@@ -174,7 +174,7 @@ def _decode(value: Any, tensors: Tensors) -> Any:
 def dtype_named(name: str) -> torch.dtype:
     found = getattr(torch, name)
     if not isinstance(found, torch.dtype):
-        raise ValueError(f"{name} is no type of tensors")
+        raise ValueError(f"{name} is not a tensor type")
     return found
 
 

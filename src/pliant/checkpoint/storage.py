@@ -113,7 +113,8 @@ class RemoteStorage:
             import fsspec
         except ImportError:
             raise NotAvailable(
-                f"the checkpoint directory {url} needs fsspec", hint="pip install fsspec, and the library of the store"
+                f"the checkpoint directory {url} needs fsspec",
+                hint="pip install fsspec and the library for this storage (such as s3fs)",
             ) from None
         self.url = url.rstrip("/")
         self._fs: Any

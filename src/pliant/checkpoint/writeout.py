@@ -110,7 +110,7 @@ def _saved_already(storage: Storage, step: int) -> bool:
             for note in notes:
                 manifest.check(memoryview(storage.open(note.path)), note, f"{storage.url}/{note.path}")
         except (CorruptData, FileNotFoundError) as error:
-            log.warning("the checkpoint of step %d is replaced: %s", step, error)
+            log.warning("replacing the checkpoint of step %d: %s", step, error)
         else:
             return True
     if stored.has_manifest:
@@ -139,7 +139,7 @@ def apply_retention(storage: Storage, keep: RetentionPolicy) -> list[int]:
             continue
         if not step.cuts:
             log.warning(
-                "the %s checkpoint of step %d is deleted%s",
+                "deleted the %s checkpoint of step %d%s",
                 step.status,
                 step.step,
                 f": {step.problems[0]}" if step.problems else "",

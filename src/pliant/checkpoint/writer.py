@@ -113,7 +113,7 @@ class CheckpointWriter:
         ``round``: of the world, needed where it has several workers: only parts of one round make a checkpoint.
         """
         if round is None and world > 1:
-            raise InvalidRequest("a snapshot by several workers needs the round of their world", hint="pass round=")
+            raise InvalidRequest("a snapshot by several workers needs the round number", hint="pass round=")
         began = time.perf_counter()
         deadline = time.monotonic() + timeout
         if self._preparing is not None:
@@ -212,17 +212,17 @@ class CheckpointWriter:
             for slot in SLOTS:
                 self._make_room(slot, len(self._buffers[slot].header(plan)) + plan.nbytes)
         except OSError as error:
-            log.warning("memory for snapshots is not available yet: %s", error)
+            log.warning("no memory for snapshots yet: %s", error)
 
     def _skip(self, step: int, began: float, reason: str) -> SnapshotReport:
         self.skipped += 1
-        log.warning("the snapshot of step %d is skipped (%d so far): %s", step, self.skipped, reason)
+        log.warning("skipping the snapshot of step %d (%d skipped so far): %s", step, self.skipped, reason)
         return SnapshotReport(step, time.perf_counter() - began, 0, skipped=True, reason=reason)
 
     def _ensure_drained(self) -> None:
         if not self._folder.is_watched() and self._folder.watch():
             if not self._own_folder:
-                log.warning("no agent writes snapshots out; this process does it")
+                log.warning("no agent writes out snapshots; this process does")
             self._thread = _DrainThread(self._drain)
 
     def _wait_for(self, snapshot: SlotSnapshot, deadline: float) -> WriteResult | None:

@@ -31,23 +31,25 @@ class Entry:
 
 
 COMMANDS = {
-    "run": Entry("Run a program as an elastic job, and follow it to its end."),
+    "run": Entry("Run a program as an elastic job and wait for it to finish."),
     "submit": Entry("Submit a job to Kubernetes.", extra="kubernetes"),
-    "train": Entry("Train the model of a model file, with evaluation.", extra="torch"),
+    "train": Entry("Train and evaluate the model in a model file.", extra="torch"),
     "evaluate": Entry("Evaluate a trained model on data.", extra="torch"),
-    "predict": Entry("Write a trained model's prediction for each record.", extra="torch"),
+    "predict": Entry("Write predictions for each record.", extra="torch"),
     "zoo": Entry("Create a model file from a template.", extra="torch"),
-    "status": Entry("Show how a job is doing, or how it ended."),
-    "jobs": Entry("List the jobs of this machine."),
+    "status": Entry("Show the status of a job, or its result."),
+    "jobs": Entry("List the jobs on this machine."),
     "logs": Entry("Show the output of a job's programs."),
-    "events": Entry("Show the events of a job, one line each."),
+    "events": Entry("Show the events of a job, one per line."),
     "top": Entry("Watch CPU, memory and records/s of each node."),
-    "scale": Entry("Change the number of workers of a running job."),
+    "scale": Entry("Scale a running job: nodes per role, resources."),
+    "attach": Entry("Follow a running job, as `run` does."),
     "stop": Entry("Stop a running job."),
+    "resume": Entry("Continue a job that was stopped or interrupted, or that failed."),
     "audit": Entry("Verify that each record was accepted exactly once."),
     "data": Entry("Inspect and convert data files.", extra="data"),
     "checkpoint": Entry("Inspect checkpoints and export models from them.", extra="torch"),
-    "master": Entry("Run a master alone, for programs that something else starts."),
+    "master": Entry("Run a standalone master for programs started elsewhere."),
     "operator": Entry("Run the Kubernetes operator.", extra="kubernetes"),
     "doctor": Entry("Check that this machine can run jobs."),
     "schema": Entry("Print the JSON schema of a job's YAML file."),
@@ -67,7 +69,7 @@ class Commands(TyperGroup):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             close = get_close_matches(args[0], COMMANDS, 1)
             hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(COMMANDS)}"
-            ctx.fail(f"there is no command {args[0]!r}; {hint}")
+            ctx.fail(f"unknown command {args[0]!r}; {hint}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -152,8 +154,8 @@ def _keep_examples(text: str) -> str:
 app = typer.Typer(
     name="pliant",
     cls=Commands,
-    help="Elastic deep-learning training that bends and does not break.",
-    epilog="`pliant COMMAND --help` has all options and examples. Jobs are in ~/.pliant/jobs; PLIANT_HOME moves that.",
+    help="Elastic deep-learning training, locally and on Kubernetes.",
+    epilog="Run `pliant COMMAND --help` for options and examples. Jobs are stored in ~/.pliant/jobs (PLIANT_HOME changes this).",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -170,7 +172,7 @@ def _version(show: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     return

@@ -11,13 +11,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from pliant.client.combining import TrainingObserver
 from pliant.client.lease_client import LeaseClient
+from pliant.client.progress_reporter import ProgressReporter
 from pliant.client.records import RecordStream
 from pliant.client.session import Session
 from pliant.client.shards import ShardStream
 from pliant.client.standalone import StandaloneBook
 from pliant.core.errors import NotAvailable
 from pliant.core.nodes.environment import NodeEnvironment
+from pliant.core.progress import LOSS, TrainingProgress
 from pliant.core.shards.datasets import DatasetSpec, FilePart, ShardType, StreamPartition
 from pliant.core.status import JobStatus
 from pliant.rpc import pliant_pb2 as pb
@@ -29,12 +32,14 @@ from pliant.rpc.status import status_from_message
 if TYPE_CHECKING:
     from pliant.ps.client.client import PsClient
 
+HOW_TO_RUN = "start it as a job: pliant run -- python PROGRAM; job.elastic tells whether it is one"
+
 _connected: Job | None = None
 _connecting = threading.Lock()
 
 
 def connect() -> Job:
-    """The job that this program belongs to, from its environment; without one, a job of this process alone."""
+    """The job that this program belongs to, from its environment; without one, a job of only this process."""
     global _connected
     with _connecting:
         if _connected is None or _connected.closed:
@@ -58,8 +63,9 @@ class Job:
         self._session: Session | None = None
         self._streams: WeakSet[ShardStream] = WeakSet()  # a loop that is left drops its stream, which then closes
         self._sources: list[LeaseClient] = []  # kept until their last report is answered
+        self._observer = TrainingObserver()
         self._lock = threading.Lock()
-        self._reports_in_flight: set[Any] = set()
+        self._reporter = ProgressReporter(self._master, self.node) if self._master is not None else None
         self._growing = threading.Lock()
         self._producer = uuid.uuid4().hex  # of records for streams
         self._growths = 0
@@ -67,8 +73,18 @@ class Job:
 
     @property
     def elastic(self) -> bool:
-        """Whether there is a master, and perhaps other workers."""
+        """Whether the program has a master, and possibly other workers."""
         return self._master is not None
+
+    @property
+    def combines(self) -> bool:
+        """Whether this program combines what it learns with the other workers: a ``Trainer`` and parameter servers set it. Set it
+        in a program that exchanges gradients some other way, or that trains separate models on purpose: no hint is given then."""
+        return self._observer.combines
+
+    @combines.setter
+    def combines(self, value: bool) -> None:
+        self._observer.combines = value
 
     # --- shards
 
@@ -97,9 +113,9 @@ class Job:
         """Iterate the shards of a dataset; all workers of the job share them, each shard goes to one.
 
         Pass one of ``size`` (record indices 0 to size - 1), ``files`` (name, start, end), ``indices`` or ``stream``; or
-        none of them, for a dataset that the job's description or another worker defined. ``partitions`` of a stream are its
+        none of them, for a dataset that the job spec or another worker defined. ``partitions`` of a stream are its
         partitions by name or number, each with the offset of its first record. ``shuffle`` shuffles the
-        order of shards, anew in each epoch, and unless ``shuffle_records`` says otherwise the records inside each.
+        order of shards, differently in each epoch, and (unless ``shuffle_records`` is False) the records within each shard.
         A shard is acknowledged when the loop asks for the next one; with ``acknowledge=False`` when ``shard.done()`` says so.
         Nothing is leased before the first iteration, so the dataset can still be restored (``restore_shards``) until then.
         """
@@ -132,7 +148,7 @@ class Job:
             return self._keep(ShardStream(self._standalone.source(known), acknowledge=acknowledge))
         if not given:
             spec = self._defined(dataset)
-        source = LeaseClient(self._open_session(), spec, prefetch=prefetch)
+        source = LeaseClient(self._open_session(), spec, prefetch=prefetch, observer=self._observer)
         self._sources = [*(kept for kept in self._sources if kept.busy), source]
         return self._keep(ShardStream(source, acknowledge=acknowledge))
 
@@ -171,7 +187,7 @@ class Job:
             self._standalone.create(spec)
             return
         session = self._open_session()
-        session.call_with_retry(session.master.stubs.shards.CreateDataset, to_message(spec))
+        session.call_with_retry(session.master.stubs.shards.CreateDataset, to_message(spec, defined_by=self.node))
 
     def extend_stream(
         self,
@@ -184,7 +200,7 @@ class Job:
     ) -> int:
         """Add records to a stream, or close it; returns its length.
 
-        Of a stream with partitions, say which ``partition``; its end is returned. ``end`` instead of ``records`` is the offset
+        For a stream with partitions, pass the ``partition``; its end is returned. ``end`` instead of ``records`` is the offset
         after its last record, as a source such as Kafka tells it: one that was reached before changes nothing. Without a
         partition, ``close`` closes all of them.
         """
@@ -206,7 +222,7 @@ class Job:
             return int(session.call_with_retry(session.master.stubs.shards.GrowStream, request).length)
 
     def shard_checkpoint(self) -> dict[str, Any]:
-        """The progress of each dataset, small enough to store beside a model; leased shards count as not done.
+        """The progress of each dataset, small enough to store with a model; leased shards count as not done.
 
         It covers all that this program finished before the call: what is not reported yet is reported first.
         """
@@ -238,27 +254,37 @@ class Job:
         """The parameters that the job's servers keep; for the strategies ps-sync and ps-async."""
         from pliant.ps.client.client import PsClient
 
+        self.combines = True
         return PsClient(self._open_session(), retry_timeout=NodeEnvironment.from_env(os.environ).orphan_timeout)
 
     # --- statistics
 
-    def report_step(self, step: int, *, records: int = 0, **metrics: float) -> None:
-        """Report training progress, for ``pliant status`` and ``top``. Dropped, not retried, if the master is unavailable."""
-        if self._master is None:
-            return
-        request = pb.ReportStepRequest(node=self.node, step=step, records=records, metrics=metrics)
-        call = self._master.start(self._master.stubs.stats.ReportStep, request, timeout=5)
-        self._reports_in_flight.add(call)  # gRPC cancels a call that nobody holds
-        call.add_done_callback(self._reports_in_flight.discard)
+    def report(
+        self, step: int, *, loss: float | None = None, records: int = 0, total: int = 0, **metrics: float
+    ) -> None:
+        """Report how far the training is, for ``pliant run``, ``status``, ``top`` and the job's summary.
+
+        ``step``: committed steps, of ``total``; ``records``: those that this worker has trained on since its last report. The
+        loss and other metrics are shown with their last value. Call it as often as you like: it does not wait, and a thread
+        sends the newest state a few times a second, the last one at the program's end.
+        """
+        given = {**metrics, **({LOSS: loss} if loss is not None else {})}
+        values = {name: float(value) for name, value in given.items()}
+        self.report_progress(TrainingProgress(int(step), total_steps=int(total), metrics=values), int(records))
+
+    def report_progress(self, progress: TrainingProgress, records: int = 0) -> None:
+        """The same, for a training loop that knows all of it."""
+        if self._reporter is not None:
+            self._reporter.put(progress, records)
 
     def status(self) -> JobStatus:
-        """How the job is doing, from its master."""
+        """The status of the job, from its master."""
         if self._master is None:
-            raise NotAvailable("this program runs without a master; there is no job status")
+            raise NotAvailable("this program runs without a master, so it has no job status", hint=HOW_TO_RUN)
         return status_from_message(self._master.call(self._master.stubs.job.GetStatus, pb.Empty()))
 
     def fail(self, reason: str) -> None:
-        """End the job as Failed: for mistakes that would repeat after a restart."""
+        """End the job as Failed, for errors that would recur after a restart."""
         session = self._open_session()
         request = pb.StopRequest(reason=f"{self.node}: {reason}", failed=True)
         session.call_with_retry(session.master.stubs.job.Stop, request)
@@ -266,16 +292,19 @@ class Job:
     @property
     def master(self) -> MasterClient:
         if self._master is None:
-            raise NotAvailable("this program runs without a master")
+            raise NotAvailable("this program runs without a master", hint=HOW_TO_RUN)
         return self._master
 
     def close(self) -> None:
-        """Release what is not done. Called at exit."""
+        """Release unfinished shards. Called at exit."""
         if self.closed:
             return
         self.closed = True
+        self._observer.close()
         atexit.unregister(self.close)
         died = self._under_agent and getattr(sys, "last_value", None) is not None  # of an error that nobody caught
+        if self._reporter is not None:
+            self._reporter.close(**({"timeout": 1.0} if died else {}))
         for shards in list(self._streams):
             shards.close() if not died else shards.drop()
         for source in self._sources:

@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
+from pliant.client.combining import TrainingObserver
 from pliant.client.session import Session
 from pliant.client.shards import Shard
 from pliant.client.standalone import record_key
 from pliant.core.errors import PliantError
-from pliant.core.shards.datasets import DatasetSpec
+from pliant.core.shards.datasets import DatasetSpec, ShardType
 from pliant.core.shards.leases import Availability
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.enums import AVAILABILITY
@@ -37,8 +38,17 @@ PROGRESS_INTERVAL_S = 0.2  # progress inside a shard is not reported more often
 
 
 class LeaseClient:
-    def __init__(self, session: Session, spec: DatasetSpec, *, prefetch: int | None = None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        spec: DatasetSpec,
+        *,
+        prefetch: int | None = None,
+        observer: TrainingObserver | None = None,
+    ) -> None:
+        """``observer``: whether the program trains what it leases, for datasets that are for training."""
         self._session = session
+        self._observer = observer if spec.type is ShardType.TRAIN else None
         self._spec = spec
         self._fixed_prefetch = prefetch
         self._changed = threading.Condition()
@@ -68,6 +78,8 @@ class LeaseClient:
     # --- called by the user's loop
 
     def take(self) -> Shard | None:
+        if self._observer is not None:
+            self._observer.watch()
         with self._changed:
             self._note_pace()
             self._start()
@@ -244,6 +256,7 @@ class LeaseClient:
             self._progress_at = time.monotonic()
             request = reports.message(self._spec.name, self._missing())
             request.waiting = self._told_waiting = self._is_loop_waiting
+            request.trains_alone = bool(reports.done) and self._observer is not None and self._observer.trains_alone()
             generation = self._generation
         reply = self._session.exchange(request, generation)
         with self._changed:

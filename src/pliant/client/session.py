@@ -67,8 +67,8 @@ class Session:
             if self._closed.is_set():
                 raise
             raise MasterUnavailable(
-                f"no answer from the master for {self._retry_timeout:.0f} s: {error.message}",
-                hint="is the job still running?",
+                f"no response from the master for {self._retry_timeout:.0f} s: {error.message}",
+                hint="check that the job is still running",
             ) from error
 
     def _pause(self, seconds: float) -> None:
@@ -130,4 +130,4 @@ class Session:
             try:
                 self._open()
             except PliantError as error:
-                log.warning("the master refuses a new session: %s", error)
+                log.warning("the master refused a new session: %s", error)

@@ -107,7 +107,7 @@ class Shard(Sequence[int]):
     def progress(self, records: int) -> None:
         """The first ``records`` of this shard (as iterated) are done, and need not be done again whatever happens."""
         if not 0 <= records <= len(self):
-            raise InvalidRequest(f"{records} records of a shard that has {len(self)}")
+            raise InvalidRequest(f"{records} records reported for a shard of {len(self)}")
         if not self.finished:
             self._source.progress(self, self.offset + records)
 

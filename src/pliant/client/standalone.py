@@ -89,7 +89,7 @@ class StandaloneSource:
         if answer.availability is Availability.END:
             parked = self._standalone.book.queue(self._spec.name).parked
             if parked and not self._spec.skip_parked:
-                raise JobFailed(f"shard {parked[0].extent} could not be done: {parked[0].message}")
+                raise JobFailed(f"shard {parked[0].extent} could not be processed: {parked[0].message}")
         return None  # no other worker will bring or finish anything
 
     def poll(self) -> Shard | None:

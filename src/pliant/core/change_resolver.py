@@ -35,6 +35,7 @@ from pliant.core.job import Phase
 from pliant.core.job_state import JobState, Operation
 from pliant.core.nodes.book import NodeBook
 from pliant.core.parameters.book import ParameterBook
+from pliant.core.plurals import counted
 from pliant.core.resources import RolloutMode
 
 
@@ -65,7 +66,7 @@ def decide(state: JobState, request: ChangeRequest, now: float, *, can_resize: b
     """``state`` is only read. ``can_resize``: the platform can give a running node other resources."""
     desired = state.changes
     if desired is None:
-        raise NotAvailable("this master takes no requests for changes")
+        raise NotAvailable("this master does not accept change requests")
     if request.id and (first := desired.answer_to(request.id)) is not None:
         return Decision(first, is_repeated=True)
     try:
@@ -148,10 +149,10 @@ class _Trial:
         return Resolved(change, tuple(self._operations), results)
 
     def _apply(self, change: Change) -> dict[str, float]:
-        reason = self._reason or f"asked to {change}"
+        reason = self._reason or f"requested: {change}"
         match change:
             case Scale():
-                return self._scale(change, self._reason or "asked for by hand")
+                return self._scale(change, self._reason or "requested manually")
             case SetLimits(role, least, most):
                 self._check_limits(change)
                 self._nodes("set_limits", role=role, min_replicas=least, max_replicas=most)
@@ -182,13 +183,13 @@ class _Trial:
             self._nodes("scale", role=change.role, replicas=change.replicas, reason=reason)
             return _results_of(change.role, before=spec.replicas, now=change.replicas)
         if self._state.job.over:
-            raise Conflict("the job is over and cannot be scaled")
+            raise Conflict("the job has ended and cannot be scaled")
         replace(spec, replicas=change.replicas).check()
         role = self._book().role(change.role)
         if role.surge or (role.rollout is not None and role.rollout.seat is not None):
             raise Conflict(
-                "a parameter server is being replaced just now, by one with other resources",
-                hint="ask again when its partitions have moved; `pliant status` shows it",
+                "a parameter server is being replaced to change its resources",
+                hint="try again after its partitions have moved (see `pliant status`)",
             )
         staying = sum(not seat.leaving for seat in parameters.seats())
         self._do("parameters", "resize", seats=change.replicas)
@@ -204,11 +205,11 @@ class _Trial:
         if mode is RolloutMode.IN_PLACE and not self._can_resize:
             raise NotAvailable(
                 "this platform cannot change the resources of a running node",
-                hint="with --rolling (rollout: rolling) its nodes are replaced one by one",
+                hint="use --rolling (rollout: rolling) to replace its nodes one by one",
             )
         book = self._book()
         if mode is not RolloutMode.NEW_NODES and (self._state.job.over or book.closed):
-            raise Conflict("the job is ending; its nodes get no other resources")
+            raise Conflict("the job is ending; its resources cannot be changed")
         role = change.role
         how = {"rollout": mode.value, "reason": self._reason} if mode is not RolloutMode.NEW_NODES else {}
         self._nodes("set_resources", role=role, resources=change.resources.to_json(), **how)
@@ -227,7 +228,7 @@ class _Trial:
     def _move(self, node: str, share: float) -> dict[str, float]:
         parameters = self._parameters()
         if self._state.job.over:
-            raise Conflict("the job is over; nothing is moved any more")
+            raise Conflict("the job has ended; partitions cannot be moved")
         seat = self._do("parameters", "set_share", seat=parameters.seat_of(node).number, share=share)
         count = len(parameters.map.partitions_of(seat.number))
         return {"seat": seat.number, "partitions": count, "weight": seat.weight}
@@ -240,13 +241,13 @@ class _Trial:
         count = len(self._book().active(PARAMETER_SERVER)) - self._book().role(PARAMETER_SERVER).surge
         if not change.min_replicas <= count <= change.max_replicas:
             limits = f"{change.min_replicas} to {change.max_replicas}"
-            raise InvalidRequest(f"there are {count} nodes of the role {change.role} now, so {limits} cannot be")
+            raise InvalidRequest(f"role {change.role} has {counted(count, 'node')} now, which is outside {limits}")
 
     def _check_removable(self, node: str) -> None:
         servers = self._book().active(PARAMETER_SERVER) if self._state.parameters is not None else []
         if any(server.name == node for server in servers):
             raise InvalidRequest(
-                f"{node} holds parameters: ask for fewer nodes of the role {PARAMETER_SERVER}, the newest goes"
+                f"{node} holds parameters: scale down the role {PARAMETER_SERVER} instead, which removes its newest node"
             )
 
     # --- inside

@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 from pliant.core import errors
 from pliant.core.errors import Conflict, InvalidRequest, PermanentError, PliantError
 from pliant.core.planning.plan import ResourcePlan
+from pliant.core.plurals import counted
 from pliant.core.resources import Resources, RolloutMode
 from pliant.core.state_machine import StateMachine
 
@@ -46,7 +47,7 @@ class SetLimits:
     max_replicas: int
 
     def __str__(self) -> str:
-        return f"{self.role}: {self.min_replicas} to {self.max_replicas} nodes"
+        return f"{self.role}: {self.min_replicas} to {counted(self.max_replicas, 'node')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class Scale:
     replicas: int
 
     def __str__(self) -> str:
-        return f"{self.role}: {self.replicas} nodes"
+        return f"{self.role}: {counted(self.replicas, 'node')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ class Stop:
     failed: bool = False  # the job ends as Failed, not as Stopped
 
     def __str__(self) -> str:
-        return "stop the job at once" if self.at_once else "stop the job"
+        return "stop the job immediately" if self.at_once else "stop the job"
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,8 +271,8 @@ class DesiredState(StateMachine):
         """What a request asks for. Only reads; raises if it cannot be used or was made for another state."""
         if request.base_version is not None and request.base_version != self.version:
             raise Conflict(
-                f"the request was made for version {request.base_version} of the job, which is at version {self.version}",
-                hint="look at the job again, and ask anew",
+                f"the request is based on version {request.base_version} of the job, but the job is at version {self.version}",
+                hint="read the job's status and send the request again",
             )
         if request.desired is None:
             if request.problem:

@@ -17,6 +17,7 @@ from pliant.core.job import Phase
 from pliant.core.job_state import JobState
 from pliant.core.nodes.book import NodeBook
 from pliant.core.nodes.states import NodeState
+from pliant.core.plurals import counted
 from pliant.core.shards.book import ShardBook
 from pliant.core.shards.queue import ShardQueue
 
@@ -43,7 +44,7 @@ def end_of_job(state: JobState) -> JobEnd | None:
     if nodes.failure is not None:
         return JobEnd(Phase.FAILED, nodes.failure.reason)
     if shards is not None and (records := lost_records(shards)):
-        return JobEnd(Phase.FAILED, f"records were lost with their worker, and task_fault_tolerance is off: {records}")
+        return JobEnd(Phase.FAILED, f"records were lost with their worker (task_fault_tolerance is off): {records}")
     if nodes.suspended:
         return None
     workers, optional = worker_roles(nodes), optional_datasets(state)
@@ -54,12 +55,13 @@ def end_of_job(state: JobState) -> JobEnd | None:
         lost = [nodes.role(role).note for role in workers if role not in waiting and nodes.role(role).given_up]
         if waiting and not lost:
             return None
-        return JobEnd(Phase.FAILED, f"no worker is left: {lost[0]}" if lost else "no worker is left")
+        return JobEnd(Phase.FAILED, f"no workers left: {lost[0]}" if lost else "no workers left")
     if waiting and shards is not None and any(_may_continue(queue, optional) for queue in shards.queues()):
         return None
     if shards is not None and (problem := undone_work(shards, optional)):
         return JobEnd(Phase.FAILED, problem)
-    reason = "all workers finished" + (", all shards done" if shards is not None else "")
+    has_shards = shards is not None and any(queue.spec.name not in optional for queue in shards.queues())
+    reason = "all workers finished" + (", all shards done" if has_shards else "")
     return JobEnd(Phase.SUCCEEDED, reason, after_settling=True)
 
 
@@ -71,7 +73,7 @@ def _end_of_service(state: JobState) -> JobEnd | None:
         return None
     if problem := undone_work(shards):
         return JobEnd(Phase.FAILED, problem, after_settling=True)
-    return JobEnd(Phase.SUCCEEDED, "no more shards: every dataset is finished", after_settling=True)
+    return JobEnd(Phase.SUCCEEDED, "all datasets are finished", after_settling=True)
 
 
 def worker_roles(nodes: NodeBook) -> list[str]:
@@ -97,12 +99,12 @@ def undone_work(shards: ShardBook, optional: frozenset[str] = frozenset()) -> st
     """What forbids success although all workers finished; empty if nothing does. ``optional``: datasets that may be undone."""
     if parked := parked_shards(shards):
         more = f" (and {len(parked) - 1} more)" if len(parked) > 1 else ""
-        return f"a shard could not be done: {parked[0]}{more}"
+        return f"a shard could not be processed: {parked[0]}{more}"
     for queue in shards.queues():
         if not queue.complete and queue.spec.name not in optional:
             total = queue.records_per_epoch * queue.spec.epochs
             return (
-                f"all workers finished, but dataset {queue.spec.name} is not done: "
+                f"all workers finished, but dataset {queue.spec.name} is incomplete: "
                 f"{queue.finished_records:,} of {total:,} records"
             )
     return ""
@@ -134,7 +136,7 @@ def parked_shards(shards: ShardBook) -> list[str]:
     return [
         f"dataset {queue.spec.name}, epoch {p.shard.epoch}, records [{p.extent.start}, {p.extent.end})"
         + (f" of {p.extent.name}" if p.extent.name != queue.spec.name else "")
-        + f": failed {p.shard.failures + p.shard.timeouts} times, last: {p.message}"
+        + f": failed {counted(p.shard.failures + p.shard.timeouts, 'time')}, last: {p.message}"
         for queue in shards.queues()
         if not queue.spec.skip_parked
         for p in queue.parked

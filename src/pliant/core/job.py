@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from pliant.core.errors import InvalidRequest
+from pliant.core.errors import Conflict, InvalidRequest
 from pliant.core.state_machine import StateMachine
 from pliant.core.takeover import RecoveryOutcome
 
@@ -33,6 +33,7 @@ class Phase(StrEnum):
         return self in FINAL_PHASES
 
 
+MAX_TRAINING_ALONE = 1000  # nodes; two are enough to say so
 FINAL_PHASES = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED})
 
 
@@ -44,6 +45,7 @@ class Failure:
     traceback: str
     time: float
     log: str  # where the node's whole output is
+    hint: str = ""  # what to do; empty: what the kind suggests
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +57,16 @@ class Recovery:
     time: float
 
 
+@dataclass(frozen=True, slots=True)
+class JobWarning:
+    """What people should know of a job that goes on all the same."""
+
+    message: str
+    time: float
+
+
 class JobBook(StateMachine):
-    """A job ends once; what ended it stays."""
+    """A job ends once, and what ended it stays; unless somebody resumes a job that was stopped or has failed."""
 
     def __init__(self, *, keeps_serving: bool = False) -> None:
         """``keeps_serving``: a sharding service alone does not end with its shards."""
@@ -68,6 +78,21 @@ class JobBook(StateMachine):
         self.master_starts = 0
         self.first_failure: Failure | None = None
         self.recovery: Recovery | None = None
+        self.resumes = 0
+        self.training_alone: set[str] = set()  # nodes that said so (``core/combination.py``)
+        self.warnings: dict[str, JobWarning] = {}  # by type of condition
+
+    def trains_alone(self, now: float, *, node: str) -> None:
+        """The program of this node updates a model that it shares with nobody."""
+        if len(self.training_alone) < MAX_TRAINING_ALONE:
+            self.training_alone.add(node)
+
+    def warn(self, now: float, *, kind: str, message: str) -> bool:
+        """Tell people something about the job, once; True if it is new."""
+        if kind in self.warnings:
+            return False
+        self.warnings[kind] = JobWarning(message, now)
+        return True
 
     def journal_lost(self, now: float, *, outcome: str, message: str) -> None:
         self.recovery = Recovery(RecoveryOutcome(outcome), message, now)
@@ -78,19 +103,32 @@ class JobBook(StateMachine):
         self.master_starts += 1
         return self.master_starts
 
-    def failed(self, now: float, *, node: str, kind: str, message: str, traceback: str, log: str) -> bool:
+    def failed(
+        self, now: float, *, node: str, kind: str, message: str, traceback: str, log: str, hint: str = ""
+    ) -> bool:
         """Note the failure of a program; True if it is the job's first."""
         if self.first_failure is not None:
             return False
-        self.first_failure = Failure(node, kind, message, traceback, now, log)
+        self.first_failure = Failure(node, kind, message, traceback, now, log, hint)
         return True
 
     def end(self, now: float, *, phase: str, reason: str) -> bool:
         if phase not in FINAL_PHASES:
-            raise InvalidRequest(f"a job cannot end in phase {phase}")
+            raise InvalidRequest(f"{phase} is not a final phase")
         if self.phase is not Phase.RUNNING:
             return False
         self.phase, self.reason, self.ended_at = Phase(phase), reason, now
+        return True
+
+    def resume(self, now: float) -> bool:
+        """Continue a job that was stopped or has failed. False: it is running."""
+        if self.phase is Phase.SUCCEEDED:
+            raise Conflict("the job has succeeded; there is nothing left to do")
+        if self.phase is Phase.RUNNING:
+            return False
+        self.phase, self.reason, self.ended_at = Phase.RUNNING, "", 0.0
+        self.first_failure = None
+        self.resumes += 1
         return True
 
     @property
@@ -106,13 +144,18 @@ class JobBook(StateMachine):
             "master_starts": self.master_starts,
             "first_failure": asdict(self.first_failure) if self.first_failure else None,
             "recovery": asdict(self.recovery) if self.recovery else None,
+            "resumes": self.resumes,
+            "training_alone": sorted(self.training_alone),
+            "warnings": {kind: asdict(warning) for kind, warning in self.warnings.items()},
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self.phase, self.reason = Phase(state["phase"]), state["reason"]
         self.started_at, self.ended_at = state["started_at"], state["ended_at"]
-        self.master_starts = state["master_starts"]
+        self.master_starts, self.resumes = state["master_starts"], state["resumes"]
         self.first_failure = Failure(**state["first_failure"]) if state["first_failure"] else None
+        self.training_alone = set(state["training_alone"])
+        self.warnings = {kind: JobWarning(**warning) for kind, warning in state["warnings"].items()}
         recovery = state.get("recovery")  # absent: written before there was one
         self.recovery = (
             Recovery(RecoveryOutcome(recovery["outcome"]), recovery["message"], recovery["time"]) if recovery else None

@@ -8,7 +8,7 @@ without a journal. ``spec.initial_state`` makes the one that a job begins with.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from pliant.core.changes import DesiredState
@@ -16,6 +16,7 @@ from pliant.core.errors import CorruptData, PliantError
 from pliant.core.job import JobBook
 from pliant.core.nodes.book import NodeBook
 from pliant.core.parameters.book import ParameterBook
+from pliant.core.progress import ProgressBook
 from pliant.core.rendezvous.book import RendezvousBook
 from pliant.core.rendezvous.groups import GroupBook
 from pliant.core.shards.book import ShardBook
@@ -46,6 +47,7 @@ class JobState:
     """The machines by name; those that the job does not need are None."""
 
     job: JobBook
+    progress: ProgressBook = field(default_factory=ProgressBook)
     nodes: NodeBook | None = None
     groups: GroupBook | None = None
     changes: DesiredState | None = None
@@ -91,5 +93,5 @@ class JobState:
         except (PliantError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise CorruptData(
                 f"{source} cannot be replayed at {at}: {error!r}",
-                hint="was job.yaml changed since the job began, or the journal edited?",
+                hint="check whether job.yaml or the journal was edited since the job started",
             ) from error

@@ -11,17 +11,23 @@ Times are seconds since the epoch; 0 means not yet.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pliant.core.job import Failure, Phase
 from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.nodes.states import ENDED as ENDED_NODE_STATES
 from pliant.core.nodes.states import NodeState
+from pliant.core.progress import LOSS
 from pliant.core.rendezvous.book import World
 from pliant.core.resources import Resources
 from pliant.core.shards.datasets import ShardType
 
 WAITING = "WaitingForNodes"  # type of the condition that says what a job waits for (``core.waiting``)
+SEPARATE_MODELS, INDEPENDENT_WORKERS = (
+    "SeparateModels",
+    "IndependentWorkers",
+)  # likewise, of hints (``core.combination``)
+WARNINGS = frozenset({SEPARATE_MODELS, INDEPENDENT_WORKERS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,11 @@ class RoleStatus:
     rollout_total: int = 0  # nodes that have to get them
 
     @property
+    def present(self) -> int:
+        """Those that run, and those that are done: all of a job that succeeded."""
+        return self.ready + self.succeeded
+
+    @property
     def resources(self) -> Resources:
         return Resources(self.cpu, int(self.memory_mb), self.gpu)
 
@@ -80,6 +91,7 @@ class NodeStatus:
     records: int = 0
     cpu_limit: float = 0.0  # cores that it was given; 0: no limit
     gpu: int = 0
+    peak_memory_mb: float = 0.0  # the most that was measured; 0: nothing was
 
     @property
     def ended(self) -> bool:
@@ -133,12 +145,25 @@ class DatasetStatus:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the job is, over all datasets."""
+    """How far the job is: by its programs' reports, else over all datasets. A metric that is not a finite number is None."""
 
     records_done: int = 0
-    records_total: int = 0  # of all epochs
+    records_total: int = 0  # of all epochs; 0: not known
     step: int = 0  # the newest training step
     epoch: int = 0  # epochs that are done
+    total_steps: int = 0  # 0: not known
+    metrics: Mapping[str, float | None] = field(default_factory=dict)  # the programs' own, last values
+
+    @property
+    def loss(self) -> float | None:
+        """The last that was reported."""
+        return self.metrics.get(LOSS)
+
+    @property
+    def percent(self) -> float | None:
+        """Of the steps where their number is known, else of the records; None: neither is."""
+        done, total = (self.step, self.total_steps) if self.total_steps else (self.records_done, self.records_total)
+        return min(100.0, 100 * done / total) if total else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +256,9 @@ class JobStatus:
     datasets: tuple[DatasetStatus, ...] = ()
     progress: Progress = Progress()
     records_per_second: float = 0.0
+    steps_per_second: float = 0.0
     stalled_seconds: float = 0.0  # time in which no record was finished although there was work
-    eta: float | None = None  # seconds until all records are done
+    eta: float | None = None  # seconds until all steps or records are done
     goodput: float | None = None  # percent of the time of wanted workers in which they ran
     last_plan: PlanStatus | None = None
     evaluations: tuple[EvaluationStatus, ...] = ()
@@ -256,6 +282,11 @@ class JobStatus:
         return next((c for c in self.conditions if c.type == WAITING and c.status == "True"), None)
 
     @property
+    def warnings(self) -> list[str]:
+        """What people should know although the job goes on: see ``core.combination``."""
+        return [c.message for c in self.conditions if c.type in WARNINGS and c.status == "True"]
+
+    @property
     def live_nodes(self) -> list[NodeStatus]:
         return [node for node in self.nodes if not node.ended]
 
@@ -263,8 +294,13 @@ class JobStatus:
     def journaled_datasets(self) -> tuple[str, ...]:
         """Those of which only the master's journal knows what is done. The train-end shard, which the training service makes by
         itself, is none of them until somebody takes it."""
+        return tuple(dataset.name for dataset in self.used_datasets)
+
+    @property
+    def used_datasets(self) -> tuple[DatasetStatus, ...]:
+        """All but a train-end shard that nobody took."""
         return tuple(
-            dataset.name
+            dataset
             for dataset in self.datasets
             if dataset.type is not ShardType.TRAIN_END or dataset.shards_in_work or dataset.shards_done
         )

@@ -19,6 +19,7 @@ from pliant.core.job_state import JobState
 from pliant.core.nodes.book import NodeBook
 from pliant.core.nodes.states import Node, NodeState
 from pliant.core.parameters.book import ParameterBook
+from pliant.core.progress import TrainingProgress
 from pliant.core.shards.datasets import MAX_RECORDS
 from pliant.core.shards.queue import ShardQueue
 from pliant.core.status import (
@@ -52,6 +53,7 @@ class NodeFigures:
     memory_limit_mb: float = 0.0  # 0: unknown
     records_per_second: float = 0.0
     records: int = 0  # since this master started
+    peak_memory_mb: float = 0.0  # since then
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,8 @@ class LiveFigures:
     """What only a living master knows of its job."""
 
     records_per_second: float = 0.0
-    step: int = 0
+    training: TrainingProgress | None = None  # as programs report it; None: as the journal has it
+    steps_per_second: float = 0.0
     goodput: float | None = None  # percent
     refusal: str = ""  # why the last change that somebody asked for was refused
     nodes: Mapping[str, NodeFigures] = field(default_factory=dict)
@@ -103,15 +106,16 @@ def build_status(name: str, state: JobState, now: float, live: LiveFigures = NOT
         ended_at=job.ended_at,
         time=now,
         master_starts=job.master_starts,
-        conditions=tuple(condition for condition in (_journal_lost(job), waiting) if condition is not None),
+        conditions=tuple(condition for condition in (_journal_lost(job), waiting, *_warnings(job)) if condition),
         components=tuple(component for component in COMPONENTS if getattr(state, component) is not None),
         roles=roles,
         nodes=tuple(_node(node, live.nodes.get(node.name, NodeFigures())) for node in nodes.nodes()) if nodes else (),
         datasets=tuple(_dataset(queue) for queue in state.shards.queues()) if state.shards is not None else (),
         progress=progress,
         records_per_second=live.records_per_second,
+        steps_per_second=live.steps_per_second,
         stalled_seconds=state.shards.pace.stalled if state.shards is not None else 0.0,
-        eta=None if job.over else _eta(progress, live.records_per_second),
+        eta=None if job.over else _eta(progress, live),
         goodput=live.goodput,
         evaluations=tuple(map(evaluation_status, training.results.values())) if training is not None else (),
         best=evaluation_status(training.best) if training is not None and training.best is not None else None,
@@ -127,6 +131,10 @@ def _journal_lost(job: JobBook) -> Condition | None:
     if lost is None:
         return None
     return Condition(JOURNAL_LOST, "True", lost.outcome.value, lost.message, _rfc3339(lost.time))
+
+
+def _warnings(job: JobBook) -> list[Condition]:
+    return [Condition(kind, "True", kind, w.message, _rfc3339(w.time)) for kind, w in job.warnings.items()]
 
 
 def _last_plan(desired: DesiredState | None) -> PlanStatus | None:
@@ -201,17 +209,28 @@ def _progress(state: JobState, live: LiveFigures) -> Progress:
     optional = optional_datasets(state)
     every = state.shards.queues() if state.shards is not None else []
     queues = [queue for queue in every if queue.spec.name not in optional]
-    return Progress(  # each dataset has at most MAX_RECORDS, and a sum travels as 64 bits like a part
-        records_done=min(MAX_RECORDS, sum(queue.finished_records for queue in queues)),
-        records_total=min(MAX_RECORDS, sum(queue.records_per_epoch * queue.spec.epochs for queue in queues)),
-        step=live.step,
-        epoch=max((queue.epochs_done for queue in queues), default=0),
+    reported = live.training or state.progress.latest
+    # Each dataset has at most MAX_RECORDS, and a sum travels as 64 bits like a part.
+    done = min(MAX_RECORDS, sum(queue.finished_records for queue in queues))
+    total = min(MAX_RECORDS, sum(queue.records_per_epoch * queue.spec.epochs for queue in queues))
+    if reported.records_total or not total:  # the programs know it of the whole training, or there are no shards
+        done, total = reported.records_done, reported.records_total
+    return Progress(
+        records_done=done,
+        records_total=total,
+        step=reported.step,
+        epoch=max((reported.epoch, *(queue.epochs_done for queue in queues))),
+        total_steps=reported.total_steps,
+        metrics=reported.metrics,
     )
 
 
-def _eta(progress: Progress, records_per_second: float) -> float | None:
-    left = progress.records_total - progress.records_done
-    return left / records_per_second if records_per_second and left > 0 else None
+def _eta(progress: Progress, live: LiveFigures) -> float | None:
+    if progress.total_steps and live.steps_per_second:
+        left, rate = progress.total_steps - progress.step, live.steps_per_second
+    else:
+        left, rate = progress.records_total - progress.records_done, live.records_per_second
+    return left / rate if rate and left > 0 else None
 
 
 def _node(node: Node, live: NodeFigures) -> NodeStatus:
@@ -235,6 +254,7 @@ def _node(node: Node, live: NodeFigures) -> NodeStatus:
         records=live.records,
         cpu_limit=node.resources.cpu,
         gpu=node.resources.gpu,
+        peak_memory_mb=max(float(node.peak_mb), live.peak_memory_mb),
     )
 
 

@@ -1,7 +1,8 @@
 """A ``JobStatus`` as JSON values and back: what ``pliant status --json`` prints and the summary of an ended job begins with.
 
-Keys are the names of the fields. What is None is left out, as are metrics that are not finite numbers, which JSON cannot
-express. Reading ignores unknown keys and takes the default for missing ones, so that a summary can hold more.
+Keys are the names of the fields; progress has its ``loss`` and ``percent`` as well. What is None is left out, as are metrics that
+are not finite numbers, which JSON cannot express. Reading ignores unknown keys and takes the default for missing ones, so that a
+summary can hold more.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ def part_to_json(part: DataclassInstance) -> dict[str, Any]:
     found = {field.name: _plain(getattr(part, field.name)) for field in fields(part)}
     if isinstance(part, NodeStatus):
         found["exit_reason"] = found["exit_reason"] or ""
+    if isinstance(part, Progress):
+        found |= {"loss": part.loss, "percent": round(part.percent, 2) if part.percent is not None else None}
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -74,7 +77,7 @@ def status_from_json(value: Json) -> JobStatus:
         roles=_all(value.get("roles"), lambda inner: _read(RoleStatus, inner)),
         nodes=_all(value.get("nodes"), _node),
         datasets=_all(value.get("datasets"), _dataset),
-        progress=_read(Progress, value.get("progress") or {}),
+        progress=_progress(value.get("progress") or {}),
         last_plan=_one(value.get("last_plan"), lambda inner: _read(PlanStatus, inner)),
         evaluations=_all(value.get("evaluations"), _evaluation),
         best=_one(value.get("best"), _evaluation),
@@ -82,6 +85,10 @@ def status_from_json(value: Json) -> JobStatus:
         world=_one(value.get("world"), _world),
         parameters=_one(value.get("parameters"), _parameters),
     )
+
+
+def _progress(value: Json) -> Progress:
+    return _read(Progress, value, metrics=dict(value.get("metrics", {})))
 
 
 def _node(value: Json) -> NodeStatus:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pliant.core.job import Phase
+from pliant.core.memory_advice import memory_advice
 from pliant.core.status import JobStatus
 from pliant.core.status_json import status_from_json, status_to_json
 
-EXIT_CODES = {Phase.SUCCEEDED: 0, Phase.STOPPED: 130}  # 1 for all others
+EXIT_CODES = {Phase.SUCCEEDED: 0, Phase.STOPPED: 130, Phase.INTERRUPTED: 130}  # 1 for all others
 
 Metrics = Mapping[str, float | None]  # None: not a finite number
 
@@ -54,7 +55,7 @@ class JobSummary:
 
     @property
     def records_done(self) -> int:
-        return sum(dataset.records_done for dataset in self.status.datasets)
+        return sum(dataset.records_done for dataset in self.status.datasets) or self.status.progress.records_done
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -66,6 +67,7 @@ class JobSummary:
             "average_records_per_second": round(self.records_done / self.seconds, 1) if self.seconds else 0.0,
             "restarts": self.restarts,
             "replacements": self.replacements,
+            "memory_advice": [advice.to_json() for advice in memory_advice(self.status)],
             "master_parts": dict(self.master_parts),
             "metrics": dict(self.metrics),
             "evaluation": dict(self.evaluation),

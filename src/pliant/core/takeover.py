@@ -39,6 +39,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pliant.core.plurals import counted
+
 JOURNAL_LOST = "JournalLost"  # the condition that says what became of the job, with one of these reasons
 
 
@@ -71,9 +73,11 @@ def what_only_the_journal_knows(*, strategy: str, has_parameters: bool, datasets
     if datasets:
         return f"which records of {', '.join(datasets)} are done"
     if strategy != "allreduce":
-        return f"how far its workers are (only strategy allreduce keeps that in the workers, this one is {strategy})"
+        return (
+            f"the progress of its workers (only strategy allreduce keeps it in the workers, this job uses {strategy})"
+        )
     if datasets is None:
-        return "whether records were handed out (its master never reported that)"
+        return "whether records were leased (its master never reported it)"
     return ""
 
 
@@ -83,5 +87,7 @@ def decide(*, strategy: str, has_parameters: bool, datasets: Sequence[str] | Non
     if lost:
         return Takeover(False, f"only the journal knew {lost}")
     if not living:
-        return Takeover(False, "no worker that knows the state of the training is left")
-    return Takeover(True, f"{len(living)} living workers know the state of the training: {', '.join(sorted(living))}")
+        return Takeover(False, "no worker that holds the training state is left")
+    return Takeover(
+        True, f"training state is held by {counted(len(living), 'living worker')}: {', '.join(sorted(living))}"
+    )

@@ -64,7 +64,9 @@ class TrainingBook(StateMachine):
         spec = DatasetSpec.from_json(evaluation)
         spec.check()
         if spec.type is not ShardType.EVAL or spec.epochs != 1 or spec.stream:
-            raise InvalidRequest(f"dataset {spec.name!r} is for evaluation: of type eval, one epoch, and no stream")
+            raise InvalidRequest(
+                f"dataset {spec.name!r} is for evaluation: it must have type eval, one epoch, and not be a stream"
+            )
         if mode not in ("max", "min"):
             raise InvalidRequest(f"mode is {mode!r}; allowed: 'max', 'min'")
         known = self.evaluation
@@ -78,7 +80,7 @@ class TrainingBook(StateMachine):
     def report_version(self, now: float, *, version: int, evaluate: bool = False) -> Round | None:
         """A newer model exists; returns the round that opens because of it, if any."""
         if version < 0:
-            raise InvalidRequest(f"version {version}; versions count from 0")
+            raise InvalidRequest(f"invalid version {version}; versions start at 0")
         due = self._every > 0 and self._eval_dataset != "" and version // self._every > self.version // self._every
         if (evaluate and self.evaluation is not None and self.can_queue(version)) or (
             due and self.evaluation is None and len(self._waiting) < MAX_WAITING
@@ -116,7 +118,7 @@ class TrainingBook(StateMachine):
         """End training early; the first reason counts."""
         if self.stop_reason:
             return False
-        self.stop_reason = (reason or "asked to stop")[:MAX_REASON_CHARS]
+        self.stop_reason = (reason or "stop requested")[:MAX_REASON_CHARS]
         return True
 
     # --- reading

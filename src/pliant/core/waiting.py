@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pliant.core.end_policy import roles_at_zero, worker_roles
 from pliant.core.job_state import JobState
 from pliant.core.nodes.book import NodeBook
+from pliant.core.plurals import counted
 from pliant.core.status import WAITING, Condition
 
 TOO_LARGE, UNSCHEDULABLE, SCALED_TO_ZERO = (
@@ -35,17 +36,17 @@ def _oversized(nodes: NodeBook, now: float) -> Condition | None:
     first, others = found[0], len(found) - 1
     who = first.node + (f" and {others} more" if others else "")
     limit = nodes.give_up_after
-    then = f"given up after {limit:g} s (fault.unschedulable.give_up_after)" if limit else "waited for without a limit"
+    then = f"giving up after {limit:g} s (fault.unschedulable.give_up_after)" if limit else "waiting indefinitely"
     if first.shrinks:
-        then = f"less is asked for after {nodes.shrink_after:g} s (fault.unschedulable.shrink_after)"
-    return _condition(TOO_LARGE, f"{who} cannot be started: {first.problem}; {then}", min(f.since for f in found))
+        then = f"requesting less after {nodes.shrink_after:g} s (fault.unschedulable.shrink_after)"
+    return _condition(TOO_LARGE, f"{who} cannot be scheduled: {first.problem}; {then}", min(f.since for f in found))
 
 
 def _unschedulable(nodes: NodeBook) -> Condition | None:
     waiting = [node for node in nodes.live() if node.waiting_since is not None]
     if not waiting:
         return None
-    message = f"{len(waiting)} nodes are unschedulable: {waiting[0].message}"
+    message = f"{counted(len(waiting), 'node')} unschedulable: {waiting[0].message}"
     return _condition(UNSCHEDULABLE, message, min(node.waiting_since or 0.0 for node in waiting))
 
 
@@ -55,7 +56,7 @@ def _at_zero(nodes: NodeBook, started_at: float) -> Condition | None:
     if not roles or any(nodes.live(role) for role in worker_roles(nodes)):
         return None
     since = [at for role in roles if (at := nodes.role(role).at_zero_since) is not None]
-    message = f"no worker is wanted: {' and '.join(roles)} scaled to 0; the job continues when it is scaled up"
+    message = f"{' and '.join(roles)} scaled to 0; scale up to continue"
     return _condition(SCALED_TO_ZERO, message, max(since, default=started_at))
 
 

@@ -28,6 +28,6 @@ def _array(records: Sequence[Any]) -> Any:
     except ValueError as error:
         shapes = sorted({np.shape(record) for record in records})
         raise InvalidRequest(
-            f"records of shapes {shapes} cannot be one array",
-            hint="bring them to one shape in dataset_fn, or pass collate=",
+            f"records of shapes {shapes} cannot be stacked into one array",
+            hint="pad or resize them to one shape in dataset_fn, or pass collate=",
         ) from error

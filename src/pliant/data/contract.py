@@ -77,7 +77,7 @@ class Parts:
     def __init__(self, sizes: Mapping[str, int]) -> None:
         for name, size in sizes.items():
             if not isinstance(size, Integral) or size < 0:
-                raise InvalidRequest(f"create_shards returns {size!r:.40} records for {name!r}")
+                raise InvalidRequest(f"create_shards returned {size!r:.40} records for {name!r}")
         self.names = list(sizes)
         self.starts = [0, *accumulate(sizes.values())]
         self._numbers = {name: number for number, name in enumerate(self.names)}

@@ -49,12 +49,14 @@ def expand(paths: Paths) -> list[str]:
     for one in [os.fspath(path) for path in given]:
         files = _expand_remote(one) if is_remote(one) else _expand_local(one)
         if not files:
-            raise NotFound(f"no file at {one}", hint="check the path; a folder or glob must hold at least one file")
+            raise NotFound(
+                f"no file found at {one}", hint="check the path; a directory or glob must contain at least one file"
+            )
         found += files
     if len(set(found)) < len(found):
         twice = next(name for name in found if found.count(name) > 1)
         raise InvalidRequest(
-            f"{twice} is listed more than once", hint="records must be counted once: remove the repetition"
+            f"{twice} is listed more than once", hint="remove the duplicate, so that records are counted once"
         )
     return found
 

@@ -73,7 +73,7 @@ def _open(format: str, paths: Paths, options: dict[str, Any]) -> DataReader:
     try:
         inspect.signature(kind).bind(paths, **options)
     except TypeError as error:
-        raise InvalidRequest(f"{name}: {error}", hint=f"it is used as {name}{inspect.signature(kind)}") from None
+        raise InvalidRequest(f"{name}: {error}", hint=f"signature: {name}{inspect.signature(kind)}") from None
     return cast(DataReader, kind(paths, **options))
 
 
@@ -84,7 +84,7 @@ def format_of(paths: Paths) -> str:
     found = {_format_of_file(file): file for file in files}
     if len(found) > 1:
         what = ", ".join(f"{name} ({file})" for name, file in found.items())
-        raise InvalidRequest(f"files of several formats cannot be opened together: {what}", hint="open them one by one")
+        raise InvalidRequest(f"files of several formats cannot be opened together: {what}", hint="open them separately")
     return next(iter(found))
 
 
@@ -98,5 +98,5 @@ def _format_of_file(file: PathLike) -> str:
     if beginning in _BEGINNINGS:
         return _BEGINNINGS[beginning]
     raise InvalidRequest(
-        f"the format of {name} is not known from its name or its first bytes", hint=f"known: {known_formats()}"
+        f"cannot detect the format of {name} from its name or first bytes", hint=f"known: {known_formats()}"
     )

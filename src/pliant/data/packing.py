@@ -60,7 +60,7 @@ def unpack_image(record: bytes) -> ImageRecord:
         about = json.loads(head) if newline else {}
         return ImageRecord(about["path"], about["class"], about["label"], data)
     except (ValueError, KeyError, TypeError):
-        raise CorruptData("this is no packed image: it does not begin with a line of JSON about it") from None
+        raise CorruptData("not a packed image: it does not start with a JSON header line") from None
 
 
 class ImageFolder(PartReader):
@@ -69,14 +69,15 @@ class ImageFolder(PartReader):
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         root = Path(folder)
         if not root.is_dir():
-            raise NotFound(f"no folder at {root}")
+            raise NotFound(f"directory {root} not found")
         self._root = root
         self.classes = sorted(p.name for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))
         found = (p for name in self.classes for p in (root / name).rglob("*"))
         self._images = sorted(p.relative_to(root) for p in found if p.suffix.lower() in IMAGE_SUFFIXES and p.is_file())
         if not self._images:
             raise NotFound(
-                f"no image in a folder of {root}", hint=f"expected: folder/class/image with {IMAGE_SUFFIXES}"
+                f"no images in the subdirectories of {root}",
+                hint=f"expected: directory/class/image with {IMAGE_SUFFIXES}",
             )
 
     @property

@@ -64,7 +64,7 @@ class Dataset:
     def shuffle(self, buffer: int, seed: int = 0) -> Dataset:
         """Within a window of ``buffer`` records, the same way each time for one seed."""
         if buffer < 1:
-            raise InvalidRequest(f"a shuffle buffer of {buffer} records cannot hold any")
+            raise InvalidRequest(f"a shuffle buffer of {buffer} records is too small")
         return Dataset(lambda: _shuffle(self.items(), buffer, seed))
 
     def batch(
@@ -72,7 +72,7 @@ class Dataset:
     ) -> Dataset:
         """``drop_remainder``: a batch that is not full when the source ends or runs dry is dropped and counts as used."""
         if size < 1:
-            raise InvalidRequest(f"a batch of {size} records cannot be made")
+            raise InvalidRequest(f"invalid batch size {size}")
         return Dataset(lambda: _batch(self.items(), size, drop_remainder, collate))
 
 

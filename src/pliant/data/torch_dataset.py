@@ -54,7 +54,7 @@ class ShardDataset(IterableDataset[Any]):
     def __iter__(self) -> Iterator[Any]:
         if get_worker_info() is not None:
             raise InvalidRequest(
-                "leased shards cannot be read inside a worker process of a plain DataLoader",
+                "leased shards cannot be read in the worker processes of a plain DataLoader",
                 hint="use dataset.loader(batch_size=…, num_workers=…): a DataLoader that keeps acknowledgements exact",
             )
         return records_of(self._shards, self._reader, dataset_fn=self._dataset_fn, mode=self._mode, **self._options)

@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import sys
 from pathlib import Path
 
 from pliant.core.errors import PliantError, RetryableError
-from pliant.files.atomic import write_text
+from pliant.files.atomic import write_json, write_text
 from pliant.files.locks import FileLock
 from pliant.master.job_dir import JobDir
-from pliant.master.process import Master
-from pliant.master.supervisor import EXIT_ALREADY_RUNNING, EXIT_PERMANENT, EXIT_RETRY_LATER, watch_launcher
+from pliant.master.process import Master, StopUnrecorded
+from pliant.master.supervisor import (
+    EXIT_ALREADY_RUNNING,
+    EXIT_PERMANENT,
+    EXIT_RETRY_LATER,
+    EXIT_STOP_UNRECORDED,
+    watch_launcher,
+)
 
 
 def main() -> int:
@@ -26,11 +33,16 @@ def main() -> int:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--advertise", default="", help="where nodes reach this master, host:port")
-    parser.add_argument("--spec", type=Path, help="job.yaml to begin with, if the folder has none")
-    parser.add_argument("--token-file", type=Path, help="the job's secret, if it is not in the folder")
-    parser.add_argument("--tls-dir", type=Path, help="certificates that were made already")
-    parser.add_argument("--parameters-dir", type=Path, help="shared with parameter servers, if they see not the folder")
-    parser.add_argument("--take-over", action="store_true", help="if the journal is empty, go on with living nodes")
+    parser.add_argument("--spec", type=Path, help="initial job.yaml, if the directory has none")
+    parser.add_argument("--token-file", type=Path, help="the job's token, if it is not in the directory")
+    parser.add_argument("--tls-dir", type=Path, help="existing certificates")
+    parser.add_argument(
+        "--parameters-dir",
+        type=Path,
+        help="directory shared with parameter servers, if they cannot see the job directory",
+    )
+    parser.add_argument("--take-over", action="store_true", help="if the journal is empty, take over living nodes")
+    parser.add_argument("--stop", default="", metavar="REASON", help="stop the job and record that")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     job_dir = JobDir(options.job_dir.absolute())
@@ -53,13 +65,20 @@ def main() -> int:
             tls_dir=options.tls_dir,
             parameters_dir=options.parameters_dir,
             takes_over=options.take_over,
+            stop=options.stop,
         ).run()
 
     try:
         asyncio.run(serve())
     except PliantError as error:
         logging.getLogger("pliant.master").error("%s", error)
-        return EXIT_RETRY_LATER if isinstance(error, RetryableError) else EXIT_PERMANENT
+        if isinstance(error, StopUnrecorded):
+            return EXIT_STOP_UNRECORDED
+        if isinstance(error, RetryableError):
+            return EXIT_RETRY_LATER
+        with contextlib.suppress(OSError):
+            write_json(job_dir.problem_file, {"message": error.message, "hint": error.hint})
+        return EXIT_PERMANENT
     return 0
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pliant.core.changes import DesiredState
 from pliant.core.clock import Clock
+from pliant.core.job_progress import job_progress
 from pliant.core.job_state import JobState
 from pliant.core.nodes.book import NodeBook
 from pliant.core.nodes.capacity import Capacity
@@ -20,6 +21,7 @@ from pliant.core.parameters.book import ParameterBook
 from pliant.core.rendezvous.book import RendezvousBook
 from pliant.core.rendezvous.groups import GroupBook
 from pliant.core.shards.book import ShardBook
+from pliant.master.components.advice import Adviser
 from pliant.master.components.base import Component
 from pliant.master.components.changes import ChangeHandler
 from pliant.master.components.groups import GroupCoordinator
@@ -27,6 +29,7 @@ from pliant.master.components.nodes import NodeManager, unknown_capacity
 from pliant.master.components.parameters.coordinator import ParameterCoordinator
 from pliant.master.components.platform_usage import PlatformUsage
 from pliant.master.components.programs import ProgramSupervisor
+from pliant.master.components.progress import ProgressRecorder
 from pliant.master.components.rendezvous import RendezvousServer
 from pliant.master.components.rollouts import RolloutController
 from pliant.master.components.server_pool import ServerPool
@@ -84,7 +87,7 @@ class Assembly:
         """``platform``: where nodes come from; None: this master manages none."""
         state = self.state
         stats = MemoryStats(self.clock, state)
-        made: list[Component] = [stats]
+        made: list[Component] = [stats, ProgressRecorder(state.progress, stats.training, self.journal, self.clock)]
         shards = self._shards(state.shards) if state.shards is not None else None
         parameters = None
         if shards is not None:
@@ -105,6 +108,7 @@ class Assembly:
             if platform.usage is not None:
                 made.append(PlatformUsage(stats, state.nodes, self.clock, platform.usage))
             channel = platform.channel
+            made.append(Adviser(state, self.journal))
         if state.changes is not None:
             made.append(self._changes(state.changes, nodes, parameters, channel))
         if channel is not None:
@@ -185,6 +189,8 @@ class Assembly:
             platform.describe,
             capacity=platform.capacity,
             peak_memory=stats.peak_memory,
+            progress=lambda: job_progress(self.state, stats.training.progress.step),
+            is_single_machine=platform.is_single_machine,
             takes_over=self.takes_over,
             can_resize=platform.can_resize,
         )

@@ -12,11 +12,12 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from pliant.core.clock import Clock
-from pliant.core.end_policy import end_of_job, is_gone
-from pliant.core.errors import NotAvailable
-from pliant.core.events import EventRecord, JobEnded
+from pliant.core.end_policy import end_of_job, is_gone, lost_records, worker_roles
+from pliant.core.errors import Conflict, NotAvailable
+from pliant.core.events import EventRecord, JobEnded, JobResumed, NodeLaunched
 from pliant.core.job import Phase
 from pliant.core.job_state import JobState
+from pliant.core.nodes.states import Launch
 from pliant.core.shards.audit import JobAudit
 from pliant.core.status import JobStatus
 from pliant.core.status_builder import LiveFigures, build_status
@@ -127,6 +128,36 @@ class JobController:
         self._end(Phase.FAILED if failed else Phase.STOPPED, reason)
         if at_once and (nodes := self.find(NodeManager)) is not None:
             nodes.stop_nodes(reason, grace=0.0)
+
+    def resume_job(self) -> bool:
+        """Before this master serves: continue a job that was stopped or has failed; False: it is not over, or succeeded.
+
+        Leases, worlds, parameters and parts of the data are as they were; budgets of failures begin anew.
+        """
+        state, journal = self.state, self.journal
+        phase, reason = state.job.phase, state.job.reason
+        if phase not in (Phase.STOPPED, Phase.FAILED):
+            return False
+        if state.shards is not None and (records := lost_records(state.shards)):
+            raise Conflict(
+                f"records were lost with their worker, and task_fault_tolerance is off: {records}",
+                hint="a job without fault tolerance cannot be resumed after that; start it again with --overwrite",
+            )
+        journal.do(state.job.resume)
+        journal.event(JobResumed(phase=phase, reason=reason))
+        if state.shards is not None:
+            journal.do(state.shards.retry_parked)
+        if state.nodes is not None:
+            workers = worker_roles(state.nodes)
+            for decision in journal.do(state.nodes.reopen, reason="the job is resumed", work_roles=workers):
+                if isinstance(decision, Launch):
+                    journal.event(NodeLaunched(node=decision.node, reason=decision.reason))
+            is_trained = any(
+                state.nodes.role(role).succeeded for role in workers
+            )  # then no late worker may start it over
+            if state.rendezvous is not None and not is_trained:
+                journal.do(state.rendezvous.reopen)
+        return True
 
     def _check_end(self) -> None:
         end = end_of_job(self.state)

@@ -6,6 +6,9 @@ tls/           certificates, if the job uses TLS
 journal.db     the master's journal
 master.json    where the master listens
 summary.json   how it ended, once it has
+resume.json    what summary.json was, from the moment somebody resumes the job until a master has journaled that
+problem.json   why a master could not start, if no other start helps
+reserve        disk space that is freed so that a stop can be recorded on a full disk (``files/reserve.py``)
 ps/            dumps and logs of parameter servers
 notes/         what programs noted on finished shards (metrics of an evaluation, parts of a prediction)
 logs/          one file per node, and the master's
@@ -32,6 +35,16 @@ class JobDir:
     path: Path
 
     @property
+    def name(self) -> str:
+        """As ``--name`` or its file calls the job; its folder may be called otherwise (``--job-dir``)."""
+        try:
+            with self.spec.open(encoding="utf-8") as lines:
+                found = next((line for line in lines if line.startswith("name:")), "")
+        except (OSError, UnicodeDecodeError):
+            found = ""
+        return found.removeprefix("name:").strip().strip("'\"") or self.path.name
+
+    @property
     def spec(self) -> Path:
         return self.path / "job.yaml"
 
@@ -54,6 +67,26 @@ class JobDir:
     @property
     def summary_file(self) -> Path:
         return self.path / "summary.json"
+
+    @property
+    def resume_file(self) -> Path:
+        return self.path / "resume.json"
+
+    @property
+    def problem_file(self) -> Path:
+        return self.path / "problem.json"
+
+    @property
+    def reserve(self) -> Path:
+        return self.path / "reserve"
+
+    @property
+    def launcher_lock(self) -> Path:
+        return self.path / "launcher.lock"
+
+    @property
+    def master_lock(self) -> Path:
+        return self.path / "master.lock"
 
     @property
     def parameters(self) -> Path:

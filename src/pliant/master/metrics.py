@@ -41,18 +41,25 @@ def status_metrics(status: JobStatus) -> Iterator[Metric]:
     yield _node_counts(status)
     for name, text, value in (
         ("pliant_records_per_second", "Records finished per second.", status.records_per_second),
-        ("pliant_global_step", "The newest training step.", status.global_step),
-        ("pliant_stalled_seconds", "Time without any finished record.", status.stalled_seconds),
-        ("pliant_master_starts", "Starts of the master.", status.master_starts),
+        ("pliant_steps_per_second", "Training steps per second.", status.steps_per_second),
+        ("pliant_global_step", "The latest training step.", status.global_step),
+        ("pliant_total_steps", "Total number of training steps; 0 if unknown.", status.progress.total_steps),
+        ("pliant_records_done", "Records that the job has finished.", status.progress.records_done),
+        ("pliant_progress_percent", "Progress of the job, 0 to 100.", status.progress.percent),
+        ("pliant_eta_seconds", "Estimated time until all steps or records are done.", status.eta),
+        ("pliant_stalled_seconds", "Time during which no record was finished.", status.stalled_seconds),
+        ("pliant_master_starts", "Number of master starts.", status.master_starts),
     ):
         family = GaugeMetricFamily(name, text, labels=["job"])
-        family.add_metric([job], value)
+        if value is not None:
+            family.add_metric([job], value)
         yield family
+    yield _training_metrics(status)
     for field, text in (
         ("records_done", "Records finished."),
         ("records_total", "Records of all epochs."),
-        ("shards_in_work", "Shards that workers hold."),
-        ("shards_waiting", "Shards that came back."),
+        ("shards_in_work", "Shards leased to workers."),
+        ("shards_waiting", "Shards that were returned."),
     ):
         family = GaugeMetricFamily(f"pliant_dataset_{field}", text, labels=["job", "dataset"])
         for dataset in status.datasets:
@@ -61,6 +68,14 @@ def status_metrics(status: JobStatus) -> Iterator[Metric]:
     if status.parameters is not None:
         yield from _parameters(job, status.parameters)
     yield from _node_use(job, [node for node in status.nodes if node.state is NodeState.RUNNING])
+
+
+def _training_metrics(status: JobStatus) -> Metric:
+    family = GaugeMetricFamily("pliant_training_metric", "Loss and other metrics, last value.", labels=["job", "name"])
+    for name, value in status.progress.metrics.items():
+        if value is not None:
+            family.add_metric([status.name, name], value)
+    return family
 
 
 def _node_counts(status: JobStatus) -> Metric:
@@ -74,7 +89,7 @@ def _node_counts(status: JobStatus) -> Metric:
 
 
 def _node_use(job: str, nodes: list[NodeStatus]) -> Iterator[Metric]:
-    for field, text in (("cpu", "Cores in use."), ("memory_mb", "Memory in use."), ("restarts", "Restarts.")):
+    for field, text in (("cpu", "CPU cores in use."), ("memory_mb", "Memory in use."), ("restarts", "Restarts.")):
         family = GaugeMetricFamily(f"pliant_node_{field}", text, labels=["job", "node"])
         for node in nodes:
             family.add_metric([job, node.name], getattr(node, field))
@@ -83,12 +98,12 @@ def _node_use(job: str, nodes: list[NodeStatus]) -> Iterator[Metric]:
 
 def _parameters(job: str, parameters: ParametersStatus) -> Iterator[Metric]:
     for name, text in (
-        ("iteration", "The newest iteration of the parameters."),
+        ("iteration", "The latest iteration of the parameters."),
         ("examples", "Examples whose gradients were applied."),
         ("contributions", "Gradients that were accepted."),
-        ("stale", "Gradients that were too old, since this master started."),
-        ("dump_iteration", "The iteration of the newest complete dump."),
-        ("moves", "Moves of parameters between servers, since this master started."),
+        ("stale", "Gradients rejected as stale since this master started."),
+        ("dump_iteration", "The iteration of the latest complete dump."),
+        ("moves", "Parameter moves between servers since this master started."),
     ):
         family = GaugeMetricFamily(f"pliant_parameters_{name}", text, labels=["job"])
         family.add_metric([job], getattr(parameters, name))
@@ -103,8 +118,8 @@ def _parameters(job: str, parameters: ParametersStatus) -> Iterator[Metric]:
         ("bytes_in", "Bytes received."),
         ("bytes_out", "Bytes sent."),
         ("requests", "Requests served."),
-        ("queue", "Requests in work and pushes that wait for their order."),
-        ("apply_seconds", "Time in which gradients were applied."),
+        ("queue", "Requests in progress and pushes waiting for their order."),
+        ("apply_seconds", "Time spent applying gradients."),
         ("cpu_seconds", "CPU time of the server."),
         ("log_bytes", "Staged pushes on disk."),
     ):

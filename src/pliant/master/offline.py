@@ -33,7 +33,9 @@ class JobOnDisk:
 
     def __init__(self, job_dir: JobDir) -> None:
         if not job_dir.journal.exists():
-            raise NotFound(f"the job in {job_dir.path} has no journal", hint="its master never started; see master.log")
+            raise NotFound(
+                f"the job in {job_dir.path} has no journal", hint="its master never started; check master.log"
+            )
         self.spec = load_spec(job_dir.spec)
         self.state = initial_state(self.spec)
         store = _ReadOnlyStore(job_dir.journal)
@@ -44,7 +46,7 @@ class JobOnDisk:
         self.state.replay(recovered.snapshot, recovered.operations, source=f"the journal {job_dir.journal}")
 
     def status(self) -> JobStatus:
-        """As the master would report it, but for what is only in its memory: use of resources, rates, the step."""
+        """As the master would report it, but for what is only in its memory: use of resources, rates, the last seconds of steps."""
         return build_status(self.spec.name, self.state, SystemClock().now())
 
     def queues(self) -> list[ShardQueue]:
@@ -55,7 +57,7 @@ def audit_of(home: JobDir) -> JobAudit:
     """The proof of a job that ran with ``audit``."""
     job = JobOnDisk(home)
     if not job.spec.audit:
-        raise NotAvailable(f"job {home.path.name} was run without --audit", hint="run it with `pliant run --audit`")
+        raise NotAvailable(f"job {home.name} ran without --audit", hint="run it with `pliant run --audit`")
     rows: dict[str, list[AuditRow]] = {}
     for row in read_audit(home.journal):
         rows.setdefault(row.dataset, []).append(row)

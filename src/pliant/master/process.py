@@ -29,6 +29,7 @@ from pliant.core.job import Phase
 from pliant.core.nodes.states import Launch
 from pliant.core.shards.audit import JobAudit
 from pliant.files.atomic import read_json, write_json
+from pliant.files.reserve import set_aside
 from pliant.master.assembly import Assembly, OpenPlatform
 from pliant.master.clock import SystemClock
 from pliant.master.components.signals import MasterPaused, SignalBus
@@ -59,6 +60,10 @@ MAX_BIND_ATTEMPTS = 50  # at the predecessor's port, TICK_S apart
 DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})
 
 
+class StopUnrecorded(RetryableError):
+    """The job is to be stopped, and the journal cannot take that: whoever started this master ends the job's processes."""
+
+
 class Master:
     def __init__(
         self,
@@ -71,6 +76,7 @@ class Master:
         tls_dir: Path | None = None,
         parameters_dir: Path | None = None,
         takes_over: bool = False,
+        stop: str = "",
         clock: Clock | None = None,
         platform: Platform | None = None,
         store: JournalStore | None = None,
@@ -78,6 +84,7 @@ class Master:
         """``advertise``: where nodes reach this master, if not where it listens. Token and certificates are made in the
         job's folder unless they are given, and what parameter servers keep is there unless ``parameters_dir`` says otherwise.
         ``takes_over``: if the journal is empty, living nodes of the job go on (``core/takeover.py``); else they would be removed.
+        ``stop``: why the job is to be stopped as soon as this master serves, if it is.
         ``clock``, ``platform`` and ``store`` are the real time, the spec's platform and the job's file unless given.
         """
         self.job_dir = job_dir
@@ -89,6 +96,7 @@ class Master:
         self._tls_dir = tls_dir
         self._parameters_dir = parameters_dir or job_dir.parameters
         self._takes_over = takes_over
+        self._stop = stop
         self._leaving = ""  # why this master ends although the job goes on
         self._clock = clock or SystemClock()
         self.state = initial_state(self.spec)
@@ -104,13 +112,22 @@ class Master:
     async def run(self) -> Phase:
         """Until the job is over; returns how it ended. ``RetryableError``: the disk cannot be written for now."""
         try:
-            return await self._run()
-        except OSError as error:
-            if error.errno not in DISK_ERRORS:
+            try:
+                return await self._run()
+            except OSError as error:
+                if error.errno not in DISK_ERRORS:
+                    raise
+                raise RetryableError(
+                    f"cannot write to {self.job_dir.path}: {error}", hint="make room on its disk"
+                ) from error
+        except RetryableError as error:
+            if self._leaving or not self._is_stopping:
                 raise
-            raise RetryableError(
-                f"cannot write to {self.job_dir.path}: {error}", hint="make room on its disk"
-            ) from error
+            raise StopUnrecorded(error.message, hint=error.hint) from error
+
+    @property
+    def _is_stopping(self) -> bool:
+        return self.state.job.phase is Phase.STOPPED
 
     async def _run(self) -> Phase:
         async with AsyncExitStack() as undo:
@@ -127,6 +144,10 @@ class Master:
             add_services(server, controller)
             start = journal.do(self.state.job.master_started)
             journal.event(MasterStarted(start=start))
+            if self.job_dir.resume_file.exists():
+                controller.resume_job()
+                await journal.durable()
+                self.job_dir.resume_file.unlink()
             controller.prepare()
             metrics = self._serve_metrics(controller, first=start == 1)
             if metrics is not None:
@@ -140,6 +161,10 @@ class Master:
                 "metrics_port": metrics.port if metrics else None,
             }
             write_json(self.job_dir.master_file, where)
+            if self._stop:
+                controller.end_job(self._stop, at_once=True)
+            elif self._traits.is_single_machine:
+                set_aside(self.job_dir.reserve)
             await self._serve(controller)
         return self.state.job.phase
 
@@ -170,7 +195,7 @@ class Master:
                 raise PermanentError(
                     f"cannot serve metrics on {where}: {error.strerror}", hint="choose another --metrics-port, or 0"
                 ) from error
-            log.warning("no metrics any more, %s is taken: %s", where, error)  # that ends no running job
+            log.warning("metrics are disabled, %s is in use: %s", where, error)  # that ends no running job
             return None
 
     async def _close_platform(self) -> None:
@@ -195,7 +220,7 @@ class Master:
                 if attempt == 0:
                     log.warning("cannot listen on %s yet: %s", wanted, error)
                 await asyncio.sleep(TICK_S)
-        raise PermanentError(f"{wanted} is taken by another program; agents look for the master there")
+        raise PermanentError(f"{wanted} is in use by another program, but agents expect the master there")
 
     def _last_events(self) -> list[dict[str, Any]]:
         found = deque(read_events(self.job_dir.journal, limit=MAX_EVENTS_READ), maxlen=MAX_EVENTS_KEPT)
@@ -295,7 +320,7 @@ class Master:
         if self._traits.is_single_machine:
             await asyncio.to_thread(remove_job, self.spec.name, self._token)
         if not self.job_dir.exists():
-            raise JobFailed(f"the job's folder {self.job_dir.path} was removed while the job ran")
+            raise JobFailed(f"the job directory {self.job_dir.path} was removed while the job was running")
         await controller.journal.durable()
         summary = job_summary(controller, asdict(self.spec.components())).to_json()
         write_json(self.job_dir.summary_file, summary)
@@ -307,10 +332,10 @@ class Master:
     def _on_signal(self, controller: JobController, name: str) -> None:
         """On this machine that is how a person stops the job. In a cluster only this master has to go elsewhere."""
         if self._traits.restarts_master:
-            self._leaving = f"the master got {name}; another goes on"
+            self._leaving = f"the master received {name}; another master continues"
             controller.woken.set()
         else:
-            controller.end_job(f"the master got {name}")
+            controller.end_job(f"the master received {name}")
 
     async def _tick(self, controller: JobController) -> None:
         self._forgive_absence(controller)
@@ -318,7 +343,7 @@ class Master:
         if not controller.gone.is_set():
             await self._pause(controller)
         if self._broken.is_set():
-            raise RetryableError(f"the journal cannot be written: {controller.journal.failure}")
+            raise RetryableError(f"cannot write the journal: {controller.journal.failure}")
         if self._leaving:
             await controller.journal.durable()
             raise RetryableError(self._leaving)
@@ -334,15 +359,15 @@ class Master:
             return
 
     def _check_folder(self, controller: JobController) -> None:
-        """Without the job's folder no decision survives and no log is kept: end at once what is left."""
+        """Without the job directory no decision survives and no log is kept: end at once what is left."""
         if not self.job_dir.exists() and not self.state.job.over:
-            log.error("the job's folder was removed")
-            controller.end_job("the job's folder was removed", at_once=True)
+            log.error("the job directory was removed")
+            controller.end_job("the job directory was removed", at_once=True)
 
     def _forgive_absence(self, controller: JobController) -> None:
         """If this master itself was frozen or starved, the silence of others meanwhile is not theirs."""
         now = time.monotonic()
         absent, self._last_tick = now - self._last_tick, now
         if absent >= self._max_tick_s:
-            log.warning("this master did not run for %.1f s", absent)
+            log.warning("this master was paused for %.1f s", absent)
             controller.signals.publish(MasterPaused(absent))

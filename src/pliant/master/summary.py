@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
-from pliant.core.summary import JobSummary, Metrics
-from pliant.master.components.stats import MemoryStats
+from pliant.core.summary import JobSummary
 from pliant.master.controller import JobController
 
 
@@ -14,7 +12,7 @@ def job_summary(master: JobController, components: Mapping[str, object]) -> JobS
     """``components``: those that the job's spec asked for."""
     status = master.status()
     evaluation = status.evaluations[-1].metrics if status.evaluations else {}
-    metrics = {**_finite(master.require(MemoryStats).metrics), **evaluation}
+    metrics = {**status.progress.metrics, **evaluation}
     return JobSummary(
         status,
         restarts=sum(node.restarts for node in status.nodes),
@@ -23,8 +21,3 @@ def job_summary(master: JobController, components: Mapping[str, object]) -> JobS
         evaluation=evaluation,
         master_parts=components,
     )
-
-
-def _finite(metrics: Mapping[str, float]) -> Metrics:
-    """A loss may well be infinite or no number at all."""
-    return {name: value if math.isfinite(value) else None for name, value in metrics.items()}

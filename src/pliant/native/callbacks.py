@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pliant.core.errors import InvalidRequest
+from pliant.core.plurals import counted
 
 CALLBACKS = {  # what each is called with
     "on_train_begin": ("model",),
@@ -62,7 +63,9 @@ class EarlyStopping(Callback):
 
     def on_evaluation(self, version: int, metrics: Mapping[str, float]) -> StopTraining | None:
         if self.monitor not in metrics:
-            raise InvalidRequest(f"EarlyStopping watches {self.monitor!r}; the evaluation has {', '.join(metrics)}")
+            raise InvalidRequest(
+                f"EarlyStopping monitors {self.monitor!r}, but the evaluation has {', '.join(metrics)}"
+            )
         value = self._sign * metrics[self.monitor]
         if value > self._best + self.min_delta:
             self._best, self._bad = value, 0
@@ -71,7 +74,7 @@ class EarlyStopping(Callback):
         if self._bad < self.patience:
             return None
         return StopTraining(
-            f"{self.monitor} was not better than {self._sign * self._best:.6g} for {self._bad} evaluations"
+            f"{self.monitor} did not improve on {self._sign * self._best:.6g} for {counted(self._bad, 'evaluation')}"
         )
 
 

@@ -61,7 +61,7 @@ def check_gradients(step: int, named: Iterable[tuple[str, torch.nn.Parameter]]) 
     for (name, grad), total in zip(grads, sums, strict=True):
         if not math.isfinite(float(total)) and not _is_finite(grad):
             raise PermanentFailure(
-                f"the gradient of {name} in step {step} has NaN or infinity, while the loss is finite", hint=HINT
+                f"the gradient of {name} in step {step} has NaN or infinity, although the loss is finite", hint=HINT
             )
 
 

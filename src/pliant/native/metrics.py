@@ -150,7 +150,7 @@ def _plain_function(function: Callable[[Array, Array], Any]) -> Metric:
     def compute(labels: Array, predictions: Array) -> float:
         made = np.asarray(_call_with_arrays(function, labels, predictions))
         if made.dtype.kind not in "biuf":
-            raise InvalidRequest(f"it must return a number, or one per record; it returns {made!r:.60}")
+            raise InvalidRequest(f"it must return a number, or one per record; it returned {made!r:.60}")
         values = made.astype(np.float64)
         return float(values.mean()) if values.size else float("nan")
 
@@ -202,7 +202,7 @@ def as_metrics(given: Any, where: str) -> dict[str, Metric]:
     """What ``eval_metrics_fn()`` returned, as metrics by name."""
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
         raise InvalidRequest(
-            f"{where}: eval_metrics_fn() must return a dict of metrics by name; it returns {type(given).__name__}"
+            f"{where}: eval_metrics_fn() must return a dict of metrics by name; it returned {type(given).__name__}"
         )
     return {name: as_metric(value, f"{where}: metric {name!r}") for name, value in given.items()}
 
@@ -221,8 +221,8 @@ def as_metric(value: Any, where: str = "a metric") -> Metric:
         return _plain_function(value)
     raise InvalidRequest(
         f"{where} is {value!r:.60}",
-        hint=f"use a pliant.native.Metric, a function of (labels, predictions), an object with update and compute, or one "
-        f"of {', '.join(BY_NAME)}",
+        hint=f"use a pliant.native.Metric, a function of (labels, predictions), an object with update() and "
+        f"compute(), or one of {', '.join(BY_NAME)}",
     )
 
 
@@ -257,7 +257,7 @@ def _array(metric: str, value: Any) -> Any:
 def _refused(metric: str, state: Any) -> InvalidRequest:
     return InvalidRequest(
         f"metric {metric!r} has a state that cannot be sent: {state!r:.60}",
-        hint="state() returns a dict of NumPy arrays and numbers, and merge() combines two of them",
+        hint="state() must return a dict of NumPy arrays and numbers, and merge() must combine two of them",
     )
 
 

@@ -5,7 +5,6 @@ Where the data cannot be read from here (it is on the cluster's storage, say) th
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,17 @@ from pliant.native.metrics import Metric, as_metrics, pack_states, unpack_states
 from pliant.native.model_file.contract import ModelFile, load_model_file
 from pliant.native.model_file.description import EVAL_SHARD_BATCHES, Description
 from pliant.native.model_file.feed import MODES, Batch, Feed, Mode, open_data
-from pliant.native.model_file.models import as_arrays, check_tables, feature_of, is_keras, loss_of, make_model, predict
+from pliant.native.model_file.models import (
+    HOW_TO_YIELD_TWO,
+    PAIR_ASSUMED,
+    as_arrays,
+    check_arguments,
+    check_tables,
+    feature_of,
+    loss_of,
+    make_model,
+    predict,
+)
 from pliant.native.model_file.module_files import described, location_of
 from pliant.native.model_file.saved_models import load_trained, put_state
 from pliant.native.model_file.schedules import make_scheduler
@@ -67,24 +76,26 @@ def check_output(description: Description) -> None:
         return
     output, makes_folder = Path(description.output), description.task == "train"
     if "://" in description.output:
-        raise InvalidRequest(f"--output {description.output} is an URL", hint="use a path that workers can write to")
+        raise InvalidRequest(f"--output {description.output} is a URL", hint="use a path that workers can write to")
     if output.exists() and output.is_dir() is not makes_folder:
-        raise InvalidRequest(f"--output {output} is {'no ' if makes_folder else 'a '}directory")
+        raise InvalidRequest(f"--output {output} is {'not ' if makes_folder else ''}a directory")
     at = (output, *output.absolute().parents) if makes_folder else output.absolute().parents
     there = next(folder for folder in at if folder.exists())
     if problem := write_problem(there):
-        raise InvalidRequest(f"--output {output} cannot be written: {there}: {problem}", hint="use another path")
+        raise InvalidRequest(f"--output {output} cannot be written: {there}: {problem}", hint="choose another path")
 
 
 def _check_names(file: ModelFile, description: Description, callbacks: list[Any], names: list[str]) -> None:
     """Of metrics that are to be watched."""
-    known = f"there are {', '.join(names)}"
+    known = f"known: {', '.join(names)}"
     if (monitor := description.evaluation.monitor) and monitor not in names:
-        raise InvalidRequest(f"--best-metric: there is no metric {monitor!r}", hint=known)
+        raise InvalidRequest(f"--best-metric: unknown metric {monitor!r}", hint=known)
     for callback in callbacks:
         if isinstance(callback, EarlyStopping) and callback.monitor not in names:
             where = file.where("callbacks")
-            raise InvalidRequest(f"{where}: EarlyStopping watches {callback.monitor!r}, which is no metric", hint=known)
+            raise InvalidRequest(
+                f"{where}: EarlyStopping monitors {callback.monitor!r}, which is not a metric", hint=known
+            )
 
 
 def _sample(
@@ -143,31 +154,20 @@ def _make(file: ModelFile, description: Description, sample: Batch | None) -> nn
 
 def _predict(file: ModelFile, net: nn.Module, batch: Batch) -> Any:
     name = file.model_class or "custom_model"
-    _check_arguments(file, net, batch, f"{file.path}:{file.lines.get(name, 1)}")
-    predictions = file.call_as(name, predict, net, batch.features)
+    check_arguments(file, net, batch)
+    try:
+        predictions = file.call_as(name, predict, net, batch.features)
+    except InvalidRequest as error:
+        if not batch.is_pair_assumed:
+            raise
+        raise InvalidRequest(f"{error.message}; {PAIR_ASSUMED}", hint=error.hint or HOW_TO_YIELD_TWO) from error
     try:
         as_arrays(predictions)
     except InvalidRequest as error:
-        raise InvalidRequest(f"{file.path}:{file.lines.get(name, 1)}: what {name} returns: {error.message}") from None
-    return predictions
-
-
-def _check_arguments(file: ModelFile, net: nn.Module, batch: Batch, where: str) -> None:
-    """Features that are several are several arguments."""
-    several = batch.features
-    if is_keras(net) or not isinstance(several, tuple | list):
-        return
-    if isinstance(several, list) and all(isinstance(one, str | bytes) for one in several):
-        raise InvalidRequest(f"{file.where('dataset_fn')}: features are texts; make numbers of them")
-    try:
-        inspect.signature(net.forward).bind(*several)
-    except TypeError as error:
         raise InvalidRequest(
-            f"{where}: its forward is given the {len(several)} features of a tuple as arguments: {error}",
-            hint="take as many, or yield the features as a dict, which is one argument",
+            f"{file.path}:{file.lines.get(name, 1)}: the value returned by {name}: {error.message}"
         ) from None
-    except ValueError:
-        return  # a signature that cannot be inspected
+    return predictions
 
 
 def _try(file: ModelFile, net: nn.Module, batch: Batch, *, learns: bool) -> None:
@@ -178,11 +178,11 @@ def _try(file: ModelFile, net: nn.Module, batch: Batch, *, learns: bool) -> None
             return
         made = file.call_as("loss", loss_of, file, batch.labels, predictions)
     if not made.is_floating_point():
-        raise InvalidRequest(f"{file.where('loss')}: loss must return floats; it returns {made.dtype}")
+        raise InvalidRequest(f"{file.where('loss')}: loss must return floats; it returned {made.dtype}")
     if learns and not made.requires_grad:
         raise InvalidRequest(
-            f"{file.where('loss')}: the loss does not depend on what the model has to learn",
-            hint="compute it from the predictions, by functions of torch, without detach() and no_grad()",
+            f"{file.where('loss')}: the loss does not depend on the model's parameters",
+            hint="compute it from the predictions with torch functions, without detach() or no_grad()",
         )
 
 
@@ -207,8 +207,8 @@ def _try_one(file: ModelFile, net: nn.Module, batch: Batch | None) -> None:
     except Exception as error:  # the user's model
         location = location_of(error, file.path)
         raise InvalidRequest(
-            f"{location}: the last batch of an epoch has one record, and training on one fails: {described(error)}",
-            hint="another --batch-size leaves another number of records over, or none",
+            f"{location}: the last batch of an epoch has one record, and training on a single record fails: {described(error)}",
+            hint="choose a --batch-size that leaves no single record over",
         ) from error
     finally:
         net.eval()
@@ -230,7 +230,7 @@ def _evaluate(file: ModelFile, net: nn.Module, batch: Batch, metrics: dict[str, 
     """
     size = 0
     if batch.labels is None:
-        raise InvalidRequest(f"{file.where('dataset_fn')}: it yields no labels in mode eval, and metrics need them")
+        raise InvalidRequest(f"{file.where('dataset_fn')}: it yields no labels in mode eval, but metrics need them")
     with torch.no_grad():
         labels, predictions = as_arrays(batch.labels), as_arrays(_predict(file, net, batch))
     for name, metric in metrics.items():

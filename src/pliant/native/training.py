@@ -76,9 +76,7 @@ class Training:
         monitor = when.monitor or next(iter(evaluator.metrics), LOSS)
         if monitor not in evaluator.all_metrics():
             known = ", ".join(evaluator.all_metrics())
-            raise InvalidRequest(
-                f"there is no metric {monitor!r} to compare versions by", hint=f"known metrics: {known}"
-            )
+            raise InvalidRequest(f"unknown metric {monitor!r} for comparing versions", hint=f"known metrics: {known}")
         return EvaluationRounds(
             self._job,
             self._watch,

@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
     )
     job = connect()
     if not job.elastic:
-        raise InvalidRequest("native training runs as a job", hint="see `pliant train --help`")
+        raise InvalidRequest("native training must run as a job", hint="use `pliant train` (see `pliant train --help`)")
     try:
         _work(description, file, job)
     except PermanentFailure as error:

@@ -17,7 +17,7 @@ def zoo_folder() -> Path:
     folders = (here / "zoo_files", here.parents[2] / "examples" / "zoo")
     found = next((folder for folder in folders if folder.is_dir()), None)
     if found is None:
-        raise NotFound("the model zoo is not installed", hint="see examples/zoo of the source")
+        raise NotFound("the model zoo is not installed", hint="see examples/zoo in the source tree")
     return found
 
 
@@ -34,10 +34,10 @@ def start(name: str, to: Path, *, overwrite: bool) -> Path:
     """Copy a model file; ``to`` may be a folder."""
     known = models()
     if name not in known:
-        raise NotFound(f"there is no model {name!r} in the zoo", hint=f"there are {', '.join(known)}")
+        raise NotFound(f"model {name!r} not found in the zoo", hint=f"known: {', '.join(known)}")
     target = to / known[name].name if to.is_dir() else to
     if target.exists() and not overwrite:
-        raise Conflict(f"there is a file {target}", hint="--overwrite replaces it")
+        raise Conflict(f"{target} already exists", hint="use --overwrite to replace it")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         write_text(target, known[name].read_text())

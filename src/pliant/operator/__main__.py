@@ -20,14 +20,16 @@ def start_logging(level: str) -> None:
 
 def parser() -> argparse.ArgumentParser:
     defaults = Settings()
-    parser = argparse.ArgumentParser(prog="python -m pliant.operator", description="The Kubernetes operator of Pliant.")
-    parser.add_argument("--namespace", "-N", action="append", default=[], help="Serve this namespace; repeatable.")
+    parser = argparse.ArgumentParser(prog="python -m pliant.operator", description="Pliant's Kubernetes operator.")
+    parser.add_argument("--namespace", "-N", action="append", default=[], help="Watch this namespace; repeatable.")
     parser.add_argument("--lease-name", default=defaults.lease_name)
     parser.add_argument("--lease-namespace", default="", help="Default: the operator's own.")
-    parser.add_argument("--image", default=defaults.image, help="For jobs that name none. Default: $PLIANT_IMAGE.")
-    parser.add_argument("--port", type=int, default=defaults.port, help="Of /healthz, /readyz and /metrics.")
     parser.add_argument(
-        "--watch-seconds", type=int, default=defaults.watch_seconds, help="Seconds after which a watch is renewed."
+        "--image", default=defaults.image, help="Image for jobs that do not set one. Default: $PLIANT_IMAGE."
+    )
+    parser.add_argument("--port", type=int, default=defaults.port, help="Port of /healthz, /readyz and /metrics.")
+    parser.add_argument(
+        "--watch-seconds", type=int, default=defaults.watch_seconds, help="Seconds before a watch is renewed."
     )
     parser.add_argument("--log-level", choices=LEVELS, default="info")
     return parser

@@ -132,7 +132,7 @@ class Operator:
                 only = (namespace,) if namespace else ()
                 vanished = self.store.replace_listed(kind, listing.items, requested_at=requested_at, namespaces=only)
                 if vanished:
-                    log.info("%d %s had been deleted unnoticed", vanished, kind.plural)
+                    log.info("%d %s were deleted while the operator was not watching", vanished, kind.plural)
 
     def _on_event(self, kind: Kind, event: str | None, item: Object) -> None:
         if event == "DELETED":
@@ -168,7 +168,7 @@ class Operator:
             await asyncio.sleep(1.0)
             if self.watches is not None and not self.watches.alive:
                 self._stop.set()
-                raise PermanentError(f"the watches ended: {self.watches.error}")
+                raise PermanentError(f"the watches stopped: {self.watches.error}")
 
     async def _until_stopped(self, work: object) -> None:
         task = asyncio.ensure_future(work)  # type: ignore[call-overload]
@@ -187,7 +187,7 @@ class Operator:
         if self._synced and idle > 3 * LEASE_DURATION_S:
             return 500, f"leader election has been stuck for {idle:.0f} s\n"
         if self.watches is not None and not self.watches.alive:
-            return 500, "the watches ended\n"
+            return 500, "the watches stopped\n"
         return 200, "leading\n" if self.lease.held else "standing by\n"
 
     def _ready(self) -> tuple[int, str]:

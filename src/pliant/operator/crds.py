@@ -27,16 +27,18 @@ WANTED = ".spec.roles.worker.replicas.wanted"  # what `kubectl scale` changes
 def elastic_job() -> Schema:
     spec = copy.deepcopy(structural_schema())
     spec["description"] = "The job, as in its YAML file."
-    spec["properties"]["name"]["description"] = "Taken from metadata.name; what is given here does not count."
+    spec["properties"]["name"]["description"] = "Ignored; the name is metadata.name."
     spec["properties"]["platform"]["properties"]["kind"]["default"] = "kubernetes"
     columns = [
         _column("Phase", "string", ".status.phase"),
-        _column("Workers", "string", ".status.workers", "Ready and wanted"),
-        _column("PS", "string", ".status.ps", "Parameter servers, ready and wanted"),
+        _column("Workers", "string", ".status.workers", "Running or succeeded, and desired"),
+        _column("PS", "string", ".status.ps", "Parameter servers, ready and desired"),
         _column("Progress%", "number", ".status.progress.percent"),
         _column("ETA", "string", ".status.progress.eta"),
         _column("Goodput%", "number", ".status.goodput"),
         _column("Age", "date", ".metadata.creationTimestamp"),
+        _column("Step", "integer", ".status.progress.step", wide=True),
+        _column("Loss", "number", ".status.progress.loss", wide=True),
         _column("Message", "string", ".status.message", wide=True),
     ]
     scale = {

@@ -138,8 +138,8 @@ class Executor:
             made = await self.api.get(kind, body["metadata"]["name"], namespace)
             if owner_uid(made) != uid_of(job):
                 raise NameTaken(
-                    f"{kind.kind} {body['metadata']['name']} in {namespace} belongs to something else",
-                    hint="if it is left of a deleted job of the same name, Kubernetes removes it soon; otherwise delete it",
+                    f"{kind.kind} {body['metadata']['name']} in {namespace} belongs to another owner",
+                    hint="if it is left over from a deleted job of the same name, Kubernetes removes it soon; otherwise delete it",
                 ) from None
         if kind is PODS:
             self.store.put(PODS, made)
@@ -195,7 +195,7 @@ class Executor:
         try:
             await self._fenced(key_of(ELASTIC_JOBS, job), lambda: self.api.create(EVENTS, body, metadata["namespace"]))
         except (Forbidden, NotFound) as error:  # it is in the log at least; the namespace may be terminating
-            log.warning("the Event was not written: %s", error)
+            log.warning("cannot write the Event: %s", error)
 
     async def address(self, job: Object) -> str:
         """Where the job's nodes reach its master."""
@@ -293,9 +293,9 @@ class Executor:
                     if uid_of(pod) == action.uid:
                         self.store.remove(PODS, pod)
             return
-        log.warning("machine %s is lost; force-deleting Pod %s/%s", action.machine, namespace, action.name)
+        log.warning("node %s is lost; force-deleting Pod %s/%s", action.machine, namespace, action.name)
         if observed.job is not None:
-            message = f"machine {action.machine} is not ready; Pod {action.name} is force-deleted"
+            message = f"node {action.machine} is not ready; force-deleting Pod {action.name}"
             await self.emit_event(observed.job, EmitEvent("MachineLost", message, warning=True))
         await self.delete(PODS, action.name, observed.key, uid=action.uid, grace=0.0)
 
@@ -310,7 +310,7 @@ class Executor:
                 except Forbidden:
                     self._listed = None
                 except RetryableError as error:
-                    log.info("the machines cannot be listed now: %s", error)
+                    log.info("cannot list nodes now: %s", error)
             return self._listed
 
     async def _is_lost(self, name: str) -> bool:

@@ -178,7 +178,7 @@ def _ensure_master(
     if is_deleting(master):
         return [], RESYNC_S
     if (master.get("status") or {}).get("phase") == "Failed":
-        event = EmitEvent("MasterLost", f"{master_state(master).message}; it is replaced", warning=True)
+        event = EmitEvent("MasterLost", f"{master_state(master).message}; replacing it", warning=True)
         return [event, DeletePod(master["metadata"]["name"], uid_of(master), replaces_master=True)], None
     if master_state(master).reason in IMAGE_ERRORS and memory.last_spec is not None:
         image = memory.last_spec.platform.kubernetes.image
@@ -219,7 +219,7 @@ def _unrecoverable(observed: ObservedJob, memory: Memory, now: float) -> StatusR
     end = last_termination(master)
     if end.get("exitCode") == UNRECOVERABLE:
         return StatusReason(
-            "MasterUnrecoverable", f"the master cannot continue: {(end.get('message') or 'see its log').strip()}"
+            "MasterUnrecoverable", f"the master cannot continue: {(end.get('message') or 'check its log').strip()}"
         )
     if (master.get("status") or {}).get("phase") == "Succeeded":
         since = memory.ended_seen.setdefault(uid_of(master), now)
@@ -282,7 +282,7 @@ def _recovery_events(observed: ObservedJob, status: dict[str, object]) -> list[A
 def _phase_events(observed: ObservedJob, status: dict[str, object]) -> list[Action]:
     phase, before = status.get("phase"), observed.phase
     if phase == "Suspended":
-        return [EmitEvent("Suspended", "the job has no nodes until spec.suspend is false")]
+        return [EmitEvent("Suspended", "the job has no Pods until spec.suspend is false")]
     if phase == "Running" and before in ("Suspended", "Suspending"):
         return [EmitEvent("Resumed", "the job continues")]
     if phase == "Running":

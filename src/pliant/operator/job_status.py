@@ -52,11 +52,11 @@ class JournalState:
 def master_state(pod: Object | None) -> StatusReason:
     """StatusReason the master does not serve, or ``Ready``."""
     if pod is None:
-        return StatusReason("NoPod", "the master's Pod is not there")
+        return StatusReason("NoPod", "the master's Pod does not exist")
     if is_ready(pod):
         return StatusReason("Ready")
     if is_deleting(pod):
-        return StatusReason("Ending", "the master's Pod is being removed")
+        return StatusReason("Ending", "the master's Pod is terminating")
     status, state = pod.get("status") or {}, container(pod)
     if is_over(pod):
         end = last_termination(pod)
@@ -73,8 +73,8 @@ def master_state(pod: Object | None) -> StatusReason:
         end = last_termination(pod)
         detail = end.get("message") or waiting.get("message")
         code = f", exit code {end['exitCode']}" if "exitCode" in end else ""
-        return StatusReason(waiting["reason"], _text(f"the master does not start ({waiting['reason']}{code})", detail))
-    return StatusReason("Starting", "the master starts")
+        return StatusReason(waiting["reason"], _text(f"the master cannot start ({waiting['reason']}{code})", detail))
+    return StatusReason("Starting", "the master is starting")
 
 
 def _text(first: str, more: str | None) -> str:

@@ -60,9 +60,9 @@ def given_volume(spec: JobSpec) -> JournalVolume | None:
     """As the job says; None: it leaves that to the cluster."""
     journal = spec.platform.kubernetes.journal
     if journal.volume == "claim" or (journal.volume == "auto" and journal.storage_class):
-        return JournalVolume("claim", "Claim", "the journal is on a claim of its own")
+        return JournalVolume("claim", "Claim", "the journal is on its own PersistentVolumeClaim")
     if journal.volume == "emptyDir":
-        return JournalVolume("emptyDir", "EmptyDir", "the job asks for an emptyDir")
+        return JournalVolume("emptyDir", "EmptyDir", "the job requests an emptyDir")
     return None
 
 
@@ -71,7 +71,7 @@ def decided_volume(first: JobSpec, now: JobSpec) -> JournalVolume | None:
     given = given_volume(first)
     if given is None or given.is_durable or given_volume(now) is not None:
         return given
-    why = "the cluster had no default storage class that the operator knew of when the job started"
+    why = "the operator found no default storage class when the job started"
     return JournalVolume("emptyDir", "NoDefaultStorageClass", why)
 
 
@@ -82,7 +82,7 @@ def choose_volume(classes: StorageClasses) -> JournalVolume:
         return JournalVolume("emptyDir", "StorageClassesUnknown", why)
     if classes.default:
         return JournalVolume("claim", "Claim", f"the journal is on a claim of storage class {classes.default}")
-    others = f"; there are {', '.join(classes.others)}" if classes.others else ""
+    others = f"; found: {', '.join(classes.others)}" if classes.others else ""
     return JournalVolume("emptyDir", "NoDefaultStorageClass", f"the cluster has no default storage class{others}")
 
 
@@ -97,7 +97,7 @@ def resolved(spec: JobSpec, volume: JournalVolume) -> JobSpec:
 def durability(spec: JobSpec, volume: JournalVolume, datasets: Sequence[str] | None) -> StatusReason:
     """For the condition ``JournalDurable``: what the loss of the master's machine would cost."""
     if volume.is_durable:
-        return StatusReason(volume.reason, f"{volume.why}: a master's successor continues from it")
+        return StatusReason(volume.reason, f"{volume.why}; a new master continues from it")
     known = [dataset.name for dataset in spec.datasets]
     lost = what_only_the_journal_knows(
         strategy=spec.strategy,
@@ -105,10 +105,10 @@ def durability(spec: JobSpec, volume: JournalVolume, datasets: Sequence[str] | N
         datasets=[*known, *(name for name in datasets or () if name not in known)],
     )
     cost = (
-        f"the job would start over, since only the journal knows {lost}"
+        f"the job would restart from scratch, because only the journal holds {lost}"
         if lost
-        else "a successor takes over the living workers, and nothing is lost unless all of them are lost at the same time"
+        else "a successor takes over the running workers; work is lost only if all of them are lost at the same time"
     )
-    hint = "" if volume.reason == "EmptyDir" else "; name a storage class in platform.kubernetes.journal.storage_class"
-    message = f"{volume.why}: the journal is lost with the master's Pod. If its machine were lost, {cost}{hint}"
+    hint = "" if volume.reason == "EmptyDir" else "; set a storage class in platform.kubernetes.journal.storage_class"
+    message = f"{volume.why}: the journal is lost with the master's Pod. If its node is lost, {cost}{hint}"
     return StatusReason(volume.reason, message)

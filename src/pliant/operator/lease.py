@@ -86,7 +86,7 @@ class Lease:
             async with asyncio.timeout(left):
                 yield
         except TimeoutError:
-            raise NotLeading("the lease ran out during a call") from None
+            raise NotLeading("the lease expired during a call") from None
 
     async def run(self) -> None:
         """Acquire and renew it, for ever."""
@@ -95,7 +95,7 @@ class Lease:
                 async with asyncio.timeout(RENEW_DEADLINE_S):
                     await self._acquire_or_renew()
             except (RetryableError, Conflict, TimeoutError) as error:
-                log.info("the lease was not renewed: %s", error)
+                log.info("cannot renew the lease: %s", error)
             except PliantError as error:
                 log.error("cannot use the lease %s/%s: %s", self.namespace, self.name, error)
             self.last_attempt = self._clock()
@@ -134,7 +134,7 @@ class Lease:
         if not can_acquire(self._observed, self.identity, duration, self._clock()):
             return
         if holder == self.identity and not self.held:
-            log.warning("the lease was not renewed in time; taking it again")
+            log.warning("the lease was not renewed in time; acquiring it again")
         started_at = self._clock()
         await self._api.replace(LEASES, {**found, "spec": self._new_spec(spec)}, self.namespace)
         self._until = started_at + RENEW_DEADLINE_S
@@ -154,5 +154,5 @@ class Lease:
     def _notify(self) -> None:
         if self.held != self._was_held:
             self._was_held = self.held
-            log.info("this operator %s", "leads now" if self._was_held else "stands by")
+            log.info("this operator %s", "is now the leader" if self._was_held else "is standing by")
             self._on_change(self._was_held)

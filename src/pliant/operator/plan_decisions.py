@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from pliant.core.nodes.fault_policy import Backoff
+from pliant.core.plurals import counted
 from pliant.operator.actions import Action, DeletePlan, PatchPlan
 from pliant.operator.observed import ObservedJob, is_deleting, is_finished, made_by_master, owner_uid, uid_of
 from pliant.platforms.kubernetes.kinds import Object
@@ -29,7 +30,9 @@ RETRY_TIMEOUT_S = 60.0  # for Pods that the cluster does not accept
 RETRY_BACKOFF = Backoff(1.0, 2.0, 15.0)
 PREDECESSOR_TIMEOUT_S = 1.0  # that a plan waits for its unknown predecessor
 LARGE_PLAN = 20  # Pods: a larger plan reports when it starts, a smaller one is done before anybody looks
-NOT_WRITTEN_BY_MASTER = f"its label {MADE_BY_LABEL} says that a master wrote it, and none did: leave the label out"
+NOT_WRITTEN_BY_MASTER = (
+    f"its label {MADE_BY_LABEL} marks it as written by a master, but no master wrote it: remove the label"
+)
 JOB_TIMEOUT_S = 30.0  # that a plan waits for the job it names
 
 
@@ -90,7 +93,7 @@ def next_work(
     try:
         spec = ScalePlanSpec.model_validate(plan["spec"])
     except ValidationError as error:
-        return Work(plan, broken=f"this plan cannot be read: {error}")
+        return Work(plan, broken=f"invalid plan: {error}")
     if progress is None or progress.plan != uid_of(plan):
         progress = Progress(uid_of(plan), now)
     if now < progress.not_before:
@@ -117,13 +120,13 @@ def status_after_attempt(work: Work, progress: Progress, *, later: bool, now: fl
     if waiting and not later and now - progress.started_at < RETRY_TIMEOUT_S:
         progress.attempts += 1
         progress.not_before = now + RETRY_BACKOFF.delay(progress.attempts - 1)
-        message = f"{len(waiting)} Pods were not accepted and are retried: {waiting[0].message}"
+        message = f"{counted(len(waiting), 'Pod')} not accepted, retrying: {waiting[0].message}"
         retried = {"attempts": progress.attempts, "refused": refused_entries(progress.problems.values())}
         return {"phase": "Executing", "message": message, **times, **counts, **retried}
     ended = {**times, **counts, "finished": rfc3339(now)}
     if progress.problems:
         found = list(progress.problems.values())
-        message = f"{len(found)} Pods were not accepted: {found[0].message}"
+        message = f"{counted(len(found), 'Pod')} not accepted: {found[0].message}"
         return {"phase": "Failed", "message": message, **ended, "refused": refused_entries(found)}
     return {"phase": "Succeeded", "message": None, **ended, "refused": None}
 
@@ -170,10 +173,10 @@ def answer_manual_plans(observed: ObservedJob, now: float) -> tuple[list[Action]
                 requeue_after = min(requeue_after or JOB_TIMEOUT_S, JOB_TIMEOUT_S - age + 1.0)
             else:
                 actions.append(
-                    _refused(plan, f"there is no ElasticJob {observed.name} in namespace {observed.key[0]}", now)
+                    _refused(plan, f"ElasticJob {observed.name} not found in namespace {observed.key[0]}", now)
                 )
         elif owner_uid(plan) not in ("", uid_of(observed.job)):
-            actions.append(_refused(plan, f"it was made for an earlier ElasticJob {observed.name}", now))
+            actions.append(_refused(plan, f"it belongs to a previous ElasticJob {observed.name}", now))
         elif observed.ended:
             actions.append(_refused(plan, f"the job has ended: {observed.phase}", now))
         elif not owner_uid(plan):

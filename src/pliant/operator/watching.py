@@ -63,7 +63,7 @@ class Watches:
             )
         except BaseException as error:  # a supervision boundary: the main thread ends the process
             self.error = error
-            log.exception("the watches ended")
+            log.exception("the watches stopped")
 
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()

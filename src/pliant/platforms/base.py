@@ -45,7 +45,7 @@ class NodeRemoval:
 
 @dataclass(frozen=True, slots=True)
 class NodeResize:
-    """Other resources for a node that is there, in place; only on a platform with the trait ``can_resize``."""
+    """New resources for a running node, in place; only on a platform with the trait ``can_resize``."""
 
     node: str
     resources: Resources
@@ -71,7 +71,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """A node that is there (``alive``), or ended. The agent reports more; this is what the platform observes.
+    """A node that exists (``alive``) or has ended. The agent reports more; this is what the platform observes.
 
     A platform that queues what it has no room for (Kubernetes) accepts the launch, and reports a node that is alive but
     waits: ``unschedulable`` says for what. A platform that has no queue (local) refuses the launch instead, see ``Refusal``.
@@ -87,7 +87,7 @@ class NodeEvent:
 
 @dataclass(frozen=True, slots=True)
 class JobContext:
-    """What a platform must know of the job it serves."""
+    """What a platform needs to know about its job."""
 
     job: str
     job_dir: Path
@@ -122,7 +122,7 @@ class ControlChannel(ABC):
 
     @abstractmethod
     def requests(self) -> AsyncIterator[ChangeRequest]:
-        """For ever; each at least once, also those from before this master started."""
+        """Indefinitely; each at least once, also those from before this master started."""
 
     @abstractmethod
     async def answer(self, request: ChangeRequest, refusal: str) -> None:
@@ -134,7 +134,7 @@ class ControlChannel(ABC):
 
     @abstractmethod
     async def report(self, status: JobStatus) -> None:
-        """Show how the job is doing; called when something changed."""
+        """Show the job's status; called when something changed."""
 
     @abstractmethod
     async def finish(self, status: JobStatus, summary: Mapping[str, Any]) -> None:
@@ -164,7 +164,7 @@ class Platform(ABC):
         return None
 
     def usage(self) -> AsyncIterator[Sequence[Measured]] | None:
-        """After ``open``: what nodes use, for ever, at the platform's own pace; None: it measures nothing."""
+        """After ``open``: what nodes use, indefinitely, at the platform's own interval; None: it measures nothing."""
         return None
 
     async def capacity(self) -> Capacity | None:
@@ -176,4 +176,4 @@ class Platform(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Release what ``open`` took. Nodes go on running."""
+        """Release what ``open`` took. Nodes keep running."""

@@ -111,7 +111,7 @@ class CgroupLimit:
             with contextlib.suppress(OSError):
                 for directory in group.directories:
                     directory.rmdir()
-            raise NotAvailable(f"cannot make the cgroup {group.directories[0]}: {failure}") from failure
+            raise NotAvailable(f"cannot create the cgroup {group.directories[0]}: {failure}") from failure
         return group
 
     @classmethod
@@ -159,7 +159,7 @@ class CgroupLimit:
         """Change the limits of a group that has processes. Less memory than they hold is refused: the kernel would kill."""
         held = self.read().memory_bytes >> 20
         if 0 < memory_mb < held:
-            raise Conflict(f"{memory_mb} MB asked for; its program holds {held} MB")
+            raise Conflict(f"{memory_mb} MB requested, but its program uses {held} MB")
         if cpu > 0 and "cpu" not in self._groups:
             raise NotAvailable("cannot limit CPU: no writable cpu controller")
         try:
@@ -168,7 +168,7 @@ class CgroupLimit:
             self.limit(memory_mb=memory_mb, cpu=cpu)
         except OSError as failure:  # version 1 itself refuses less than cannot be reclaimed
             raise Conflict(
-                f"the cgroup {self.directories[0]} does not take {memory_mb} MB and {cpu:g} CPU: {failure}"
+                f"the cgroup {self.directories[0]} cannot be set to {memory_mb} MB and {cpu:g} CPU: {failure}"
             ) from failure
 
     def attach(self, pid: int) -> None:
@@ -237,7 +237,7 @@ def _parents(root: Path) -> _CgroupPaths:
     if paths.version == "v1":
         groups = {name: path for name, path in paths.groups.items() if _writable(path)}
         if "memory" not in groups:
-            raise NotAvailable(f"the memory cgroup {paths.groups['memory']} cannot be written by this user")
+            raise NotAvailable(f"the memory cgroup {paths.groups['memory']} is not writable by this user")
         return _CgroupPaths("v1", groups, paths.mounts)
     own, mount = paths.groups["memory"], paths.mounts["memory"]
     above = [group for group in own.parents if group.is_relative_to(mount)]
@@ -248,8 +248,8 @@ def _parents(root: Path) -> _CgroupPaths:
         if "memory" in given and _writable(group) and os.access(group / "cgroup.procs", os.W_OK):
             return _CgroupPaths("v2", {name: group for name in ("memory", "cpu") if name in given}, paths.mounts)
         if _limited(group):
-            raise NotAvailable(f"the cgroup {group} is limited and allows no groups inside it")
-    raise NotAvailable(f"no cgroup from {own} upwards hands out memory and can be written by this user")
+            raise NotAvailable(f"the cgroup {group} is limited and allows no child groups")
+    raise NotAvailable(f"no cgroup from {own} upwards delegates memory and is writable by this user")
 
 
 def _locate(root: Path, pid: int | str) -> _CgroupPaths:

@@ -6,7 +6,8 @@ it, and a node is never started twice. Agents are not bound to the master's life
 
 There is room as long as what nodes ask for fits the capacity (the machine's, or the spec's). Of CPUs all nodes together may ask
 for any number, unless the spec says otherwise, but one node for not more than the machine has. Limits are real where the
-system allows it: the agent puts its program into a cgroup.
+system allows it: the agent puts its program into a cgroup. A node that asks for GPUs is given some that no other node has, by
+``CUDA_VISIBLE_DEVICES`` (``platforms/gpus.py``); one that asks for none sees those that this process sees.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from pliant.core.errors import PliantError, RetryableError
 from pliant.core.nodes.capacity import Capacity, Machine
 from pliant.core.nodes.environment import LimitMode, NodeEnvironment, without_node_variables
 from pliant.core.nodes.fault_policy import ExitReason
+from pliant.core.plurals import counted
 from pliant.core.resources import Resources
 from pliant.files.atomic import read_json, write_json
 from pliant.files.locks import FileLock
@@ -47,7 +49,8 @@ from pliant.platforms.base import (
     Scaler,
 )
 from pliant.platforms.cgroup import CgroupLimit, read_current
-from pliant.platforms.processes import find_marked, kill_all, when_gone
+from pliant.platforms.gpus import VISIBLE, Gpu, GpuGrant, GpuPool, shared_locks, usable_gpus
+from pliant.platforms.processes import find_marked, kill_all, send, when_gone
 from pliant.platforms.traits import PlatformTraits
 
 log = logging.getLogger(__name__)
@@ -61,18 +64,29 @@ class _Agent:
     pid: int
     resources: Resources
     popen: subprocess.Popen[bytes] | None  # None: started by an earlier master
+    gpus: tuple[str, ...] = ()  # their names
     asked_at: float | None = None  # when it was sent SIGTERM
+
+    def record(self) -> dict[str, Any]:
+        """What a master that did not start it reads."""
+        return {"pid": self.pid, "resources": self.resources.to_json(), "gpus": list(self.gpus)}
 
 
 class LocalPlatform(Platform):
     name = "local"
     traits = PlatformTraits(is_single_machine=True, can_resize=True)
 
-    def __init__(self) -> None:
+    def __init__(
+        self, gpus: Callable[[], Sequence[Gpu]] = usable_gpus, gpu_locks: Callable[[], Path | None] = shared_locks
+    ) -> None:
+        """``gpus``: those that nodes can be given; ``gpu_locks``: the folder by which jobs know of each other's."""
         self._host: _Host | None = None
+        self._find_gpus = gpus
+        self._gpu_locks = gpu_locks
 
     def open(self, context: JobContext) -> tuple[Scaler, NodeWatcher]:
-        self._host = _Host(context)
+        gpus = self._find_gpus()
+        self._host = _Host(context, GpuPool(gpus, self._gpu_locks() if gpus else None))
         return LocalScaler(self._host), LocalWatcher(self._host)
 
     async def capacity(self) -> Capacity | None:
@@ -113,8 +127,9 @@ class LocalWatcher(NodeWatcher):
 class _Host:
     """The nodes of one job on this machine."""
 
-    def __init__(self, context: JobContext) -> None:
+    def __init__(self, context: JobContext, gpus: GpuPool) -> None:
         self._context = context
+        self._gpus = gpus
         self._nodes_dir = context.job_dir / "nodes"
         self._agents: dict[str, _Agent] = {}
         self._watching: set[asyncio.Task[None]] = set()
@@ -133,19 +148,25 @@ class _Host:
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / "agent.lock")
         if not lock.try_acquire():
-            return Refusal(launch.node, "what an earlier master started there is not gone yet", unschedulable=True)
+            return Refusal(launch.node, "processes of an earlier master are still running", unschedulable=True)
         if (folder / "agent.json").exists():  # it was there, and ended: a name is used once
             lock.release()
             self.events.put_nowait(self._end_of(launch.node, None))
             return None
+        grant = self._gpus.take(launch.resources.gpu, self._gpus_in_use())
+        if isinstance(grant, str):
+            lock.release()
+            return Refusal(launch.node, grant, unschedulable=True)
         try:
-            popen = self._spawn(launch, folder, lock.fd)
+            popen = self._spawn(launch, folder, lock.fd, grant)
         except OSError as error:
-            return Refusal(launch.node, f"its agent cannot be started: {error}", unschedulable=False)
+            return Refusal(launch.node, f"cannot start its agent: {error}", unschedulable=False)
         finally:
             lock.release()  # this copy; the agent has its own
-        write_json(folder / "agent.json", {"pid": popen.pid, "resources": launch.resources.to_json()})
-        self._follow(_Agent(launch.node, popen.pid, launch.resources, popen))
+            grant.release()
+        agent = _Agent(launch.node, popen.pid, launch.resources, popen, grant.names)
+        write_json(folder / "agent.json", agent.record())
+        self._follow(agent)
         return None
 
     def resize(self, wanted: NodeResize) -> Refusal | None:
@@ -153,13 +174,13 @@ class _Host:
         if refused := self.check_resize([wanted]):
             return refused[0]
         agent, resources = self._agents[wanted.node], wanted.resources
-        record = {"pid": agent.pid, "resources": resources.to_json()}
+        record = {**agent.record(), "resources": resources.to_json()}
         write_json(self._nodes_dir / wanted.node / "agent.json", record)
         try:
             if (group := self._group_of(wanted.node)) is not None:
                 group.resize(memory_mb=resources.memory_mb, cpu=resources.cpu)
         except PliantError as error:
-            write_json(self._nodes_dir / wanted.node / "agent.json", {**record, "resources": agent.resources.to_json()})
+            write_json(self._nodes_dir / wanted.node / "agent.json", agent.record())
             return Refusal(wanted.node, error.message, unschedulable=True)
         agent.resources = resources
         return None
@@ -172,9 +193,11 @@ class _Host:
         for resize in wanted:
             others = [resources for name, resources in after.items() if name != resize.node]
             agent, asked = self._agents.get(resize.node), resize.resources
-            problem = "it is not there" if agent is None else self._no_room(asked, others)
+            problem = "it does not exist" if agent is None else self._no_room(asked, others)
+            if agent is not None and not problem and asked.gpu != agent.resources.gpu:
+                problem = f"{counted(asked.gpu, 'GPU')} requested; the GPUs of a running program cannot be changed"
             if agent is not None and not problem and 0 < asked.memory_mb < (held := self._held_mb(agent)):
-                problem = f"{asked.memory_mb} MB asked for; its program holds {held} MB"
+                problem = f"{asked.memory_mb} MB requested, but its program uses {held} MB"
             if problem:
                 refused.append(Refusal(resize.node, problem, unschedulable=True))
         return refused
@@ -200,7 +223,8 @@ class _Host:
             if node not in self._agents and FileLock(folder / "agent.lock").is_held():
                 record = await self._record_of(folder)
                 if record is not None:
-                    self._follow(_Agent(node, record["pid"], Resources.from_json(record["resources"]), None))
+                    resources, gpus = Resources.from_json(record["resources"]), tuple(record.get("gpus", ()))
+                    self._follow(_Agent(node, record["pid"], resources, None, gpus))
             if node in self._agents:
                 found.append(NodeEvent(node, True))
                 continue
@@ -216,7 +240,10 @@ class _Host:
 
     # --- inside
 
-    def _spawn(self, launch: NodeLaunch, folder: Path, lock_fd: int) -> subprocess.Popen[bytes]:
+    def _gpus_in_use(self) -> set[str]:
+        return {name for agent in self._agents.values() for name in agent.gpus}
+
+    def _spawn(self, launch: NodeLaunch, folder: Path, lock_fd: int, grant: GpuGrant) -> subprocess.Popen[bytes]:
         context = self._context
         environment = replace(
             launch.environment,
@@ -232,9 +259,14 @@ class _Host:
             log_file=context.job_dir / "logs" / f"{launch.node}.log",
             memory_mb=launch.resources.memory_mb,
             cpu=launch.resources.cpu,
+            gpus=grant.names,
             limits=LimitMode(self._options.get("limits", LimitMode.AUTO)),
         )
         variables = {**without_node_variables({**os.environ, **launch.env}), **environment.to_env()}
+        if grant.names:
+            variables[VISIBLE] = ",".join(grant.names)
+            if VISIBLE not in os.environ:  # then the numbers are ours, and in this order
+                variables["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
         with (context.job_dir / "logs" / "agents.log").open("ab") as output:
             return subprocess.Popen(
                 [sys.executable, "-m", "pliant.agent", "--", *launch.command],
@@ -244,7 +276,7 @@ class _Host:
                 env={**variables, "PYTHONUNBUFFERED": "1"},
                 cwd=launch.working_dir or None,
                 start_new_session=True,
-                pass_fds=(lock_fd,),
+                pass_fds=(lock_fd, *grant.descriptors),
             )
 
     def _follow(self, agent: _Agent) -> None:
@@ -270,8 +302,10 @@ class _Host:
         if code is not None and code < 0:
             return NodeEvent(node, False, ExitReason.KILLED, f"its agent was killed by {signal.Signals(-code).name}")
         if code is not None:
-            return NodeEvent(node, False, ExitReason.UNKNOWN, f"its agent ended with exit code {code}; see agents.log")
-        return NodeEvent(node, False, ExitReason.KILLED, "its agent is gone")
+            return NodeEvent(
+                node, False, ExitReason.UNKNOWN, f"its agent ended with exit code {code}; check agents.log"
+            )
+        return NodeEvent(node, False, ExitReason.KILLED, "its agent no longer exists")
 
     def _sweep(self, node: str) -> None:
         """What a killed agent leaves behind: processes of its program that escaped the kernel's notice, the cgroup."""
@@ -280,7 +314,7 @@ class _Host:
             try:
                 group.remove()
             except (RetryableError, OSError) as error:  # the node's end is reported all the same
-                log.warning("the cgroup of %s stays behind: %s", node, error)
+                log.warning("cannot remove the cgroup of %s: %s", node, error)
 
     def _group_of(self, node: str) -> CgroupLimit | None:
         return CgroupLimit.find(cgroup_job(self._context.job, self._context.job_dir), node)
@@ -313,13 +347,13 @@ class _Host:
         wanted = self._options.get("capacity") or {}
         cpu = float(wanted.get("cpu") or 0) or float("inf")  # more programs than cores only run slower
         memory = int(wanted.get("memory") or 0) or _memory_mb()
-        return Resources(cpu, memory, 0)
+        return Resources(cpu, memory, len(self._gpus))
 
     def _find_machine(self) -> Machine:
         """What one node can have: of CPUs, unless the spec says otherwise, not more than there are."""
         have = self._capacity
         cpu = have.cpu if math.isfinite(have.cpu) else float(os.cpu_count() or 1)
-        return Machine(cpu, have.memory_mb, gpu=0)
+        return Machine(cpu, have.memory_mb, have.gpu)
 
     def _no_room(self, asked: Resources, others: Sequence[Resources] | None = None) -> str:
         """``others``: what the other nodes have; None: as it is now."""
@@ -327,14 +361,12 @@ class _Host:
         used_cpu = sum(other.cpu for other in others)
         used_memory = sum(other.memory_mb for other in others)
         have = self._capacity
-        if asked.gpu:
-            return f"{asked.gpu} GPUs asked for; the local platform gives out none"
         if used_memory + asked.memory_mb > have.memory_mb:
-            return f"{asked.memory_mb} MB asked for; {have.memory_mb - used_memory} of {have.memory_mb} MB are left"
+            return f"{asked.memory_mb} MB requested; {have.memory_mb - used_memory} of {have.memory_mb} MB available"
         if used_cpu + asked.cpu > have.cpu:
-            return f"{asked.cpu:g} CPUs asked for; {have.cpu - used_cpu:g} of {have.cpu:g} are left"
+            return f"{asked.cpu:g} CPUs requested; {have.cpu - used_cpu:g} of {have.cpu:g} available"
         if (most := self.machine.cpu) is not None and asked.cpu > most:
-            return f"{asked.cpu:g} CPUs asked for; the machine has {most:g}"
+            return f"{asked.cpu:g} CPUs requested; the machine has {most:g}"
         return ""
 
     @staticmethod
@@ -356,7 +388,7 @@ def revive(job_dir: Path) -> subprocess.Popen[bytes] | None:
         return None
     if FileLock(job_dir / "launcher.lock").is_held():
         return None
-    log.warning("neither launcher nor master is there; starting a supervisor")
+    log.warning("neither launcher nor master is running; starting a supervisor")
     with (job_dir / "logs" / "master.log").open("ab") as output:
         return subprocess.Popen(
             [sys.executable, "-m", "pliant.master.supervisor", "--job-dir", str(job_dir)],
@@ -382,6 +414,16 @@ def sweep_job(job_dir: Path) -> None:
     for job, node in nodes:
         if (group := CgroupLimit.find(cgroup_job(job, job_dir), node)) is not None:
             group.remove()
+
+
+def ask_agents_to_end(job_dir: Path) -> list[psutil.Process]:
+    """Send SIGTERM to the agents of a job, which pass it on to their programs; returns all processes of the job."""
+    left = find_marked(NodeEnvironment.marks(job_dir=job_dir))
+    for process in left:
+        with contextlib.suppress(psutil.Error, PliantError):
+            if NodeEnvironment.from_env(process.environ()).incarnation is None:  # a program has one
+                send(process, signal.SIGTERM)
+    return left
 
 
 def _memory_mb() -> int:

@@ -27,12 +27,13 @@ def platform_class(name: str) -> type[Platform]:
                 found = entry.load()
             except ImportError as error:
                 raise NotAvailable(
-                    f"the platform {name!r} needs more than is installed: {error}", hint=f"pip install 'pliant[{name}]'"
+                    f"the platform {name!r} needs a package that is not installed: {error}",
+                    hint=f"pip install 'pliant[{name}]'",
                 ) from error
             assert isinstance(found, type), f"entry point {entry.value} is not a class"
             assert issubclass(found, Platform), f"entry point {entry.value} is not a Platform"
             return found
-    raise NotFound(f"there is no platform {name!r}", hint=f"known: {', '.join(platform_names())}")
+    raise NotFound(f"unknown platform {name!r}", hint=f"known: {', '.join(platform_names())}")
 
 
 def platform_traits(name: str) -> PlatformTraits:

@@ -73,9 +73,9 @@ def read_manifest(path: Path) -> dict[str, Any]:
         "variables": list,
     }
     if not isinstance(value, dict) or value.get("format") != FORMAT:
-        raise CorruptData(f"{path / MANIFEST} is damaged or of another format")
+        raise CorruptData(f"{path / MANIFEST} is corrupt or has another format")
     if wrong := [name for name, kind in wanted.items() if not isinstance(value.get(name), kind)]:
-        raise CorruptData(f"{path / MANIFEST} is damaged: see {wrong[0]}")
+        raise CorruptData(f"{path / MANIFEST} is corrupt: see {wrong[0]}")
     return value
 
 
@@ -101,8 +101,8 @@ def find_dump(folder: Path) -> tuple[Path, dict[str, Any]]:
         except CorruptData as error:
             problems.append(error.message)
     if problems:
-        raise CorruptData(f"no dump in {folder} can be used: {'; '.join(problems[:3])}")
-    raise NotFound(f"there is no complete dump in {folder}", hint="give a job's folder, or one of its ps/dumps")
+        raise CorruptData(f"no usable dump in {folder}: {'; '.join(problems[:3])}")
+    raise NotFound(f"no complete dump in {folder}", hint="pass a job's directory, or one of its ps/dumps")
 
 
 def check_chain(path: Path, manifest: dict[str, Any]) -> None:

@@ -86,7 +86,7 @@ class OptimizerSpec(_Json):
 
     def check(self) -> None:
         if self.kind not in OPTIMIZERS:
-            raise InvalidRequest(f"no optimizer {self.kind!r}", hint=f"one of {', '.join(OPTIMIZERS)}")
+            raise InvalidRequest(f"unknown optimizer {self.kind!r}", hint=f"one of {', '.join(OPTIMIZERS)}")
         for f in fields(self):
             if f.type == "float":
                 _finite("optimizer", f.name, getattr(self, f.name))
@@ -117,12 +117,12 @@ class InitializerSpec(_Json):
 
     def check(self) -> None:
         if self.kind not in INITIALIZERS:
-            raise InvalidRequest(f"no initializer {self.kind!r}", hint=f"one of {', '.join(INITIALIZERS)}")
+            raise InvalidRequest(f"unknown initializer {self.kind!r}", hint=f"one of {', '.join(INITIALIZERS)}")
         for f in fields(self):
             if f.type == "float":
                 _finite("initializer", f.name, getattr(self, f.name))
         if self.low > self.high or self.std < 0 or self.scale < 0:
-            raise InvalidRequest("initializer: low must not be above high, std and scale not negative")
+            raise InvalidRequest("initializer: low must not exceed high; std and scale must not be negative")
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class EvictionSpec(_Json):
         for f in fields(self):
             _whole("eviction", f.name, getattr(self, f.name), 0, 2**31 - 1)
         if self.every and not (self.unused_for or self.less_than):
-            raise InvalidRequest("eviction: without unused_for and less_than every row would go")
+            raise InvalidRequest("eviction: set unused_for or less_than; otherwise every row would be evicted")
 
 
 class _Scheduled(_Json):
@@ -194,7 +194,7 @@ class DenseSpec(_Scheduled):
     def check(self) -> None:
         _name(self.name)
         if not isinstance(self.shape, tuple) or len(self.shape) > 32:
-            raise InvalidRequest(f"variable {self.name!r}: shape must be a tuple of whole numbers")
+            raise InvalidRequest(f"variable {self.name!r}: shape must be a tuple of integers")
         for length in self.shape:
             _whole(f"variable {self.name!r}", "shape", length, 1, MAX_ELEMENTS)
         if self.size > MAX_ELEMENTS:
@@ -226,7 +226,7 @@ def _parse(value: dict[str, Any], **kinds: type[_Json]) -> dict[str, Any]:
 
 def _name(name: Any) -> None:
     if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not name.isprintable():
-        raise InvalidRequest(f"{name!r:.80} is no name: 1 to {MAX_NAME} printable characters")
+        raise InvalidRequest(f"{name!r:.80} is not a valid name: use 1 to {MAX_NAME} printable characters")
 
 
 def _finite(what: str, name: str, value: Any) -> None:
@@ -236,4 +236,4 @@ def _finite(what: str, name: str, value: Any) -> None:
 
 def _whole(what: str, name: str, value: Any, low: int, high: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise InvalidRequest(f"{what}: {name} must be a whole number from {low} to {high}, got {value!r:.80}")
+        raise InvalidRequest(f"{what}: {name} must be an integer from {low} to {high}, got {value!r:.80}")

@@ -41,10 +41,11 @@ class Address:
     def of_node(cls, environment: NodeEnvironment) -> Address:
         if not environment.master_addr:
             raise PermanentError(
-                "PLIANT_MASTER_ADDR is not set", hint="start the program with `pliant run`, or set it to host:port"
+                "PLIANT_MASTER_ADDR is not set",
+                hint="start the program with `pliant run`, or set the variable to host:port",
             )
         if environment.token_file is None:
-            raise PermanentError("PLIANT_TOKEN_FILE is not set", hint="set it to the file with the job's token")
+            raise PermanentError("PLIANT_TOKEN_FILE is not set", hint="set it to the path of the job's token file")
         tls = TlsFiles(environment.tls_dir) if environment.tls_dir is not None else None
         return cls(environment.master_addr, read_token_file(environment.token_file), tls)
 

@@ -20,7 +20,7 @@ def checkpoint_message(checkpoint: Mapping[str, Any]) -> pb.ShardCheckpoint:
         datasets = [_dataset_message(name, entry) for name, entry in checkpoint["datasets"].items()]
         return pb.ShardCheckpoint(version=checkpoint["version"], datasets=datasets)
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise InvalidRequest(f"this is no shard checkpoint: {error!r}") from error
+        raise InvalidRequest(f"not a shard checkpoint: {error!r}") from error
 
 
 def checkpoint_from(message: pb.ShardCheckpoint) -> dict[str, Any]:

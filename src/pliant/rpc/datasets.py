@@ -12,7 +12,7 @@ _PLAIN = ("stream", "shuffle", "shuffle_records", "seed", "epoch_barrier", "skip
 _OPTIONAL = ("size", "max_failures", "max_timeouts", "lease_floor")
 
 
-def to_message(spec: DatasetSpec) -> pb.Dataset:
+def to_message(spec: DatasetSpec, *, defined_by: str = "") -> pb.Dataset:
     plain: dict[str, Any] = {name: getattr(spec, name) for name in _PLAIN}
     optional = {name: value for name in _OPTIONAL if (value := getattr(spec, name)) is not None}
     return pb.Dataset(
@@ -23,6 +23,7 @@ def to_message(spec: DatasetSpec) -> pb.Dataset:
         files=[pb.FilePart(name=f.name, start=f.start, end=f.end) for f in spec.files],
         indices=spec.indices,
         partitions=[pb.StreamPartition(name=p.name, start=p.start) for p in spec.partitions],
+        defined_by=defined_by,
         **plain,
         **optional,
     )

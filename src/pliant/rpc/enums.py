@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from pliant.core.errors import InvalidRequest
 from pliant.core.job import Phase
 from pliant.core.nodes.fault_policy import ExitReason
+from pliant.core.nodes.permanent import PermanentKind
 from pliant.core.nodes.states import NodeState
 from pliant.core.shards.datasets import ShardType
 from pliant.core.shards.leases import Availability
@@ -37,12 +38,13 @@ class EnumCodec(Generic[E]):
         found = self._from_wire.get(value, self._unknown)
         if found is None:
             known = ", ".join(f"{number} ({member.value})" for number, member in self._from_wire.items())
-            raise InvalidRequest(f"{value} is no {self._name}; known are {known}")
+            raise InvalidRequest(f"{value} is not a {self._name}; known: {known}")
         return found
 
 
 AVAILABILITY = EnumCodec(Availability, pb.Availability, "AVAILABILITY")
 EXIT_REASON = EnumCodec(ExitReason, pb.ExitReason, "EXIT_REASON", unknown=ExitReason.UNKNOWN)
+PERMANENT_KIND = EnumCodec(PermanentKind, pb.PermanentKind, "PERMANENT_KIND")
 SHARD_TYPE = EnumCodec(ShardType, pb.ShardType, "SHARD_TYPE", default=ShardType.TRAIN)
 NODE_STATE = EnumCodec(NodeState, pb.NodeState, "NODE_STATE")
 PHASE = EnumCodec(Phase, pb.Phase, "PHASE")

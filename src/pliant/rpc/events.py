@@ -45,4 +45,4 @@ def _value(value: Any) -> Value:
             return Value(list_value=ListValue(values=map(_value, value)))
         case Mapping():
             return Value(struct_value=_struct(value))
-    raise TypeError(f"a fact of type {type(value).__name__}")
+    raise TypeError(f"unsupported fact type {type(value).__name__}")

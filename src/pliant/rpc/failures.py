@@ -54,10 +54,10 @@ def from_status(error: grpc.RpcError, called: str) -> PliantError:
     if len(ours) == 2 and name in _KINDS:
         return _KINDS[name](ours[0], hint=ours[1])
     if _TOO_LARGE in details:
-        return InvalidRequest(f"{called} is too large: {details}", hint="send less in one call")
+        return InvalidRequest(f"{called} is too large: {details}", hint="send less data per call")
     kind = MasterUnavailable if details == _CUT_OFF else _TYPES.get(code, PliantError)
     if kind is MasterUnavailable:
-        return MasterUnavailable(f"the master did not answer {called}: {details}")
+        return MasterUnavailable(f"no response from the master to {called}: {details}")
     return kind(f"{called} failed with {code.name}: {details}" if kind is PliantError else details)
 
 

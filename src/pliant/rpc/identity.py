@@ -34,7 +34,7 @@ def read_token_file(path: Path) -> str:
             hint="run as the user who started the job, or set PLIANT_TOKEN_FILE to a copy of the token",
         ) from None
     if len(token) < _MIN_LENGTH:
-        raise Unauthenticated(f"{path} does not hold a job's token")
+        raise Unauthenticated(f"{path} does not contain a job token")
     return token
 
 

@@ -235,5 +235,5 @@ def schedule_rows(request: pb.ScheduleRequest) -> list[list[float]]:
     """One row of factors, by group, for each update."""
     groups, factors = request.groups, request.factors
     if groups < 1 or len(factors) % groups or request.first < 0:
-        raise InvalidRequest(f"a schedule of {groups} groups with {len(factors)} factors")
+        raise InvalidRequest(f"invalid schedule: {groups} groups, {len(factors)} factors")
     return [list(factors[at : at + groups]) for at in range(0, len(factors), groups)]

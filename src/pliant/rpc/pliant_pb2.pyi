@@ -43,6 +43,16 @@ class ExitReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     EXIT_REASON_HANG: _ClassVar[ExitReason]
     EXIT_REASON_UNKNOWN: _ClassVar[ExitReason]
 
+class PermanentKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PERMANENT_KIND_UNSPECIFIED: _ClassVar[PermanentKind]
+    PERMANENT_KIND_MISSING_MODULE: _ClassVar[PermanentKind]
+    PERMANENT_KIND_SYNTAX_ERROR: _ClassVar[PermanentKind]
+    PERMANENT_KIND_USAGE_ERROR: _ClassVar[PermanentKind]
+    PERMANENT_KIND_COMMAND_NOT_FOUND: _ClassVar[PermanentKind]
+    PERMANENT_KIND_SCRIPT_NOT_FOUND: _ClassVar[PermanentKind]
+    PERMANENT_KIND_INVALID_REQUEST: _ClassVar[PermanentKind]
+
 class ShardType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     SHARD_TYPE_UNSPECIFIED: _ClassVar[ShardType]
@@ -113,6 +123,13 @@ EXIT_REASON_KILLED: ExitReason
 EXIT_REASON_ERROR: ExitReason
 EXIT_REASON_HANG: ExitReason
 EXIT_REASON_UNKNOWN: ExitReason
+PERMANENT_KIND_UNSPECIFIED: PermanentKind
+PERMANENT_KIND_MISSING_MODULE: PermanentKind
+PERMANENT_KIND_SYNTAX_ERROR: PermanentKind
+PERMANENT_KIND_USAGE_ERROR: PermanentKind
+PERMANENT_KIND_COMMAND_NOT_FOUND: PermanentKind
+PERMANENT_KIND_SCRIPT_NOT_FOUND: PermanentKind
+PERMANENT_KIND_INVALID_REQUEST: PermanentKind
 SHARD_TYPE_UNSPECIFIED: ShardType
 SHARD_TYPE_TRAIN: ShardType
 SHARD_TYPE_EVAL: ShardType
@@ -149,7 +166,7 @@ class Empty(_message.Message):
     def __init__(self) -> None: ...
 
 class JobStatus(_message.Message):
-    __slots__ = ("name", "phase", "reason", "message", "started_at", "suspended_at", "ended_at", "time", "master_starts", "components", "conditions", "roles", "nodes", "datasets", "progress", "records_per_second", "stalled_seconds", "eta", "goodput", "last_plan", "evaluations", "best", "first_failure", "world", "parameters")
+    __slots__ = ("name", "phase", "reason", "message", "started_at", "suspended_at", "ended_at", "time", "master_starts", "components", "conditions", "roles", "nodes", "datasets", "progress", "records_per_second", "stalled_seconds", "eta", "goodput", "last_plan", "evaluations", "best", "first_failure", "world", "parameters", "steps_per_second")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -175,6 +192,7 @@ class JobStatus(_message.Message):
     FIRST_FAILURE_FIELD_NUMBER: _ClassVar[int]
     WORLD_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     name: str
     phase: Phase
     reason: str
@@ -200,7 +218,8 @@ class JobStatus(_message.Message):
     first_failure: Failure
     world: World
     parameters: ParametersStatus
-    def __init__(self, name: _Optional[str] = ..., phase: _Optional[_Union[Phase, str]] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., started_at: _Optional[float] = ..., suspended_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., time: _Optional[float] = ..., master_starts: _Optional[int] = ..., components: _Optional[_Iterable[str]] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., roles: _Optional[_Iterable[_Union[RoleStatus, _Mapping]]] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., datasets: _Optional[_Iterable[_Union[DatasetStatus, _Mapping]]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., records_per_second: _Optional[float] = ..., stalled_seconds: _Optional[float] = ..., eta: _Optional[float] = ..., goodput: _Optional[float] = ..., last_plan: _Optional[_Union[PlanStatus, _Mapping]] = ..., evaluations: _Optional[_Iterable[_Union[EvaluationResult, _Mapping]]] = ..., best: _Optional[_Union[EvaluationResult, _Mapping]] = ..., first_failure: _Optional[_Union[Failure, _Mapping]] = ..., world: _Optional[_Union[World, _Mapping]] = ..., parameters: _Optional[_Union[ParametersStatus, _Mapping]] = ...) -> None: ...
+    steps_per_second: float
+    def __init__(self, name: _Optional[str] = ..., phase: _Optional[_Union[Phase, str]] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., started_at: _Optional[float] = ..., suspended_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., time: _Optional[float] = ..., master_starts: _Optional[int] = ..., components: _Optional[_Iterable[str]] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., roles: _Optional[_Iterable[_Union[RoleStatus, _Mapping]]] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., datasets: _Optional[_Iterable[_Union[DatasetStatus, _Mapping]]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., records_per_second: _Optional[float] = ..., stalled_seconds: _Optional[float] = ..., eta: _Optional[float] = ..., goodput: _Optional[float] = ..., last_plan: _Optional[_Union[PlanStatus, _Mapping]] = ..., evaluations: _Optional[_Iterable[_Union[EvaluationResult, _Mapping]]] = ..., best: _Optional[_Union[EvaluationResult, _Mapping]] = ..., first_failure: _Optional[_Union[Failure, _Mapping]] = ..., world: _Optional[_Union[World, _Mapping]] = ..., parameters: _Optional[_Union[ParametersStatus, _Mapping]] = ..., steps_per_second: _Optional[float] = ...) -> None: ...
 
 class Condition(_message.Message):
     __slots__ = ("type", "status", "reason", "message", "since")
@@ -249,16 +268,27 @@ class RoleStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., min: _Optional[int] = ..., max: _Optional[int] = ..., wanted: _Optional[int] = ..., ready: _Optional[int] = ..., pending: _Optional[int] = ..., succeeded: _Optional[int] = ..., failed: _Optional[int] = ..., cpu: _Optional[float] = ..., memory_mb: _Optional[float] = ..., gpu: _Optional[int] = ..., rollout: _Optional[str] = ..., rollout_done: _Optional[int] = ..., rollout_total: _Optional[int] = ...) -> None: ...
 
 class Progress(_message.Message):
-    __slots__ = ("records_done", "records_total", "step", "epoch")
+    __slots__ = ("records_done", "records_total", "step", "epoch", "total_steps", "metrics")
+    class MetricsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     RECORDS_DONE_FIELD_NUMBER: _ClassVar[int]
     RECORDS_TOTAL_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_STEPS_FIELD_NUMBER: _ClassVar[int]
+    METRICS_FIELD_NUMBER: _ClassVar[int]
     records_done: int
     records_total: int
     step: int
     epoch: int
-    def __init__(self, records_done: _Optional[int] = ..., records_total: _Optional[int] = ..., step: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+    total_steps: int
+    metrics: _containers.ScalarMap[str, float]
+    def __init__(self, records_done: _Optional[int] = ..., records_total: _Optional[int] = ..., step: _Optional[int] = ..., epoch: _Optional[int] = ..., total_steps: _Optional[int] = ..., metrics: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class PlanStatus(_message.Message):
     __slots__ = ("name", "reason", "time")
@@ -271,7 +301,7 @@ class PlanStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ..., time: _Optional[str] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
-    __slots__ = ("name", "role", "state", "exit_reason", "message", "pid", "agent_pid", "host", "restarts", "replaces", "cpu", "memory_mb", "memory_limit_mb", "records_per_second", "created_at", "ended_at", "records", "cpu_limit", "gpu")
+    __slots__ = ("name", "role", "state", "exit_reason", "message", "pid", "agent_pid", "host", "restarts", "replaces", "cpu", "memory_mb", "memory_limit_mb", "records_per_second", "created_at", "ended_at", "records", "cpu_limit", "gpu", "peak_memory_mb")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -291,6 +321,7 @@ class NodeStatus(_message.Message):
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     CPU_LIMIT_FIELD_NUMBER: _ClassVar[int]
     GPU_FIELD_NUMBER: _ClassVar[int]
+    PEAK_MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
     name: str
     role: str
     state: NodeState
@@ -310,7 +341,8 @@ class NodeStatus(_message.Message):
     records: int
     cpu_limit: float
     gpu: int
-    def __init__(self, name: _Optional[str] = ..., role: _Optional[str] = ..., state: _Optional[_Union[NodeState, str]] = ..., exit_reason: _Optional[_Union[ExitReason, str]] = ..., message: _Optional[str] = ..., pid: _Optional[int] = ..., agent_pid: _Optional[int] = ..., host: _Optional[str] = ..., restarts: _Optional[int] = ..., replaces: _Optional[str] = ..., cpu: _Optional[float] = ..., memory_mb: _Optional[float] = ..., memory_limit_mb: _Optional[float] = ..., records_per_second: _Optional[float] = ..., created_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., records: _Optional[int] = ..., cpu_limit: _Optional[float] = ..., gpu: _Optional[int] = ...) -> None: ...
+    peak_memory_mb: float
+    def __init__(self, name: _Optional[str] = ..., role: _Optional[str] = ..., state: _Optional[_Union[NodeState, str]] = ..., exit_reason: _Optional[_Union[ExitReason, str]] = ..., message: _Optional[str] = ..., pid: _Optional[int] = ..., agent_pid: _Optional[int] = ..., host: _Optional[str] = ..., restarts: _Optional[int] = ..., replaces: _Optional[str] = ..., cpu: _Optional[float] = ..., memory_mb: _Optional[float] = ..., memory_limit_mb: _Optional[float] = ..., records_per_second: _Optional[float] = ..., created_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., records: _Optional[int] = ..., cpu_limit: _Optional[float] = ..., gpu: _Optional[int] = ..., peak_memory_mb: _Optional[float] = ...) -> None: ...
 
 class DatasetStatus(_message.Message):
     __slots__ = ("name", "type", "records_per_epoch", "records_done", "records_total", "epochs", "epochs_done", "shards_done", "shards_total", "shards_in_work", "shards_waiting", "parked", "complete", "lease_timeout", "exact", "records_restored", "partitions")
@@ -383,20 +415,22 @@ class ParkedShard(_message.Message):
     def __init__(self, name: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., epoch: _Optional[int] = ..., failures: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
 
 class Failure(_message.Message):
-    __slots__ = ("node", "kind", "message", "traceback", "time", "log")
+    __slots__ = ("node", "kind", "message", "traceback", "time", "log", "hint")
     NODE_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     TRACEBACK_FIELD_NUMBER: _ClassVar[int]
     TIME_FIELD_NUMBER: _ClassVar[int]
     LOG_FIELD_NUMBER: _ClassVar[int]
+    HINT_FIELD_NUMBER: _ClassVar[int]
     node: str
     kind: str
     message: str
     traceback: str
     time: float
     log: str
-    def __init__(self, node: _Optional[str] = ..., kind: _Optional[str] = ..., message: _Optional[str] = ..., traceback: _Optional[str] = ..., time: _Optional[float] = ..., log: _Optional[str] = ...) -> None: ...
+    hint: str
+    def __init__(self, node: _Optional[str] = ..., kind: _Optional[str] = ..., message: _Optional[str] = ..., traceback: _Optional[str] = ..., time: _Optional[float] = ..., log: _Optional[str] = ..., hint: _Optional[str] = ...) -> None: ...
 
 class EventsRequest(_message.Message):
     __slots__ = ("after", "limit")
@@ -663,7 +697,7 @@ class ProgramStartedRequest(_message.Message):
     def __init__(self, node: _Optional[str] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ...) -> None: ...
 
 class ProgramExitedRequest(_message.Message):
-    __slots__ = ("node", "incarnation", "exit_reason", "message", "traceback", "log", "generation", "grouped", "recalled")
+    __slots__ = ("node", "incarnation", "exit_reason", "message", "traceback", "log", "generation", "grouped", "recalled", "permanent", "hint", "peak_memory_mb")
     NODE_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     EXIT_REASON_FIELD_NUMBER: _ClassVar[int]
@@ -673,6 +707,9 @@ class ProgramExitedRequest(_message.Message):
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     GROUPED_FIELD_NUMBER: _ClassVar[int]
     RECALLED_FIELD_NUMBER: _ClassVar[int]
+    PERMANENT_FIELD_NUMBER: _ClassVar[int]
+    HINT_FIELD_NUMBER: _ClassVar[int]
+    PEAK_MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
     node: str
     incarnation: int
     exit_reason: ExitReason
@@ -682,7 +719,10 @@ class ProgramExitedRequest(_message.Message):
     generation: int
     grouped: bool
     recalled: bool
-    def __init__(self, node: _Optional[str] = ..., incarnation: _Optional[int] = ..., exit_reason: _Optional[_Union[ExitReason, str]] = ..., message: _Optional[str] = ..., traceback: _Optional[str] = ..., log: _Optional[str] = ..., generation: _Optional[int] = ..., grouped: _Optional[bool] = ..., recalled: _Optional[bool] = ...) -> None: ...
+    permanent: PermanentKind
+    hint: str
+    peak_memory_mb: int
+    def __init__(self, node: _Optional[str] = ..., incarnation: _Optional[int] = ..., exit_reason: _Optional[_Union[ExitReason, str]] = ..., message: _Optional[str] = ..., traceback: _Optional[str] = ..., log: _Optional[str] = ..., generation: _Optional[int] = ..., grouped: _Optional[bool] = ..., recalled: _Optional[bool] = ..., permanent: _Optional[_Union[PermanentKind, str]] = ..., hint: _Optional[str] = ..., peak_memory_mb: _Optional[int] = ...) -> None: ...
 
 class ProgramExitedReply(_message.Message):
     __slots__ = ("restart", "delay", "incarnation", "reason", "group")
@@ -755,7 +795,7 @@ class FilePart(_message.Message):
     def __init__(self, name: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
 
 class Dataset(_message.Message):
-    __slots__ = ("name", "type", "shard_size", "size", "files", "indices", "stream", "epochs", "shuffle", "shuffle_records", "seed", "epoch_barrier", "max_failures", "max_timeouts", "skip_parked", "lease_floor", "partitions")
+    __slots__ = ("name", "type", "shard_size", "size", "files", "indices", "stream", "epochs", "shuffle", "shuffle_records", "seed", "epoch_barrier", "max_failures", "max_timeouts", "skip_parked", "lease_floor", "partitions", "defined_by")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     SHARD_SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -773,6 +813,7 @@ class Dataset(_message.Message):
     SKIP_PARKED_FIELD_NUMBER: _ClassVar[int]
     LEASE_FLOOR_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    DEFINED_BY_FIELD_NUMBER: _ClassVar[int]
     name: str
     type: ShardType
     shard_size: int
@@ -790,7 +831,8 @@ class Dataset(_message.Message):
     skip_parked: bool
     lease_floor: float
     partitions: _containers.RepeatedCompositeFieldContainer[StreamPartition]
-    def __init__(self, name: _Optional[str] = ..., type: _Optional[_Union[ShardType, str]] = ..., shard_size: _Optional[int] = ..., size: _Optional[int] = ..., files: _Optional[_Iterable[_Union[FilePart, _Mapping]]] = ..., indices: _Optional[_Iterable[int]] = ..., stream: _Optional[bool] = ..., epochs: _Optional[int] = ..., shuffle: _Optional[bool] = ..., shuffle_records: _Optional[bool] = ..., seed: _Optional[int] = ..., epoch_barrier: _Optional[bool] = ..., max_failures: _Optional[int] = ..., max_timeouts: _Optional[int] = ..., skip_parked: _Optional[bool] = ..., lease_floor: _Optional[float] = ..., partitions: _Optional[_Iterable[_Union[StreamPartition, _Mapping]]] = ...) -> None: ...
+    defined_by: str
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[_Union[ShardType, str]] = ..., shard_size: _Optional[int] = ..., size: _Optional[int] = ..., files: _Optional[_Iterable[_Union[FilePart, _Mapping]]] = ..., indices: _Optional[_Iterable[int]] = ..., stream: _Optional[bool] = ..., epochs: _Optional[int] = ..., shuffle: _Optional[bool] = ..., shuffle_records: _Optional[bool] = ..., seed: _Optional[int] = ..., epoch_barrier: _Optional[bool] = ..., max_failures: _Optional[int] = ..., max_timeouts: _Optional[int] = ..., skip_parked: _Optional[bool] = ..., lease_floor: _Optional[float] = ..., partitions: _Optional[_Iterable[_Union[StreamPartition, _Mapping]]] = ..., defined_by: _Optional[str] = ...) -> None: ...
 
 class StreamPartition(_message.Message):
     __slots__ = ("name", "start")
@@ -883,7 +925,7 @@ class LeaseFailure(_message.Message):
     def __init__(self, lease: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
 
 class ExchangeRequest(_message.Message):
-    __slots__ = ("session", "request", "dataset", "want", "done", "progress", "failed", "released", "notes", "waiting")
+    __slots__ = ("session", "request", "dataset", "want", "done", "progress", "failed", "released", "notes", "waiting", "trains_alone")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     DATASET_FIELD_NUMBER: _ClassVar[int]
@@ -894,6 +936,7 @@ class ExchangeRequest(_message.Message):
     RELEASED_FIELD_NUMBER: _ClassVar[int]
     NOTES_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
+    TRAINS_ALONE_FIELD_NUMBER: _ClassVar[int]
     session: str
     request: int
     dataset: str
@@ -904,7 +947,8 @@ class ExchangeRequest(_message.Message):
     released: _containers.RepeatedScalarFieldContainer[int]
     notes: _containers.RepeatedCompositeFieldContainer[LeaseNote]
     waiting: bool
-    def __init__(self, session: _Optional[str] = ..., request: _Optional[int] = ..., dataset: _Optional[str] = ..., want: _Optional[int] = ..., done: _Optional[_Iterable[int]] = ..., progress: _Optional[_Iterable[_Union[LeaseProgress, _Mapping]]] = ..., failed: _Optional[_Iterable[_Union[LeaseFailure, _Mapping]]] = ..., released: _Optional[_Iterable[int]] = ..., notes: _Optional[_Iterable[_Union[LeaseNote, _Mapping]]] = ..., waiting: _Optional[bool] = ...) -> None: ...
+    trains_alone: bool
+    def __init__(self, session: _Optional[str] = ..., request: _Optional[int] = ..., dataset: _Optional[str] = ..., want: _Optional[int] = ..., done: _Optional[_Iterable[int]] = ..., progress: _Optional[_Iterable[_Union[LeaseProgress, _Mapping]]] = ..., failed: _Optional[_Iterable[_Union[LeaseFailure, _Mapping]]] = ..., released: _Optional[_Iterable[int]] = ..., notes: _Optional[_Iterable[_Union[LeaseNote, _Mapping]]] = ..., waiting: _Optional[bool] = ..., trains_alone: _Optional[bool] = ...) -> None: ...
 
 class LeaseNote(_message.Message):
     __slots__ = ("lease", "data")
@@ -1346,7 +1390,7 @@ class GiveUpRoundRequest(_message.Message):
     def __init__(self, version: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class ReportStepRequest(_message.Message):
-    __slots__ = ("node", "step", "records", "metrics")
+    __slots__ = ("node", "step", "records", "metrics", "total_steps", "epoch", "records_done", "records_total", "run", "acknowledged")
     class MetricsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1358,11 +1402,23 @@ class ReportStepRequest(_message.Message):
     STEP_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     METRICS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_STEPS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_DONE_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     node: str
     step: int
     records: int
     metrics: _containers.ScalarMap[str, float]
-    def __init__(self, node: _Optional[str] = ..., step: _Optional[int] = ..., records: _Optional[int] = ..., metrics: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    total_steps: int
+    epoch: int
+    records_done: int
+    records_total: int
+    run: str
+    acknowledged: int
+    def __init__(self, node: _Optional[str] = ..., step: _Optional[int] = ..., records: _Optional[int] = ..., metrics: _Optional[_Mapping[str, float]] = ..., total_steps: _Optional[int] = ..., epoch: _Optional[int] = ..., records_done: _Optional[int] = ..., records_total: _Optional[int] = ..., run: _Optional[str] = ..., acknowledged: _Optional[int] = ...) -> None: ...
 
 class OptimizerSpec(_message.Message):
     __slots__ = ("kind", "learning_rate", "weight_decay", "decoupled", "momentum", "beta1", "beta2", "epsilon", "learning_rate_decay", "initial_accumulator", "l1", "l2", "beta", "learning_rate_power")

@@ -68,8 +68,8 @@ def _guarded(inner: _Handler, method: str) -> _Handler:
         except grpc.aio.AbortError:
             raise
         except Exception:
-            log.exception("a bug in the handler of %s", method)
-            await context.abort(grpc.StatusCode.INTERNAL, f"a bug in the master's {method}; see its log")
+            log.exception("internal error in the handler of %s", method)
+            await context.abort(grpc.StatusCode.INTERNAL, f"internal error in the master's {method}; check its log")
 
     return call
 

@@ -8,6 +8,7 @@ metric that is not a finite number travels as NaN.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -50,7 +51,7 @@ def status_message(status: JobStatus) -> pb.JobStatus:
         "roles": [pb.RoleStatus(**_values(role)) for role in status.roles],
         "nodes": [_node_message(node) for node in status.nodes],
         "datasets": [_dataset_message(dataset) for dataset in status.datasets],
-        "progress": pb.Progress(**_values(status.progress)),
+        "progress": _progress_message(status.progress),
         "last_plan": pb.PlanStatus(**_values(status.last_plan)) if status.last_plan else None,
         "evaluations": [_evaluation_message(evaluation) for evaluation in status.evaluations],
         "best": _evaluation_message(status.best) if status.best else None,
@@ -59,6 +60,14 @@ def status_message(status: JobStatus) -> pb.JobStatus:
         "parameters": _parameters_message(status.parameters) if status.parameters else None,
     }
     return pb.JobStatus(**{**_values(status), **converted})
+
+
+def _progress_message(progress: Progress) -> pb.Progress:
+    return pb.Progress(**{**_values(progress), "metrics": _metrics(progress.metrics)})
+
+
+def _metrics(metrics: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: math.nan if value is None else value for name, value in metrics.items()}
 
 
 def _node_message(node: NodeStatus) -> pb.NodeStatus:
@@ -74,7 +83,7 @@ def _dataset_message(dataset: DatasetStatus) -> pb.DatasetStatus:
 
 
 def _evaluation_message(evaluation: EvaluationStatus) -> pb.EvaluationResult:
-    metrics = {name: math.nan if value is None else value for name, value in evaluation.metrics.items()}
+    metrics = _metrics(evaluation.metrics)
     return pb.EvaluationResult(version=evaluation.version, metrics=metrics, records=evaluation.records)
 
 
@@ -114,7 +123,7 @@ def status_from_message(message: pb.JobStatus) -> JobStatus:
         roles=tuple(_read(RoleStatus, role) for role in message.roles),
         nodes=tuple(_node(node) for node in message.nodes),
         datasets=tuple(_dataset(dataset) for dataset in message.datasets),
-        progress=_read(Progress, message.progress),
+        progress=_read(Progress, message.progress, metrics=_finite(message.progress.metrics)),
         eta=optional("eta"),
         goodput=optional("goodput"),
         last_plan=_read(PlanStatus, plan) if plan is not None else None,
@@ -139,8 +148,11 @@ def _dataset(message: pb.DatasetStatus) -> DatasetStatus:
 
 
 def _evaluation(message: pb.EvaluationResult) -> EvaluationStatus:
-    metrics = {name: value if math.isfinite(value) else None for name, value in message.metrics.items()}
-    return EvaluationStatus(message.version, metrics, message.records)
+    return EvaluationStatus(message.version, _finite(message.metrics), message.records)
+
+
+def _finite(metrics: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: value if math.isfinite(value) else None for name, value in metrics.items()}
 
 
 def world_from_message(message: pb.World) -> World:

@@ -29,7 +29,7 @@ class TlsFiles:
         except OSError as error:
             raise Unauthenticated(
                 f"cannot read {self.folder / name}: {error.strerror}",
-                hint="this job uses TLS; set PLIANT_TLS_DIR to the folder with its certificates",
+                hint="this job uses TLS; set PLIANT_TLS_DIR to the directory with its certificates",
             ) from None
 
     def server_credentials(self) -> grpc.ServerCredentials:

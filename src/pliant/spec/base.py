@@ -128,7 +128,7 @@ def _to_text(value: object) -> object:
     elif isinstance(value, int | float):
         value = str(value)
     if isinstance(value, str) and "\0" in value:
-        raise refuse("a text without the NUL character")
+        raise refuse("a string without the NUL character")
     return value
 
 

@@ -16,22 +16,22 @@ class ComponentFlags(Model):
     """Components of the master to run; what is not given follows from the strategy."""
 
     need_pod_manager: Flag | None = Field(default=None, description="Create and watch nodes. Default: true.")
-    need_task_manager: Flag | None = Field(default=None, description="Give out shards. Default: true.")
+    need_task_manager: Flag | None = Field(default=None, description="Lease data shards. Default: true.")
     need_rendezvous: Flag | None = Field(
         default=None, description="Form worlds of workers. Default: true with the strategies local and allreduce."
     )
     need_training_service: Flag | None = Field(
         default=None,
-        description="Evaluation, model versions and checkpoints of native training. Default: by the strategy.",
+        description="Run evaluation, model versions and checkpoints of native training. Default: by the strategy.",
     )
     task_fault_tolerance: Flag | None = Field(
         default=None,
-        description="Give the shards of the dead to others; if false, a worker that dies with shards fails the job, naming their "
-        "records. Default: true where there are nodes and shards.",
+        description="Requeue the shards of failed workers; if false, a worker that dies while it holds shards "
+        "fails the job, and the message lists their records. Default: true with nodes and shards.",
     )
     keep_serving: Flag | None = Field(
         default=None,
-        description="A master that only gives out shards goes on when all are done. Default: false, it ends.",
+        description="Keep a master that only leases shards running after all are done. Default: false.",
     )
 
 

@@ -16,9 +16,9 @@ Tries = Annotated[int, Field(strict=True, ge=1, le=1 << 31)]
 class FileSpec(Model):
     """Records of one file: ``{name, start, end}`` or ``[name, start, end]``."""
 
-    name: str = Field(min_length=1, description="The file, as the program's reader knows it.")
-    start: Count = Field(default=0, description="Its first record.")
-    end: Count = Field(description="The record after its last.")
+    name: str = Field(min_length=1, description="The file name, as passed to the program's reader.")
+    start: Count = Field(default=0, description="Index of its first record.")
+    end: Count = Field(description="Index after its last record.")
 
     @classmethod
     def long_form(cls, value: Any) -> Any:
@@ -30,7 +30,7 @@ class FileSpec(Model):
 class PartitionSpec(Model):
     """One partition of a stream: ``{name, start}`` or ``[name, start]``."""
 
-    name: Text = Field(min_length=1, description="The partition, as the program's reader knows it.")
+    name: Text = Field(min_length=1, description="The partition name, as passed to the program's reader.")
     start: Count = Field(default=0, description="The offset of its first record.")
 
     @classmethod
@@ -43,31 +43,31 @@ class PartitionSpec(Model):
 class DatasetSpec(Model):
     """One dataset: one of ``size``, ``files``, ``indices`` and ``stream``, and how it is cut into shards."""
 
-    name: str = Field(min_length=1, max_length=200, description="The name by which programs ask for its shards.")
-    shard_size: Positive = Field(description="Records in a shard.")
-    size: Count | None = Field(default=None, description="A number of records: 0 to size - 1.")
+    name: str = Field(min_length=1, max_length=200, description="The name that programs use to request its shards.")
+    shard_size: Positive = Field(description="Records per shard.")
+    size: Count | None = Field(default=None, description="Number of records; their indices are 0 to size - 1.")
     files: tuple[Annotated[FileSpec, ShortForms(({"type": "array", "minItems": 3, "maxItems": 3},))], ...] = Field(
-        default=(), description="Parts of files: {name, start, end}; in a file also [name, start, end]."
+        default=(), description="Parts of files: {name, start, end}; in YAML also [name, start, end]."
     )
     indices: tuple[Count, ...] = Field(default=(), description="An explicit list of record indices.")
-    stream: Flag = Field(default=False, description="A length that grows until the stream is closed.")
+    stream: Flag = Field(default=False, description="The dataset grows until the stream is closed.")
     partitions: tuple[Annotated[PartitionSpec, ShortForms(({"type": "array", "minItems": 2, "maxItems": 2},))], ...] = (
         Field(
             default=(),
-            description="Of a stream: {name, start}; in a file also [name, start]. Default: one, from offset 0.",
+            description="Partitions of a stream: {name, start}; in YAML also [name, start]. Default: one, from offset 0.",
         )
     )
     type: Literal["train", "eval", "predict", "train_end"] = Field(
-        default="train", description="What the shards are for."
+        default="train", description="The purpose of the shards."
     )
-    epochs: Tries = Field(default=1, description="How often every record is given out.")
+    epochs: Tries = Field(default=1, description="Number of passes over all records.")
     shuffle: Flag = Field(default=False, description="Shuffle the order of shards, differently in each epoch.")
-    shuffle_records: Flag = Field(default=False, description="Shuffle the records inside a shard.")
-    seed: Count = Field(default=0, description="Of both shuffles.")
-    epoch_barrier: Flag = Field(default=False, description="An epoch starts only when the one before is all done.")
-    max_failures: Tries = Field(default=3, description="Failures of the program before a shard is parked.")
-    max_timeouts: Tries = Field(default=10, description="Time-outs of its lease before a shard is parked.")
-    skip_parked: Flag = Field(default=False, description="A parked shard does not fail the job.")
+    shuffle_records: Flag = Field(default=False, description="Shuffle the records within a shard.")
+    seed: Count = Field(default=0, description="Seed of both shuffles.")
+    epoch_barrier: Flag = Field(default=False, description="Start an epoch only after the previous one is finished.")
+    max_failures: Tries = Field(default=3, description="Number of program failures before a shard is parked.")
+    max_timeouts: Tries = Field(default=10, description="Number of lease timeouts before a shard is parked.")
+    skip_parked: Flag = Field(default=False, description="If true, a parked shard does not fail the job.")
     lease_floor: Annotated[float, Field(strict=True, gt=0, le=1e9, allow_inf_nan=False)] = Field(
         default=300.0,
         description="Minimum seconds without a report before a shard is leased to another worker.",

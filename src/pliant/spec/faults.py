@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from pliant.core.nodes.fault_policy import Backoff, Budget, ExitReason, FaultPolicy, MemoryGrowth
+from pliant.core.nodes.permanent import PermanentErrors
 from pliant.spec.base import Count, Flag, Limit, Model, Seconds
 from pliant.spec.quantities import Memory
 from pliant.spec.roles import RestartLimits
@@ -29,9 +30,9 @@ DEFAULT = FaultPolicy()
 class BackoffSpec(Model):
     """Exponential waiting."""
 
-    first: Seconds = Field(default=1.0, description="Seconds before the first try.")
-    factor: Factor = Field(default=2.0, description="Multiplies the wait with each further attempt.")
-    longest: Seconds = Field(default=60.0, description="Seconds that no try waits longer than.")
+    first: Seconds = Field(default=1.0, description="Seconds before the first attempt.")
+    factor: Factor = Field(default=2.0, description="Factor that multiplies the delay after each attempt.")
+    longest: Seconds = Field(default=60.0, description="Maximum delay in seconds.")
 
     def to_core(self) -> Backoff:
         return Backoff(self.first, self.factor, self.longest)
@@ -45,12 +46,13 @@ class BudgetSpec(Model):
     """How often one kind of failure is forgiven, and how."""
 
     limit: Limit = Field(
-        default=10, description="How often it is forgiven to one node and its replacements; -1: always."
+        default=10,
+        description="Maximum number of restarts of a node and its replacements after this kind of failure; -1: no limit.",
     )
-    backoff: BackoffSpec = Field(default=BackoffSpec(), description="How long to wait before the next try.")
+    backoff: BackoffSpec = Field(default=BackoffSpec(), description="Delay before the next attempt.")
     in_place: Flag = Field(
         default=False,
-        description="Whether the agent starts the program again on the same node while that is alive.",
+        description="Whether the agent restarts the program on the same node while the node is alive.",
     )
 
     def to_core(self) -> Budget:
@@ -65,11 +67,11 @@ def _budget(kind: str) -> BudgetSpec:
 class MemorySpec(Model):
     """What the replacement of a node that ran out of memory is given."""
 
-    factor: Factor = Field(default=DEFAULT.memory.factor, description="So many times as much memory as before,")
-    add: Memory = Field(default=DEFAULT.memory.add_mb, description="and at least this much more,")
+    factor: Factor = Field(default=DEFAULT.memory.factor, description="Factor by which memory grows.")
+    add: Memory = Field(default=DEFAULT.memory.add_mb, description="Minimum increase of memory.")
     ceiling: Memory = Field(
         default=DEFAULT.memory.ceiling_mb,
-        description="but never more than this, nor than the largest machine has; 0: that alone.",
+        description="Maximum memory, besides the size of the largest machine; 0: only the latter.",
     )
 
     def to_core(self) -> MemoryGrowth:
@@ -79,16 +81,14 @@ class MemorySpec(Model):
 class UnschedulableSpec(Model):
     """What happens to a node that the platform has no room for."""
 
-    backoff: BackoffSpec = Field(
-        default=_backoff(DEFAULT.unschedulable_backoff), description="How often it is tried again."
-    )
+    backoff: BackoffSpec = Field(default=_backoff(DEFAULT.unschedulable_backoff), description="Delay between attempts.")
     shrink_after: Seconds = Field(
         default=DEFAULT.unschedulable_shrink_after,
-        description="Seconds of waiting before less is asked for, down to min_resources.",
+        description="Seconds before requesting less, down to min_resources.",
     )
     give_up_after: Seconds = Field(
         default=DEFAULT.unschedulable_give_up_after,
-        description="Seconds of waiting before a node is given up that no machine of the platform is large enough for; 0: never.",
+        description="Seconds before giving up on a node that fits no machine of the platform; 0: never.",
     )
 
 
@@ -98,30 +98,35 @@ class FaultSpec(Model):
     error: BudgetSpec = Field(default=_budget("error"), description="The program ended with an error.")
     killed: BudgetSpec = Field(default=_budget("killed"), description="The program was killed by a signal.")
     oom: BudgetSpec = Field(default=_budget("oom"), description="The node ran out of memory.")
-    preempted: BudgetSpec = Field(default=_budget("preempted"), description="The platform took the node away.")
-    hang: BudgetSpec = Field(default=_budget("hang"), description="The node was silent or made no progress.")
-    unknown: BudgetSpec = Field(default=_budget("unknown"), description="Nobody can say why the node ended.")
-    memory: MemorySpec = Field(default=MemorySpec(), description="How memory grows after a node ran out of it.")
+    preempted: BudgetSpec = Field(default=_budget("preempted"), description="The platform preempted the node.")
+    hang: BudgetSpec = Field(default=_budget("hang"), description="The node sent no heartbeat or made no progress.")
+    unknown: BudgetSpec = Field(default=_budget("unknown"), description="The node ended for an unknown reason.")
+    memory: MemorySpec = Field(default=MemorySpec(), description="How memory grows after a node ran out of memory.")
     heartbeat_timeout: MoreThanNothing = Field(
-        default=DEFAULT.heartbeat_timeout, description="Seconds of an agent's silence before its node is given up."
+        default=DEFAULT.heartbeat_timeout, description="Seconds without a heartbeat before giving up on a node."
     )
     start_timeout: MoreThanNothing = Field(
         default=DEFAULT.start_timeout, description="Seconds from the launch of a node until its agent registers."
     )
     progress_timeout: Seconds = Field(
         default=DEFAULT.progress_timeout,
-        description="Seconds without progress (a record, a step) after which a worker is replaced, counted from the start of its"
-        " program; 0: never.",
+        description="Seconds without progress (a record or a step) before a worker is replaced, counted from "
+        "the start of its program; 0: never.",
     )
     session_timeout: MoreThanNothing = Field(
-        default=30.0, description="Seconds of silence of a program's client before its shards are given to others."
+        default=30.0, description="Seconds without a message from a program before its shards are requeued."
     )
     orphan_timeout: MoreThanNothing = Field(
-        default=600.0, description="Seconds that an agent keeps its program running without a master."
+        default=600.0, description="Seconds an agent keeps its program running without a master."
     )
     grace: Seconds = Field(default=DEFAULT.grace, description="Seconds between SIGTERM and SIGKILL.")
+    permanent_errors: Literal["fail", "retry"] = Field(
+        default="fail",
+        description="Reaction to an error that a restart would repeat (a missing module, a syntax error, wrong arguments) before"
+        " the job made progress: fail the job, or retry as after any other error.",
+    )
     unschedulable: UnschedulableSpec = Field(
-        default=UnschedulableSpec(), description="What happens to a node that there is no room for."
+        default=UnschedulableSpec(), description="What happens to an unschedulable node."
     )
 
     def budget(self, kind: str) -> BudgetSpec:
@@ -145,4 +150,5 @@ class FaultSpec(Model):
             unschedulable_shrink_after=self.unschedulable.shrink_after,
             unschedulable_give_up_after=self.unschedulable.give_up_after,
             grace=self.grace,
+            permanent_errors=PermanentErrors(self.permanent_errors),
         )

@@ -43,7 +43,7 @@ def _check_job_name(name: str) -> str:
 
 def _check_role_name(name: str) -> str:
     if name == "master":
-        raise refuse("any role but master, which each job has by itself")
+        raise refuse("any role but master, which every job already has")
     if len(name) > 20 or not re.fullmatch(LABEL, name):
         raise refuse("a role such as worker or ps: lower-case letters, digits and -, at most 20 characters")
     return name
@@ -62,7 +62,7 @@ class JobSpec(Model):
     name: Annotated[str, AfterValidator(_check_job_name)] = Field(
         default="",
         json_schema_extra={"pattern": f"^({LABEL})?$", "maxLength": MAX_NAME},
-        description="The job's name, a DNS label of at most 52 characters. Default: one is made.",
+        description="The job's name, a DNS label of at most 52 characters. Default: generated.",
     )
     strategy: Strategy = Field(
         default="none",
@@ -75,7 +75,7 @@ class JobSpec(Model):
     datasets: tuple[DatasetSpec, ...] = Field(
         default=(),
         json_schema_extra={LIST_TYPE: "map", LIST_KEYS: ["name"]},
-        description="Datasets that the master knows from the start; programs may define more.",
+        description="Datasets defined at the start; programs may define more.",
     )
     fault: FaultSpec = Field(default=FaultSpec(), description="What happens after failures.")
     rendezvous: RendezvousSpec = Field(default=RendezvousSpec(), description="Worlds of workers; for allreduce.")
@@ -86,27 +86,25 @@ class JobSpec(Model):
         default=ParametersSpec(), description="How parameter servers train; for ps-sync and ps-async."
     )
     platform: Annotated[PlatformSpec, SHORT] = Field(
-        default=PlatformSpec(), description="Where the nodes run; in a file also its kind alone."
+        default=PlatformSpec(), description="Where the nodes run; in YAML also just the kind."
     )
     optimize: Annotated[OptimizeSpec, SHORT] = Field(
-        default=OptimizeSpec(), description="Who plans resources; in a file also the mode alone."
+        default=OptimizeSpec(), description="Who plans resources; in YAML also just the mode."
     )
-    security: SecuritySpec = Field(default=SecuritySpec(), description="How nodes talk to each other.")
+    security: SecuritySpec = Field(default=SecuritySpec(), description="How nodes communicate.")
     component_flags: ComponentFlags = Field(
         default=ComponentFlags(),
         alias="components",
-        description="Components of the master to run, where that does not follow from the strategy.",
+        description="Components of the master to run, if different from the strategy's defaults.",
     )
-    journal: JournalSpec = Field(default=JournalSpec(), description="How the master's decisions reach the disk.")
+    journal: JournalSpec = Field(default=JournalSpec(), description="How the master's decisions are written to disk.")
     metrics_port: Annotated[int, Field(strict=True, ge=0, le=65535)] | None = Field(
         None, description="The port of the Prometheus metrics; 0: any free port. Default: none."
     )
-    audit: Flag = Field(default=False, description="Log every accepted range of records, to prove that none is lost.")
-    suspend: Flag = Field(
-        default=False, description="The job has no nodes while this is true, and resumes when it is false again."
-    )
+    audit: Flag = Field(default=False, description="Record every accepted range of records, for `pliant audit`.")
+    suspend: Flag = Field(default=False, description="If true, the job has no nodes; it resumes when set to false.")
     working_dir: str | None = Field(
-        default=None, min_length=1, description="Where programs start. Default: where the job was started."
+        default=None, min_length=1, description="Working directory of programs. Default: where the job was started."
     )
 
     @classmethod
@@ -246,9 +244,9 @@ def load_spec(path_or_text: str | os.PathLike[str]) -> JobSpec:
     try:
         yaml_text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise SpecError(f"{path} is no text in UTF-8: byte {error.start}") from None
+        raise SpecError(f"{path} is not valid UTF-8: byte {error.start}") from None
     except OSError as error:
-        raise SpecError(f"{path} cannot be read: {error.strerror}", hint="give the path of a job's YAML file") from None
+        raise SpecError(f"{path} cannot be read: {error.strerror}", hint="pass the path of a job's YAML file") from None
     return JobSpec.from_yaml(yaml_text, source=str(path))
 
 

@@ -18,31 +18,31 @@ class ParametersSpec(Model):
     """Of the job's parameter servers."""
 
     batch_size: Positive = Field(
-        default=1, description="ps-sync: examples of one iteration; gradients gather until they are this many."
+        default=1, description="ps-sync: examples per iteration; gradients are collected until this number is reached."
     )
     staleness_power: Annotated[float, Field(ge=0, le=100)] = Field(
         default=0.0,
-        description="ps-async: a gradient that is s iterations old counts 1 / (1 + s) to this power; 0: all count the same.",
+        description="ps-async: a gradient that is s iterations old is weighted 1 / (1 + s) to this power; 0: equal weights.",
     )
     max_staleness: Count = Field(
-        default=0, description="ps-async: a gradient that is more iterations old is computed again; 0: none is."
+        default=0, description="ps-async: a gradient older than this many iterations is recomputed; 0: never."
     )
     max_iterations: Count = Field(
         default=0,
-        description="Training is over with exactly this iteration: no gradient is taken after it, and no more shards are given "
-        "out; 0: no limit.",
+        description="Training ends with exactly this iteration: later gradients are rejected, and no more "
+        "shards are leased; 0: no limit.",
     )
-    dump_iterations: Count = Field(default=0, description="Iterations between two dumps; 0: not by iterations.")
-    dump_seconds: Seconds = Field(default=60.0, description="Seconds between two dumps; 0: not by time.")
+    dump_iterations: Count = Field(default=0, description="Iterations between dumps; 0: not by iterations.")
+    dump_seconds: Seconds = Field(default=60.0, description="Seconds between dumps; 0: not by time.")
     full_every: Positive = Field(default=10, description="One dump in this many is full; the others are incremental.")
-    keep_last: Positive = Field(default=2, description="Full dumps that are kept, each with what followed it.")
+    keep_last: Positive = Field(default=2, description="Number of full dumps to keep, each with its incremental dumps.")
     partitions: Annotated[int, Field(strict=True, ge=1, le=MAX_PARTITIONS)] = Field(
-        default=DEFAULT_PARTITIONS, description="Into which the rows of tables are cut; fixed for a job."
+        default=DEFAULT_PARTITIONS, description="Number of partitions of the tables' rows; fixed for a job."
     )
     restore: str | None = Field(
         default=None,
         min_length=1,
-        description="A folder with dumps of another job to begin from; the number of servers may differ.",
+        description="Directory with dumps of another job to start from; the number of servers may differ.",
     )
 
     def to_core(self, strategy: str) -> PsOptions:

@@ -19,7 +19,7 @@ class LocalOptions(Model):
     """Processes on this machine."""
 
     capacity: Capacity = Field(
-        default=Capacity(), description="What all nodes together may ask for; 0: what the machine has."
+        default=Capacity(), description="Total resources for all nodes; 0: those of the machine."
     )
     limits: Literal["auto", "off"] = Field(
         default="auto", description="Whether limits are enforced: auto where the system allows it, off never."
@@ -31,24 +31,25 @@ class JournalVolume(Model):
 
     volume: Literal["auto", "claim", "emptyDir"] = Field(
         default="auto",
-        description="claim outlives the master's Pod; emptyDir is lost with it: then only an allreduce job goes on, with its "
-        "living workers, any other starts over. auto: a claim where the cluster has a default storage class, else emptyDir.",
+        description="claim outlives the master's Pod; emptyDir is lost with it: then only an allreduce job "
+        "continues, with its living workers, any other job restarts from scratch. auto: a claim where the "
+        "cluster has a default storage class, else emptyDir.",
     )
-    size: Memory = Field(default=1024, description="Of the claim.")
+    size: Memory = Field(default=1024, description="Size of the claim.")
     storage_class: str | None = Field(
-        default=None, min_length=1, description="Of the claim. Default: the cluster's own default."
+        default=None, min_length=1, description="Storage class of the claim. Default: the cluster's default."
     )
 
 
 class MasterPod(Model):
     """The Pod of the master."""
 
-    resources: Capacity = Field(default=Capacity(cpu=0.1, memory=256), description="What the master asks for.")
+    resources: Capacity = Field(default=Capacity(cpu=0.1, memory=256), description="Resources of the master.")
     node_selector: dict[str, str] = Field(
         default={}, description="Labels of the machines that may run the master. Default: as for the nodes."
     )
     template: dict[str, Any] = Field(
-        default={}, description="Merged into the master's Pod, as the template of a role into its Pods."
+        default={}, description="Merged into the master's Pod, like the template of a role."
     )
 
 
@@ -60,30 +61,28 @@ class KubernetesOptions(Model):
         default=None, min_length=1, description="The image of master and nodes. Default: the operator's own."
     )
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = Field(
-        default="IfNotPresent", description="When the image is pulled."
+        default="IfNotPresent", description="Image pull policy."
     )
-    image_pull_secrets: tuple[str, ...] = Field(
-        default=(), description="Names of the secrets with which the image is pulled."
-    )
+    image_pull_secrets: tuple[str, ...] = Field(default=(), description="Names of the image pull secrets.")
     service_account: str | None = Field(
         default=None, min_length=1, description="The service account of the nodes. Its token is not mounted."
     )
     priority_class: str | None = Field(default=None, min_length=1, description="The priority class of the nodes.")
     high_priority_class: str | None = Field(
-        default=None, min_length=1, description="The priority class of the first workers, as many as the share says."
+        default=None, min_length=1, description="Priority class of the share of workers given by high_priority_share."
     )
     high_priority_share: Annotated[float, Field(strict=True, ge=0, le=1)] = Field(
-        default=0.0, description="The part of the workers, 0 to 1, that gets high_priority_class."
+        default=0.0, description="Share of workers, 0 to 1, that get high_priority_class."
     )
-    node_selector: dict[str, str] = Field(default={}, description="Labels of the machines that may be used.")
-    tolerations: tuple[dict[str, Any], ...] = Field(default=(), description="Taints that are tolerated, as in a Pod.")
+    node_selector: dict[str, str] = Field(default={}, description="Labels of the machines that may run nodes.")
+    tolerations: tuple[dict[str, Any], ...] = Field(default=(), description="Tolerations, as in a Pod.")
     journal: JournalVolume = Field(default=JournalVolume(), description="Where the master keeps its journal.")
     shared_claim: str | None = Field(
         default=None,
         min_length=1,
         max_length=253,
-        description="A PersistentVolumeClaim that all Pods of the job mount at /pliant/shared: data, checkpoints, and what "
-        "parameter servers keep. It must allow ReadWriteMany where Pods run on several machines.",
+        description="A PersistentVolumeClaim that all Pods of the job mount at /pliant/shared: data, "
+        "checkpoints, and the state of parameter servers. It must allow ReadWriteMany where Pods run on several machines.",
     )
     master: MasterPod = Field(default=MasterPod(), description="The Pod of the master.")
 
@@ -100,7 +99,7 @@ class RayOptions(Model):
 
     address: str = Field(default="auto", min_length=1, description="The address of the cluster.")
     namespace: str | None = Field(default=None, description="The Ray namespace of the job.")
-    runtime_env: dict[str, Any] = Field(default={}, description="Passed on to Ray as it is.")
+    runtime_env: dict[str, Any] = Field(default={}, description="Passed to Ray unchanged.")
 
 
 class PlatformSpec(Model):
@@ -112,10 +111,10 @@ class PlatformSpec(Model):
         max_length=63,
         description="local, kubernetes, ray, or the name of an entry point in pliant.platforms.",
     )
-    local: LocalOptions = Field(default=LocalOptions(), description="Options of the local platform.")
-    kubernetes: KubernetesOptions = Field(default=KubernetesOptions(), description="Options of Kubernetes.")
-    ray: RayOptions = Field(default=RayOptions(), description="Options of Ray.")
-    options: dict[str, Any] = Field(default={}, description="Options of a platform that an entry point adds.")
+    local: LocalOptions = Field(default=LocalOptions(), description="Options for the local platform.")
+    kubernetes: KubernetesOptions = Field(default=KubernetesOptions(), description="Options for Kubernetes.")
+    ray: RayOptions = Field(default=RayOptions(), description="Options for Ray.")
+    options: dict[str, Any] = Field(default={}, description="Options for a platform added by an entry point.")
 
     @classmethod
     def long_form(cls, value: Any) -> Any:

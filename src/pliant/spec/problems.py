@@ -40,11 +40,11 @@ def _lines(found: ValidationError, schema: Schema) -> Iterator[str]:
         elif error["type"] == NOT_ALLOWED:
             yield _line(path, Problem((), value, error["ctx"]["allowed"]))
         elif key_is_wrong or error["type"] == "invalid_key":
-            yield _line(path, Problem((), value, "a text as the name"))
+            yield _line(path, Problem((), value, "a string as the name"))
         else:
             node = _at(schema, path)
             allowed = _allowed(node) or error["msg"]
-            line = f"{_dotted(path)}: nothing is given; allowed: {allowed}"
+            line = f"{_dotted(path)}: no value; allowed: {allowed}"
             yield (line if value is None else _line(path, Problem((), value, allowed))) + _near(value, node)
 
 
@@ -52,7 +52,7 @@ def _line(path: Sequence[str | int], problem: Problem) -> str:
     if problem.value is None:
         return f"{_dotted(path)}: {problem.allowed}"
     shown = _SHORT.repr(problem.value)
-    return f"{_dotted(path)}: {shown} is given; allowed: {problem.allowed}"
+    return f"{_dotted(path)}: got {shown}; allowed: {problem.allowed}"
 
 
 def _dotted(path: Sequence[str | int]) -> str:
@@ -61,7 +61,7 @@ def _dotted(path: Sequence[str | int]) -> str:
 
 def _meant(name: str, known: list[str]) -> str:
     close = get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"; did you mean {close[0]}?" if close else f"; known here: {', '.join(known)}"
+    return f"; did you mean {close[0]}?" if close else f"; known: {', '.join(known)}"
 
 
 def _near(value: object, node: Schema) -> str:
@@ -80,7 +80,7 @@ def _at(schema: Schema, path: Sequence[str | int]) -> Schema:
 def _allowed(node: Schema) -> str:
     match node.get("type"):
         case "integer" | "number":
-            return ("a whole number" if node["type"] == "integer" else "a number") + _range(node)
+            return ("an integer" if node["type"] == "integer" else "a number") + _range(node)
         case "boolean":
             return "true or false"
         case "array":
@@ -91,8 +91,8 @@ def _allowed(node: Schema) -> str:
         case "string" if "enum" in node:
             return f"one of {', '.join(node['enum'])}"
         case "string":
-            return "a text" + (f" of the form {node['pattern']}" if "pattern" in node else _length(node))
-    return "a number or a text" if node else ""
+            return "a string" + (f" of the form {node['pattern']}" if "pattern" in node else _length(node))
+    return "a number or a string" if node else ""
 
 
 def _range(node: Schema) -> str:

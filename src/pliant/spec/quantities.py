@@ -26,7 +26,7 @@ INT_OR_STRING = "x-kubernetes-int-or-string"
 MEMORY_PATTERN = r"^[0-9]+(\.[0-9]+)?((Ki|Mi|Gi|Ti|k|K|M|G|T)B?)?$"
 CPU_PATTERN = r"^[0-9]+(\.[0-9]+)?m?$"
 MEMORY_ALLOWED = "an amount such as 512Mi, 2Gi or 1.5G, or a number of MB, up to 64Ti"
-CPU_ALLOWED = "a number of cores such as 2 or 0.5, or thousandths such as 500m"
+CPU_ALLOWED = "a number of cores such as 2 or 0.5, or millicores such as 500m"
 
 
 def memory_mb(value: object) -> int:

@@ -22,13 +22,11 @@ class Replicas(Model):
     """How many nodes: ``4``, ``"2:8"`` or ``{min: 2, max: 8, wanted: 4}``."""
 
     min: NodeCount = Field(
-        description="The job waits, or fails, with fewer nodes than this; with 0 it can be scaled to nothing, and waits."
+        description="Minimum number of nodes: with fewer, the job waits or fails; 0 allows scaling to zero."
     )
-    max: Annotated[int, Field(strict=True, ge=1, le=MAX_REPLICAS)] = Field(
-        description="The job never has more nodes than this."
-    )
+    max: Annotated[int, Field(strict=True, ge=1, le=MAX_REPLICAS)] = Field(description="Maximum number of nodes.")
     wanted: NodeCount | None = Field(
-        default=None, description="Replicas that the job starts with; kubectl scale changes it. Default: max."
+        default=None, description="Initial number of nodes; changed by kubectl scale. Default: max."
     )
 
     @classmethod
@@ -66,7 +64,7 @@ class Capacity(Model):
 class ResourcesSpec(Capacity):
     """What one node is given."""
 
-    gpu: Count = Field(default=0, description="Whole GPUs.")
+    gpu: Count = Field(default=0, description="Number of GPUs.")
 
     def to_core(self) -> Resources:
         return Resources(self.cpu, self.memory, self.gpu)
@@ -78,9 +76,9 @@ class RestartLimits(Model):
     error: Limit | None = Field(default=None, description="The program ended with an error.")
     killed: Limit | None = Field(default=None, description="The program was killed by a signal.")
     oom: Limit | None = Field(default=None, description="The node ran out of memory.")
-    preempted: Limit | None = Field(default=None, description="The platform took the node away.")
-    hang: Limit | None = Field(default=None, description="The node was silent or made no progress.")
-    unknown: Limit | None = Field(default=None, description="Nobody can say why the node ended.")
+    preempted: Limit | None = Field(default=None, description="The platform preempted the node.")
+    hang: Limit | None = Field(default=None, description="The node sent no heartbeat or made no progress.")
+    unknown: Limit | None = Field(default=None, description="The node ended for an unknown reason.")
 
 
 def _split(value: Any) -> Any:
@@ -91,7 +89,9 @@ def _split(value: Any) -> Any:
     except ValueError as error:
         raise refuse(f"a command whose quotes match ({str(error).lower()})") from None
     if operators := SHELL_OPERATORS.intersection(words):
-        raise refuse(f"a program and its arguments; no shell runs it, so write [sh, -c, ...] to use {min(operators)}")
+        raise refuse(
+            f"a program and its arguments; it is not run by a shell, so write [sh, -c, ...] to use {min(operators)}"
+        )
     return words or [""]
 
 
@@ -125,26 +125,26 @@ class RoleSpec(Model):
         ),
     ] = Field(
         default_factory=lambda: Replicas(min=1, max=1),
-        description='How many nodes: {min, max, wanted}; in a file also 4 or "2:8". Default: 1.',
+        description='Number of nodes: {min, max, wanted}; in YAML also 4 or "2:8". Default: 1.',
     )
     command: Command = Field(
         default=(),
-        description="The program and its arguments, as a list; in a file also one line, split without a shell.",
+        description="The program and its arguments, as a list; in YAML also one line, split without a shell.",
     )
     env: dict[Annotated[str, AfterValidator(_check_variable)], Text] = Field(
         default={}, description="Environment variables of the program."
     )
-    resources: ResourcesSpec = Field(default=ResourcesSpec(), description="What each node is given.")
+    resources: ResourcesSpec = Field(default=ResourcesSpec(), description="Resources of each node.")
     min_resources: ResourcesSpec = Field(
         default=ResourcesSpec(),
-        description="What a node can live with when there is no room for more; 0: that one is not lowered.",
+        description="Minimum resources to try when a node is unschedulable; 0: do not lower this one.",
     )
     critical: Flag | None = Field(
         default=None,
-        description="Whether the final failure of one node fails the job. Default: true for ps and chief, else false.",
+        description="Whether giving up on one node fails the job. Default: true for ps and chief, else false.",
     )
     restarts: RestartLimits = Field(
-        default=RestartLimits(), description="Limits of this role that differ from the job's fault policy."
+        default=RestartLimits(), description="Overrides of the job's fault policy for this role."
     )
     template: dict[str, Any] = Field(
         default={},

@@ -16,14 +16,14 @@ class RendezvousSpec(Model):
 
     min: Positive | None = Field(
         default=None,
-        description="Minimum size of a world. Default: 1, since survivors continue however few they are.",
+        description="Minimum size of a world. Default: 1, so any number of survivors continues.",
     )
     max: Positive | None = Field(
         default=None, description="Maximum size of a world. Default: the maximum of the workers."
     )
-    node_unit: Positive = Field(default=1, description="The size of a world is a multiple of this.")
+    node_unit: Positive = Field(default=1, description="The size of a world must be a multiple of this.")
     wait_seconds: Seconds = Field(
-        default=30.0, description="Seconds after the latest arrival before a world is formed without the rest."
+        default=30.0, description="Seconds to wait for more workers after the last one joined."
     )
 
 
@@ -31,11 +31,11 @@ class CheckpointSpec(Model):
     """When and where the state of training is written."""
 
     dir: str | None = Field(
-        default=None, min_length=1, description="The directory. Default: in the job's own directory."
+        default=None, min_length=1, description="The checkpoint directory. Default: inside the job's directory."
     )
-    every_steps: Count = Field(default=0, description="Steps between two checkpoints; 0: not by steps.")
-    every_seconds: Seconds = Field(default=0.0, description="Seconds between two checkpoints; 0: not by time.")
-    keep_last: Positive = Field(default=3, description="How many of the newest are kept.")
+    every_steps: Count = Field(default=0, description="Steps between checkpoints; 0: not by steps.")
+    every_seconds: Seconds = Field(default=0.0, description="Seconds between checkpoints; 0: not by time.")
+    keep_last: Positive = Field(default=3, description="Number of latest checkpoints to keep.")
     keep_every: Count = Field(
         default=0, description="Checkpoints at multiples of this number of steps are kept forever; 0: none."
     )
@@ -78,7 +78,7 @@ class SecuritySpec(Model):
 
     tls: Flag | None = Field(
         default=None,
-        description="Encrypt, with certificates on both sides that Pliant makes. Default: true on Kubernetes, else false.",
+        description="Encrypt with mutual TLS, using certificates that Pliant generates. Default: true on Kubernetes, else false.",
     )
 
     def uses_tls(self, *, default: bool) -> bool:
@@ -91,5 +91,5 @@ class JournalSpec(Model):
 
     sync: Literal["full", "normal"] = Field(
         default="full",
-        description="full survives a power cut; normal survives the master's death only, and is faster.",
+        description="full survives a power failure; normal is faster but survives only a crash of the master.",
     )

@@ -51,7 +51,7 @@ def _nodes(spec: JobSpec) -> NodeBook:
         roles,
         spec.fault_policy(),
         policies={name: spec.fault_policy(name) for name in roles},
-        suspended="the job's description says so" if spec.suspend else "",
+        suspended="set in the job spec" if spec.suspend else "",
     )
 
 

@@ -34,7 +34,7 @@ class _Loader(yaml.SafeLoader):
         for key, _ in node.value:
             name = (key.tag, key.value) if isinstance(key, yaml.ScalarNode) else None
             if name in seen:
-                raise yaml.MarkedYAMLError(problem=f"{key.value!r} is given twice", problem_mark=key.start_mark)
+                raise yaml.MarkedYAMLError(problem=f"{key.value!r} is set twice", problem_mark=key.start_mark)
             if name and key.tag != "tag:yaml.org,2002:merge":
                 seen.add(name)
         return super().construct_mapping(node, deep=deep)
@@ -63,7 +63,7 @@ def read(text: str, source: str) -> Any:
     try:
         value = yaml.load(text, Loader=_Loader)
         if _size(value, {}) > LARGEST:
-            raise SpecError(f"{source} is no job spec: it stands for more than {LARGEST} values")
+            raise SpecError(f"{source} is not a job spec: it expands to more than {LARGEST} values")
         return value
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -77,7 +77,7 @@ def read(text: str, source: str) -> Any:
     except (yaml.YAMLError, ValueError, TypeError) as error:
         raise SpecError(f"{source} is not valid YAML: {error}") from None
     except RecursionError:
-        raise SpecError(f"{source} is no job spec: it is nested too deeply") from None
+        raise SpecError(f"{source} is not a job spec: it is nested too deeply") from None
 
 
 def _size(value: Any, known: dict[int, int]) -> int:

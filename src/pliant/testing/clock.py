@@ -16,6 +16,6 @@ class ManualClock:
     def advance(self, seconds: float) -> float:
         """Let time pass; returns the new time. It never runs backwards."""
         if seconds < 0:
-            raise ValueError(f"time does not run backwards ({seconds} s)")
+            raise ValueError(f"time cannot go backwards ({seconds} s)")
         self._now += seconds
         return self._now

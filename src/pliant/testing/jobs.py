@@ -93,6 +93,15 @@ class LocalJob:
             )
         return self
 
+    def resume(self) -> Self:
+        """``pliant resume``, after it ended or was interrupted; what was started first is not waited for."""
+        command = [sys.executable, "-c", LAUNCHER, "resume", "--job-dir", str(self.home.path)]
+        with self._output.open("ab") as output:
+            self._launcher = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=self._env, cwd=self.folder
+            )
+        return self
+
     @property
     def launcher(self) -> subprocess.Popen[bytes]:
         assert self._launcher is not None, "the job was not started"
@@ -198,7 +207,7 @@ class LocalJob:
 
     def summary(self) -> dict[str, Any]:
         found = self.home.summary()
-        assert found is not None, f"there is no summary\n{self.report()}"
+        assert found is not None, f"no summary\n{self.report()}"
         return found
 
     def audit(self) -> list[AuditRow]:

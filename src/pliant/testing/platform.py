@@ -146,7 +146,7 @@ class FakePlatform(Platform):
             if self.largest is not None and not self.largest.fits(launch.resources):
                 return Refusal(launch.node, "no machine is large enough", True)
             if self.room is not None and len(self.running()) >= self.room:
-                return Refusal(launch.node, f"there is room for {self.room} nodes only", True)
+                return Refusal(launch.node, f"room for only {self.room} nodes", True)
             self.nodes[launch.node] = FakeNode(launch)
             self.launched.append(launch.node)
             return None
@@ -156,11 +156,11 @@ class FakePlatform(Platform):
             self.removed.append(removal)
             found = self.nodes.get(removal.node)
             if found is None:
-                self._tell(NodeEvent(removal.node, False, ExitReason.KILLED, "there is no such node"))
+                self._tell(NodeEvent(removal.node, False, ExitReason.KILLED, "no such node"))
             elif found.end is not None:
                 self._tell(found.end)
             elif removal.grace <= 0:
-                self.end_node(removal.node, ExitReason.KILLED, "removed at once")
+                self.end_node(removal.node, ExitReason.KILLED, "removed immediately")
             elif found.stubborn:
                 found.asked_to_end = True
             else:
@@ -170,7 +170,7 @@ class FakePlatform(Platform):
         with self._lock:
             found = self.nodes.get(resize.node)
             if found is None or not found.alive:
-                return Refusal(resize.node, "it is not there", True)
+                return Refusal(resize.node, "it does not exist", True)
             if resize.node in self.unresizable:
                 return Refusal(resize.node, self.unresizable[resize.node], True)
             if not try_only:

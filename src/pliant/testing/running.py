@@ -70,7 +70,7 @@ class RunningMaster:
 
     def start(self) -> RunningMaster:
         """Start a master on the folder; returns when it serves, or raises what prevented that."""
-        assert self._thread is None, "it runs already"
+        assert self._thread is None, "it is already running"
         self._up.clear()
         self.failure = self.phase = None
         self._thread = threading.Thread(target=self._run, name="running-master", daemon=True)

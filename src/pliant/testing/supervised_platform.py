@@ -73,7 +73,7 @@ class Supervisor:
             try:
                 process = _start_agent(launch, context, last_words)
             except OSError as error:
-                return Refusal(launch.node, f"its agent cannot be started: {error}", unschedulable=False)
+                return Refusal(launch.node, f"cannot start its agent: {error}", unschedulable=False)
             self._nodes[launch.node] = node = _Node(process, launch.resources.cpu, last_words)
         threading.Thread(target=self._wait, args=(launch.node, node), name=f"wait-{launch.node}", daemon=True).start()
         return None
@@ -83,7 +83,7 @@ class Supervisor:
         with self._changed:
             node = self._nodes.get(removal.node)
             if node is None:
-                self._publish(NodeEvent(removal.node, False, ExitReason.KILLED, "there is no such node"))
+                self._publish(NodeEvent(removal.node, False, ExitReason.KILLED, "no such node"))
             elif node.end is not None:
                 self._publish(node.end)
             elif removal.grace <= 0:
@@ -110,7 +110,7 @@ class Supervisor:
         """``kill -9`` of a node's agent; returns when its end is known."""
         self._nodes[name].process.kill()
         with self._changed:
-            assert self._changed.wait_for(lambda: self._nodes[name].end is not None, timeout), f"{name} does not end"
+            assert self._changed.wait_for(lambda: self._nodes[name].end is not None, timeout), f"{name} did not end"
 
     def close(self) -> None:
         """Kill everything that is left."""

@@ -36,7 +36,7 @@ def checkpoint_settings(given: CheckpointSettings) -> CheckpointSettings:
     directory = of_job.directory or (str(home / "checkpoints") if home is not None else "")
     if not directory:
         raise InvalidRequest(
-            "checkpoints were asked for, but there is no directory for them",
+            "checkpoints were requested without a directory",
             hint="pass checkpoint_dir, or set checkpoint.dir in the job's spec",
         )
     return replace(given, directory=directory)
@@ -67,7 +67,7 @@ class Checkpointer:
         restored = load_latest(self._settings.directory)
         if restored is None:
             return None
-        log.info("resumes from the checkpoint of step %d (%s)", restored.found.step, restored.found.source)
+        log.info("resuming from the checkpoint of step %d (%s)", restored.found.step, restored.found.source)
         self._saved = restored.found.step
         state: dict[str, Any] = restored.state
         return state

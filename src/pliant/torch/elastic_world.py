@@ -43,11 +43,12 @@ class ElasticWorld:
         """Become a member of the job's worlds; ``form`` joins one."""
         if job in _in_use:
             raise InvalidRequest(
-                "this program has a Trainer already",
+                "this program already has a Trainer",
                 hint="one Trainer can have several optimizers, and `steps` can be called several times",
             )
         _in_use.add(job)
         self._job = job
+        job.combines = True
         self._membership = Membership(job)
 
     def form(self) -> bool:
@@ -105,10 +106,10 @@ class ElasticWorld:
             log.debug("not reported to the master: %s", gone)
         raise error
 
-    def close(self) -> None:
+    def close(self, *, ends_process: bool = False) -> None:
         """Leave for good."""
         if self._membership is not None:
-            self._membership.close()
+            self._membership.close(ends_process=ends_process)
             self._membership = None
 
     def _share_state(self, world: World) -> bool:

@@ -87,8 +87,8 @@ def disagreement(members: Mapping[str, Terms]) -> WorkersDisagree:
         for name in differing(members[first], members[other])
     ]
     return WorkersDisagree(
-        f"the workers train on different terms: {'; '.join(shown) or 'a seed'}",
-        hint="give every worker the same dataset and the same options: workers share one dataset by its indices, "
+        f"the workers train with different settings: {'; '.join(shown) or 'a seed'}",
+        hint="pass the same dataset and options on every worker: workers share one dataset by its indices, "
         "so do not split it between them",
     )
 
@@ -97,8 +97,8 @@ def checkpoint_mismatch(saved: Mapping[str, object], now: Mapping[str, object]) 
     shown = ", ".join(f"{name} {value}, now {now.get(name)}" for name, value in saved.items() if value != now.get(name))
     return InvalidRequest(
         f"Checkpoint does not match: {shown}",
-        hint="train with the numbers of the checkpoint, or begin a new training with another checkpoint_dir; "
-        "epochs and max_steps may change",
+        hint="use the settings of the checkpoint, or start a new training with another checkpoint_dir; epochs "
+        "and max_steps may change",
     )
 
 

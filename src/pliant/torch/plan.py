@@ -49,6 +49,21 @@ class StepPlan:
         first = at * self.units * self.micro_batch
         return min(self.records - first, self.units * self.micro_batch)
 
+    def records_of(self, steps: int) -> int:
+        """Records of the first ``steps`` steps."""
+        if not self.steps_per_epoch:
+            return 0
+        epochs, rest = divmod(steps, self.steps_per_epoch)
+        per_step = self.units * self.micro_batch
+        per_epoch = self.steps_per_epoch * per_step if self.drop_last else self.records
+        return epochs * per_epoch + min(rest * per_step, per_epoch)
+
+    def unit_size(self, step: int, unit: int) -> int:
+        """Records of one unit."""
+        _, at = self.epoch_and_step(step)
+        first = (at * self.units + unit) * self.micro_batch
+        return max(0, min(self.micro_batch, self.records - first))
+
     def indices(self, step: int, unit: int) -> Sequence[int]:
         """Records of one unit, in order; empty where the epoch's last step is short."""
         epoch, at = self.epoch_and_step(step)

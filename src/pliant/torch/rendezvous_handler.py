@@ -190,7 +190,7 @@ class PliantRendezvous(RendezvousHandler):
         return None
 
     def _begin_anew(self, why: str) -> None:
-        log.warning("%s joins again: %s", self._member, why)
+        log.warning("%s rejoins: %s", self._member, why)
         self._incarnation, self._last_round, self._last_world = uuid.uuid4().hex, 0, None
 
     def _announcement(self) -> pb.AnnounceRequest:
@@ -211,7 +211,7 @@ class PliantRendezvous(RendezvousHandler):
         store.add(key, 1)
         while store.add(key, 0) < len(world.members):
             if self._broken.wait(0.02):
-                raise PeerGone("a member is gone before all had met")
+                raise PeerGone("a member was lost before all had connected")
         self._store = store
         return store, RendezvousStoreInfo(host, int(port))
 
@@ -225,14 +225,14 @@ class PliantRendezvous(RendezvousHandler):
                 method, request, retry_timeout=retry_timeout, timeout=timeout, max_pause=RETRY_PAUSE_S
             )
         except MasterUnavailable as error:
-            raise RendezvousConnectionError(f"no answer from {self._master.address.target}: {error}") from None
+            raise RendezvousConnectionError(f"no response from {self._master.address.target}: {error}") from None
         except Conflict as error:
             self._closed = True
             raise RendezvousClosedError(str(error)) from None
         except (NotFound, SessionExpired):
             raise
         except PliantError as error:
-            raise RendezvousConnectionError(f"{self._master.address.target} refuses the call: {error}") from None
+            raise RendezvousConnectionError(f"{self._master.address.target} refused the call: {error}") from None
 
     # --- watching
 
@@ -298,7 +298,7 @@ def create_handler(parameters: RendezvousParameters) -> PliantRendezvous:
     master = MasterClient(address)
     job = master.call(master.stubs.job.GetStatus, pb.Empty(), timeout=30).name
     if parameters.run_id not in ("", "none", job):
-        raise ValueError(f"{target} is the master of {job!r}, and --rdzv-id is {parameters.run_id!r}")
+        raise ValueError(f"{target} is the master of {job!r}, but --rdzv-id is {parameters.run_id!r}")
     last_call = parameters.get("last_call_timeout")
     return PliantRendezvous(
         master,

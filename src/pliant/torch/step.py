@@ -31,25 +31,25 @@ class Step:
         self.unit = -1  # the current micro-batch
         self.committed = False
         self.backwards = 0
-        self._begun = False
+        self.begun = False  # its iteration
 
     def __iter__(self) -> Iterator[Any]:
-        if self._begun:
-            raise InvalidRequest("a step can be iterated once")
-        self._begun = True
+        if self.begun:
+            raise InvalidRequest("a step can be iterated only once")
+        self.begun = True
         return self._driver.micro_batches(self)
 
     def backward(self, loss: torch.Tensor) -> None:
         """Compute the gradients of one micro-batch's mean loss; once per micro-batch."""
         if self.unit < 0:
-            raise InvalidRequest("step.backward belongs inside `for batch in step`")
+            raise InvalidRequest("call step.backward inside `for batch in step`")
         if loss.numel() != 1:
             raise InvalidRequest(
-                f"the loss must be one number, the mean over the micro-batch; it has {tuple(loss.shape)}"
+                f"the loss must be a scalar, the mean over the micro-batch; it has shape {tuple(loss.shape)}"
             )
         if self.backwards:
             raise InvalidRequest(
-                "step.backward was called twice for one micro-batch", hint="add the losses up and call it once"
+                "step.backward was called twice for one micro-batch", hint="sum the losses and call it once"
             )
         self.backwards += 1
         self._driver.backward(self, loss)

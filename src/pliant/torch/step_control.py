@@ -11,30 +11,28 @@ import logging
 import math
 import random
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
-from pliant.client.job import Job
-from pliant.core.errors import InvalidRequest, PliantError
+from pliant.core.errors import PliantError
 from pliant.core.rendezvous.virtual_workers import hosted_by, share_missing
 from pliant.torch.accumulator import mean_loss
 from pliant.torch.checkpoints import Checkpointer
 from pliant.torch.control_lane import ControlLane, Word
 from pliant.torch.elastic_world import ElasticWorld
 from pliant.torch.gradients.gradient_sum import NOT_FINITE
+from pliant.torch.loop_progress import LoopProgress
 from pliant.torch.loop_terms import are_equal, digest, disagreement, gather
+from pliant.torch.misuse import LoopGuard, missing_backward
 from pliant.torch.plan import StepPlan, unit_seed
 from pliant.torch.step import Step
-from pliant.torch.termination import EXIT_CODE, TerminationNotice
+from pliant.torch.termination import TerminationNotice
 from pliant.torch.training_state import TrainingState
 from pliant.torch.worlds.world import WorldBroken
 
 log = logging.getLogger(__name__)
-
-REPORT_INTERVAL_S = 0.2
 
 
 class StepController:
@@ -51,20 +49,22 @@ class StepController:
         self._state, self._elastic, self._notice = state, elastic, notice
         self._position, self._accumulator = state.position, state.accumulator
         self._on_commit, self._on_leave = on_commit, on_leave
-        self._job: Job | None = None
+        self._guard = LoopGuard(state.update.optimizers)
+        self.progress = LoopProgress(state.position)
         self._dataset: Any = None
         self._collate: Callable[[list[Any]], Any] = list
+        self._params: Sequence[torch.nn.Parameter] = ()  # of the current step
         self._weight = 1.0  # of the current micro-batch: its share of the step's records
-        self._last_report = -math.inf
         self._leaves = False  # after this step, as the others know
         self.checkpointer: Checkpointer | None = None
         self.stop_requested = False  # by this worker
 
-    def report_to(self, job: Job) -> None:
-        self._job = job
-
     def begin_loop(self, dataset: Any, collate: Callable[[list[Any]], Any]) -> None:
         self._dataset, self._collate = dataset, collate
+        self._guard.begin_loop()
+
+    def end_loop(self) -> None:
+        self._guard.end_loop()
 
     @property
     def _plan(self) -> StepPlan:
@@ -102,6 +102,7 @@ class StepController:
                 return
 
     def backward(self, step: Step, loss: torch.Tensor) -> None:
+        self._guard.before_backward()
         weighted = loss * self._weight
         self._accumulator.add_loss(float(weighted.detach()))
         self._state.update.scaled(weighted).backward()  # type: ignore[no-untyped-call]
@@ -109,7 +110,8 @@ class StepController:
     # --- computing
 
     def _begin_step(self) -> None:
-        self._accumulator.begin_step(self._state.update.params())
+        self._params = self._state.update.params()
+        self._accumulator.begin_step(self._params)
 
     def _units_to_do(self) -> list[tuple[int, bool]]:
         """This worker's share of the missing units, each with whether it is the last."""
@@ -133,11 +135,12 @@ class StepController:
         self._weight = len(indices) / step.records
         batch = self._collate(_fetch(self._dataset, indices))
         self._accumulator.begin_unit(self._elastic.world, last=last)
+        self._guard.begin_unit(self._params if self._accumulator.units else ())
         return batch
 
     def _end_unit(self, step: Step, unit: int) -> None:
         if not step.backwards:
-            raise InvalidRequest(f"step.backward was not called for a micro-batch of step {step.index}")
+            raise missing_backward(step, () if self._accumulator.units else self._params)
         step.unit = -1
         self._accumulator.end_unit(unit)
 
@@ -147,7 +150,7 @@ class StepController:
         """Add up over all workers, and apply; False if the step must be computed again."""
         world, gradients = self._elastic.world, self._accumulator.gradients
         if world.broken.is_set():  # a world of one has no collective that would fail
-            raise WorldBroken(f"round {world.round} is over")
+            raise WorldBroken(f"round {world.round} has ended")
         lane = self._fill_lane()
         works = gradients.start(world)
         if not world.alone:
@@ -157,7 +160,7 @@ class StepController:
                 self._elastic.fail_job(disagreement({peer.name: terms for peer, terms in members}))
         counts = lane.unit_counts()
         if any(count != 1 for count in counts):
-            raise PliantError(f"step {step.index}: micro-batches were counted {counts} times, not once each")
+            raise PliantError(f"step {step.index}: micro-batches were counted {counts} times instead of once each")
         flags = lane[Word.FLAGS]
         if 0 < flags < NOT_FINITE:
             gradients.calibrate(world)
@@ -197,18 +200,17 @@ class StepController:
         return lane
 
     def _apply(self, step: Step) -> None:
-        self._state.update.apply(ends_epoch=step.number == self._plan.steps_per_epoch - 1)
+        with self._guard.applying():
+            self._state.update.apply(ends_epoch=step.number == self._plan.steps_per_epoch - 1)
 
     def _finish(self, step: Step) -> None:
         self._position.commit_step()
+        units = set(self._accumulator.units)
         self._accumulator.end_step()
         self._elastic.peer_units = None
         step.committed = True
         self._on_commit(step)
-        now = time.monotonic()
-        if self._job is not None and self._job.elastic and now - self._last_report > REPORT_INTERVAL_S:
-            self._last_report = now
-            self._job.report_step(self._position.step, loss=step.loss)
+        self.progress.committed(step.index, units)
 
     # --- checkpoints and notice
 
@@ -224,7 +226,7 @@ class StepController:
         if self._leaves:
             log.info("was asked to terminate (SIGTERM); leaves after step %d", self._position.step)
             self._on_leave()
-            raise SystemExit(EXIT_CODE)
+            self._notice.exit()
 
     def take_checkpoint(self, *, wait: bool) -> None:
         if self.checkpointer is not None:

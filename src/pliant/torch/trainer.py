@@ -25,7 +25,7 @@ import torch
 
 from pliant.client.job import Job
 from pliant.client.job import connect as connect_job
-from pliant.core.errors import InvalidRequest, PliantError
+from pliant.core.errors import InvalidRequest
 from pliant.core.nodes.environment import CheckpointSettings
 from pliant.torch.accumulator import StepAccumulator
 from pliant.torch.checkpoints import Checkpointer, checkpoint_settings
@@ -33,6 +33,7 @@ from pliant.torch.elastic_world import ElasticWorld
 from pliant.torch.gradients.exact_sum import ExactSum
 from pliant.torch.gradients.float_sum import FloatSum
 from pliant.torch.gradients.gradient_sum import GradientSum
+from pliant.torch.misuse import check_dataset, not_committed, warn_of_untrained
 from pliant.torch.module_buffers import ModuleBuffers
 from pliant.torch.plan import StepPlan
 from pliant.torch.step import Step
@@ -49,7 +50,7 @@ class Trainer:
     """Elastic data-parallel training.
 
     ``virtual_workers`` is fixed for the job and decides, with the micro-batch, what a step is; how many processes there
-    are does not matter. ``deterministic`` makes the result independent of that to the last bit, at the price of one
+    are does not matter. ``deterministic`` makes the result independent of that to the last bit, at the cost of one
     thread per process and twice the traffic.
     """
 
@@ -92,6 +93,7 @@ class Trainer:
             clip_grad_value=clip_grad_value,
             on_gradients=on_gradients,
         )
+        warn_of_untrained(model, update.params())
         self.model = model
         self.optimizers, self.schedulers, self.scaler = update.optimizers, update.schedulers, scaler
         self.virtual_workers = virtual_workers
@@ -110,7 +112,7 @@ class Trainer:
         )
         self._position = self._state.position
         self._elastic = ElasticWorld(self._state)
-        self._notice = TerminationNotice()
+        self._notice = TerminationNotice(on_exit=self._close_job)
         self._control = StepController(
             self._state,
             self._elastic,
@@ -163,6 +165,7 @@ class Trainer:
         collate_fn: Callable[[list[Any]], Any] | None = None,
     ) -> Iterator[Step]:
         """The remaining steps, over a map-style dataset. Each must be iterated to its end."""
+        check_dataset(dataset)
         plan = StepPlan(len(dataset), micro_batch, self.units, epochs, self.seed, shuffle, drop_last)
         loop = self._next_loop
         self._end_loop_before(loop)
@@ -172,6 +175,7 @@ class Trainer:
             self._position.stopped = False
         self._state.begin_loop(plan, loop, max_steps)
         limit = self._state.limit
+        self._control.progress.begin_loop(plan, loop, limit)
         self._control.begin_loop(dataset, collate_fn or torch.utils.data.default_collate)
         self._enter()
         if self._position.loop > loop or self._position.step >= limit:
@@ -189,6 +193,7 @@ class Trainer:
                 self._check_committed()
             self._end_loop(loop)
         finally:
+            self._control.end_loop()
             self._notice.release()
         self._notice.exit_if_given()
 
@@ -226,7 +231,7 @@ class Trainer:
         if (checkpointer := self._control.checkpointer) is not None:
             checkpointer.close()
             self._control.checkpointer = None
-        self._elastic.close()
+        self._elastic.close(ends_process=self._notice.ends_process)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next step depends on."""
@@ -237,13 +242,17 @@ class Trainer:
 
     # --- inside
 
+    def _close_job(self) -> None:
+        if self._job is not None:
+            self._job.close()
+
     def _enter(self) -> None:
         """Restore the newest checkpoint and join the job's world, once; without a job there is nothing to join."""
         if self._entered:
             return
         self._entered = True
         self._job = self._job or connect_job()
-        self._control.report_to(self._job)
+        self._control.progress.report_to(self._job)
         checkpointer = self._control.checkpointer = Checkpointer(
             self._checkpoint_options, self._job.name, self._job.node
         )
@@ -252,7 +261,7 @@ class Trainer:
         if (state := checkpointer.restore()) is not None:
             self.load_state_dict(state)
             if self._state.extend():
-                log.info("the training is longer now: continues after step %d of %d", self.step, self._state.limit)
+                log.info("training was extended: continuing after step %d of %d", self.step, self._state.limit)
         if self._job.elastic:
             import atexit
 
@@ -266,15 +275,14 @@ class Trainer:
         done = f"the checkpoint in {directory} has all {limit} steps of this loop" if directory else "it has no steps"
         if self._position.loop > loop + 1:
             done = f"the checkpoint in {directory} was taken in a later loop"
-        extended = "; larger epochs or max_steps extend the training" if loop == 0 and self._position.loop <= 1 else ""
+        extended = (
+            "; raise epochs or max_steps to extend the training" if loop == 0 and self._position.loop <= 1 else ""
+        )
         return f"nothing left to do: {done}{extended}"
 
     def _check_committed(self) -> None:
         if self._current is not None and not self._current.committed:
-            raise PliantError(
-                f"step {self._current.index} was left before its end",
-                hint="iterate each step to its end: `for batch in step: …`, without `break`",
-            )
+            raise not_committed(self._current)
 
     def _end_loop_before(self, loop: int) -> None:
         """The loop before may have been left by ``break`` between two steps."""
@@ -286,6 +294,7 @@ class Trainer:
 
     def _end_loop(self, loop: int) -> None:
         self._elastic.wait_for_all(loop)
+        self._control.progress.end_loop()
         if self._position.loop == loop:
             self._position.end_loop()
             self._control.stop_requested = False

@@ -95,7 +95,7 @@ class Update:
         inside = set(map(id, model.parameters()))
         if any(id(param) not in inside for param in self.params()):
             raise InvalidRequest(
-                "an optimizer has parameters that are not in the model; who joins later would not get them",
+                "an optimizer has parameters that are not in the model; workers that join later would not receive them",
                 hint="put all modules into one, such as torch.nn.ModuleDict",
             )
         if any(isinstance(s, torch.optim.lr_scheduler.ReduceLROnPlateau) for s in self.schedulers):

@@ -10,6 +10,7 @@ from pliant.cli.commands import master as master_command
 from pliant.cli.launch.standalone_master import prepare
 from pliant.core.errors import Conflict, InvalidRequest, SpecError
 from pliant.core.job import Phase
+from pliant.files.locks import FileLock
 from pliant.master.job_dir import JobDir
 from pliant.spec import JobSpec, load_spec
 
@@ -88,7 +89,7 @@ def started(command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Runs ``pliant master`` with flags up to where it would serve, and returns the spec that it would serve."""
     served: list[JobSpec] = []
 
-    def serve(home: JobDir, host: str, port: int) -> Phase:
+    def serve(home: JobDir, host: str, port: int, lock: FileLock, *, as_json: bool) -> Phase:
         served.append(load_spec(home.spec))
         return Phase.SUCCEEDED
 
@@ -139,7 +140,7 @@ def test_a_sharding_service_keeps_serving_if_asked_to(started: Any) -> None:
 
 
 def test_servers_without_a_program_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match="--num-ps is given"):
+    with pytest.raises(InvalidRequest, match="--num-ps needs a parameter server program"):
         prepare("m", tmp_path / "m", None, {**COMMAND, "servers": "2"})
     without_shards = {"components": {"need_task_manager": False}}
     with pytest.raises(SpecError, match=r"roles\.ps\.command: the program of another framework's servers"):
@@ -150,9 +151,9 @@ def test_servers_without_a_program_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("optimize: single-job", "optimize.mode: 'single-job' is given; allowed: manual"),
-        ("platform: ray", "no platform 'ray'"),
-        ("roles: {worker: {command: nosuchprogram}}", "no program 'nosuchprogram'"),
+        ("optimize: single-job", "optimize.mode: got 'single-job'; allowed: manual"),
+        ("platform: ray", "unknown platform 'ray'"),
+        ("roles: {worker: {command: nosuchprogram}}", "program 'nosuchprogram' not found"),
     ],
 )
 def test_what_does_not_exist_is_refused_before_anything_is_created(

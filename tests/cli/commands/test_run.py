@@ -8,10 +8,11 @@ import pytest
 from tests.cli.command_line import CommandLine
 
 from pliant.cli.commands import run as run_module
+from pliant.cli.launch.job_folder import PreparedJob
 from pliant.core.job import Phase
 from pliant.core.status import JobStatus
 from pliant.core.summary import JobSummary
-from pliant.master.job_dir import JobDir
+from pliant.platforms.gpus import Gpu
 from pliant.spec import JobSpec, load_spec
 
 
@@ -25,20 +26,24 @@ from pliant.spec import JobSpec, load_spec
         (["--cpu", "-1", "--", "true"], "roles.worker.resources.cpu"),
         (["--name", "Bad Name", "--", "true"], "all lower case"),
         (["--strategy", "magic", "--", "true"], "one of none"),
-        (["--platform", "moon", "--", "true"], "no platform 'moon'"),
+        (["--platform", "moon", "--", "true"], "unknown platform 'moon'"),
         (["--env", "X", "--", "true"], "NAME=VALUE"),
         (["--nnodes", "x", "--", "true"], "--nnodes"),
-        (["--workers", "2", "--nnodes", "2", "--", "true"], "exclude each other"),
+        (["--workers", "2", "--nnodes", "2", "--", "true"], "mutually exclusive"),
         (["--summary", "/proc/s.json", "--", "true"], "--summary /proc/s.json cannot be written: /proc: "),
         (["--summary", "/proc", "--", "true"], "--summary /proc is a directory"),
         (["missing.yaml"], "cannot be read"),
-        (["missing.py"], "no file missing.py"),
-        (["--", "python", "missing.py"], "no file missing.py"),
-        (["--", "nosuchprogram"], "no program 'nosuchprogram'"),
-        (["--", "./nosuchprogram"], "no program './nosuchprogram'"),
-        ([], "Missing argument"),
+        (["missing.py"], "file missing.py not found"),
+        (["--", "python", "missing.py"], "file missing.py not found"),
+        (["--", "nosuchprogram"], "program 'nosuchprogram' not found"),
+        (["--", "./nosuchprogram"], "program './nosuchprogram' not found"),
+        ([], "no program is given"),
+        (["--resume"], "give its --name or --job-dir"),
+        (["--detach", "--summary", "s.json", "--", "true"], "--summary is written by a command that follows"),
         (["--bogus", "--", "true"], "--bogus"),
         (["--resume", "--name", "x", "--", "true"], "to resume"),
+        (["--gpu", "100", "--", "true"], "each worker node requests 100 GPUs; this machine has "),
+        (["--gpus", "-1", "--", "true"], "--gpu"),
     ],
 )
 def test_a_mistake_is_told_in_one_message_and_leaves_no_job_behind(
@@ -50,6 +55,32 @@ def test_a_mistake_is_told_in_one_message_and_leaves_no_job_behind(
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
     assert not command_line.home.exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (
+            ["-n", "1", "--gpu", "3"],
+            "each worker node requests 3 GPUs; this machine has 2",
+        ),
+        (["-n", "3", "--gpu", "1"], "the job needs at least 3 GPUs (3 worker nodes with 1 each); this machine has 2"),
+        (["-n", "1:2", "--gpu", "1"], ""),
+        (["-n", "1:8", "--gpu", "2"], ""),
+    ],
+)
+def test_gpus_that_can_never_be_had_are_refused_before_the_job_exists(
+    command_line: CommandLine, launched: list[JobSpec], monkeypatch: pytest.MonkeyPatch, asked: list[str], told: str
+) -> None:
+    monkeypatch.setattr("pliant.platforms.gpus.usable_gpus", lambda: (Gpu("0"), Gpu("1")))
+    result = command_line("run", *asked, "--", "true")
+    if told:
+        assert (result.exit_code, launched) == (2, [])
+        assert told in " ".join(result.stderr.split())
+        assert not command_line.home.exists()
+    else:
+        assert result.exit_code == 0
+        assert launched[0].roles["worker"].resources.gpu == int(asked[-1])
 
 
 def test_a_broken_file_is_named_with_its_place(command_line: CommandLine, tmp_path: Path) -> None:
@@ -74,11 +105,11 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[JobSpec]:
     """What would have been launched."""
     seen: list[JobSpec] = []
 
-    def launch(home: JobDir, *_: Any, **__: Any) -> JobSummary:
-        seen.append(load_spec(home.spec))
+    def launch(job: PreparedJob, *_: Any, **__: Any) -> JobSummary:
+        seen.append(load_spec(job.home.spec))
         return JobSummary(JobStatus("launched", Phase.SUCCEEDED))
 
-    monkeypatch.setattr(run_module, "launch", launch)
+    monkeypatch.setattr(run_module, "start", launch)
     return seen
 
 
@@ -164,11 +195,11 @@ def test_the_output_of_workers_is_shown_unless_tee_is_0(
 ) -> None:
     asked = []
 
-    def launch(_home: JobDir, _options: Any, *, output: bool) -> JobSummary:
+    def launch(_job: PreparedJob, _options: Any, *, output: bool) -> JobSummary:
         asked.append(output)
         return JobSummary(JobStatus("launched", Phase.SUCCEEDED))
 
-    monkeypatch.setattr(run_module, "launch", launch)
+    monkeypatch.setattr(run_module, "start", launch)
     assert command_line("run", *tee, "--", "true").exit_code == 0
     assert asked == [shown]
 
@@ -179,7 +210,7 @@ def test_the_exit_code_and_the_summary_are_those_of_the_job(
     file = command_line.folder / "new" / "summary.json"
     for phase, code in ((Phase.SUCCEEDED, 0), (Phase.FAILED, 1), (Phase.STOPPED, 130)):
         summary = JobSummary(JobStatus("launched", phase, reason="why"))
-        monkeypatch.setattr(run_module, "launch", lambda *_, summary=summary, **__: summary)
+        monkeypatch.setattr(run_module, "start", lambda *_, summary=summary, **__: summary)
         ended = command_line("run", "--json", "--summary", str(file), "--", "true")
         assert ended.exit_code == code
         assert json.loads(ended.stdout) == json.loads(file.read_text())

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from tests.cli.command_line import CommandLine
 
 from pliant.cli.commands.train import choose_strategy, fitting_parts
-from pliant.cli.options.native import ServerOptions
+from pliant.cli.options.native import ServerOptions, WorkerOptions
 from pliant.native.model_file.description import Description
 from pliant.native.zoo import models
 from pliant.spec import JobSpec
@@ -18,20 +19,35 @@ def test_a_model_of_the_zoo_is_listed_and_started_once(
 ) -> None:
     listed = command_line("zoo", "list")
     assert [line.split()[0] for line in listed.output.splitlines()] == sorted(models())
+    assert [row["name"] for row in json.loads(command_line("zoo", "list", "--json").stdout)] == sorted(models())
     monkeypatch.chdir(tmp_path)
     assert command_line("zoo", "init", "my_model.py").exit_code == 0
     assert (tmp_path / "my_model.py").read_text() == models()["blank"].read_text()
     assert command_line("zoo", "init", "deepfm", "new/folder/net.py").exit_code == 0
     assert (tmp_path / "new/folder/net.py").read_text() == models()["deepfm"].read_text()
     for args, told in (
-        (["my_model.py"], "there is a file my_model.py"),
-        (["deepfn"], "there is no model 'deepfn' in the zoo"),
+        (["my_model.py"], "my_model.py already exists"),
+        (["deepfn"], "model 'deepfn' not found in the zoo"),
         (["blank", "my_model.py/net.py"], "my_model.py/net.py cannot be written"),
     ):
         result = command_line("zoo", "init", *args)
         assert result.exit_code == 2
         assert told in result.output
     assert command_line("zoo", "init", "my_model.py", "--overwrite").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (WorkerOptions(), (1, 1)),
+        (WorkerOptions(workers="4"), (4, 4)),
+        (WorkerOptions(workers="1:4"), (1, 4)),
+        (WorkerOptions(max_workers=4), (1, 4)),
+        (WorkerOptions(max_workers=4, min_workers=2), (2, 4)),
+    ],
+)
+def test_the_number_of_workers_is_given_as_for_run(options: WorkerOptions, expected: tuple[int, int]) -> None:
+    assert options.range() == expected
 
 
 @pytest.mark.parametrize(
@@ -47,21 +63,24 @@ def test_a_model_of_the_zoo_is_listed_and_started_once(
         (["--num_epoch", "0"], "greater than or equal to 1"),
         (["--batch_size", "0"], "greater than or equal to 1"),
         (["--min-workers", "3", "--max-workers", "2"], "is more than --max-workers"),
-        (["--strategy", "allreduce", "--max-workers", "2", "--batch-size", "1"], "cannot be shared by 2"),
-        (["--eval-every-steps", "5"], "without evaluation data"),
+        (["-n", "2", "--max-workers", "2"], "cannot be combined with --min-workers or --max-workers"),
+        (["-n", "3:2"], "--workers '3:2' is neither N nor MIN:MAX"),
+        (["-n", "few"], "--workers 'few' is neither N nor MIN:MAX"),
+        (["--strategy", "allreduce", "--max-workers", "2", "--batch-size", "1"], "is too small for 2 parts"),
+        (["--eval-every-steps", "5"], "need evaluation data"),
         (["--best-mode", "middle"], "--best-mode"),
         (["--model-params", "width"], "is not name=value"),
         (["--ps-options", "max_staleness=2"], "--ps-options with --strategy local, which has no parameter servers"),
         (["--data-options", "delimiter=5"], "--data cannot be opened with --data-options delimiter=5: "),
-        (["--model-class", ""], "name a class by --model-class; classes in it: Net"),
+        (["--model-class", ""], "pass a class with --model-class; classes in it: Net"),
         (["--model", "."], "--model . is a directory"),
         (["--summary", "/proc/s.json"], "--summary /proc/s.json cannot be written: /proc: "),
         (["--output", "/proc/out"], "--output /proc/out cannot be written: /proc: "),
-        (["--model-class", "Nut"], "there is no class Nut; classes in it: Net"),
-        (["--data", "nothing*.csv"], "no file at"),
-        (["--trained", "nowhere"], "there is no trained model in"),
-        (["--output", "net.py"], "is no directory"),
-        (["--output", "s3://bucket/out"], "--output s3://bucket/out is an URL"),
+        (["--model-class", "Nut"], "class Nut not found; classes in it: Net"),
+        (["--data", "nothing*.csv"], "no file found at"),
+        (["--trained", "nowhere"], "no trained model in"),
+        (["--output", "net.py"], "is not a directory"),
+        (["--output", "s3://bucket/out"], "--output s3://bucket/out is a URL"),
     ],
 )
 def test_a_mistake_in_training_is_told_in_one_message_and_leaves_no_job_behind(
@@ -88,7 +107,7 @@ def test_a_mistake_in_training_is_told_in_one_message_and_leaves_no_job_behind(
     ],
 )
 def test_a_job_starts_with_the_servers_asked_for_and_may_be_scaled(
-    given: dict[str, int], replicas: tuple[int, int, int]
+    given: dict[str, Any], replicas: tuple[int, int, int]
 ) -> None:
     made = ServerOptions(**given).replicas()
     assert (made["min"], made["wanted"], made["max"]) == replicas

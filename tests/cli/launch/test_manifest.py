@@ -58,11 +58,11 @@ def test_an_elastic_job_keeps_its_metadata_and_gets_its_name(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("apiVersion: v1\nkind: Pod\n", "holds a Pod of v1"),
+        ("apiVersion: v1\nkind: Pod\n", "contains a Pod of v1"),
         (RESOURCE.replace("spec: {", "spec: {name: letters, "), "metadata.name is 'digits'"),
         (RESOURCE.replace("command", "comand"), "roles.worker.comand"),
-        ("- a\n", "holds no job"),
-        ("platform: ray\nroles: {worker: {command: ['true']}}\n", "for platform ray"),
+        ("- a\n", "does not contain a job"),
+        ("platform: ray\nroles: {worker: {command: ['true']}}\n", "platform is ray"),
     ],
 )
 def test_what_is_no_job_for_kubernetes_is_refused_with_the_reason(tmp_path: Path, text: str, told: str) -> None:
@@ -89,14 +89,14 @@ def test_files_that_a_config_map_cannot_take_are_refused(tmp_path: Path) -> None
     inner.mkdir()
     (inner / "large.bin").write_text("")
     for paths, told in (
-        ([large], "takes at most 1,048,576"),
+        ([large], "holds at most 1,048,576"),
         ([spaced], "'a b.py'"),
-        ([inner], "is a folder"),
+        ([inner], "is a directory"),
         ([inner / "large.bin", inner / "large.bin"], "two files"),
     ):
         with pytest.raises(InvalidRequest, match=told):
             read_files(paths)
-    with pytest.raises(NotFound, match="no file"):
+    with pytest.raises(NotFound, match=r"missing\.py not found"):
         read_files([tmp_path / "missing.py"])
 
 
@@ -110,7 +110,7 @@ def test_a_local_script_is_sent_along_and_named_by_where_it_will_be(tmp_path: Pa
     assert with_script(["python3.11", str(script)], {"train.py"})[1] is None
     assert with_script(["python", "/app/train.py"], set()) == (["python", "/app/train.py"], None)
     assert with_script(["echo", "train.py"], set()) == (["echo", "train.py"], None)
-    with pytest.raises(NotFound, match="to send along"):
+    with pytest.raises(NotFound, match="so it cannot be sent"):
         with_script(["python", "missing.py"], set())
 
 
@@ -122,11 +122,11 @@ def test_commands_about_a_folder_of_the_image_are_left_alone() -> None:
 def test_a_dry_run_prints_what_would_be_created_and_asks_no_cluster(command_line: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print(1)\n")
     path = write(tmp_path, JOB)
-    shown = command_line(
-        "submit", str(path), "--dry-run", "--file", str(tmp_path / "train.py"), "--image", "mine:1", "-N", "team"
-    )
+    given = ("submit", str(path), "--dry-run", "--file", str(tmp_path / "train.py"), "--image", "mine:1", "-N", "team")
+    shown = command_line(*given)
     assert shown.exit_code == 0, shown.output
     files, job = yaml.safe_load_all(shown.stdout)
+    assert json.loads(command_line(*given, "--json").stdout) == [files, job]
     assert files["data"] == {"train.py": "print(1)\n"}
     assert job["spec"]["platform"]["kubernetes"]["image"] == "mine:1"
 
@@ -135,7 +135,7 @@ def test_a_dry_run_prints_what_would_be_created_and_asks_no_cluster(command_line
 def test_what_is_about_this_machine_is_refused_for_a_cluster(command_line: CommandLine, flag: list[str]) -> None:
     result = command_line("run", "--platform", "kubernetes", *flag, "--", "true")
     assert result.exit_code == 2
-    assert "jobs of this machine" in result.stderr
+    assert "only to local jobs" in result.stderr
 
 
 def test_what_is_about_a_cluster_is_refused_for_this_machine(command_line: CommandLine) -> None:
@@ -166,7 +166,7 @@ def test_an_elastic_job_without_a_master_tells_what_its_status_knows() -> None:
         "spec": {"roles": {"worker": {"replicas": {"min": 1, "max": 4, "wanted": 2}}}},
         "status": {
             "phase": "Failed",
-            "message": "no worker is left",
+            "message": "no workers left",
             "started": "2026-01-01T00:00:00Z",
             "finished": "2026-01-01T00:01:30Z",
             "roles": {"worker": {"wanted": 2, "ready": 1}},
@@ -174,7 +174,7 @@ def test_an_elastic_job_without_a_master_tells_what_its_status_knows() -> None:
         },
     }
     status = status_of_resource(job, NOW)
-    assert (status.phase, status.reason, status.global_step) == ("Failed", "no worker is left", 7)
+    assert (status.phase, status.reason, status.global_step) == ("Failed", "no workers left", 7)
     assert [(role.name, role.max, role.wanted, role.ready) for role in status.roles] == [("worker", 4, 2, 1)]
     summary = summary_of(job, Remains(), NOW)
     assert (summary.exit_code, summary.seconds, summary.records_done) == (1, 90.0, 5)

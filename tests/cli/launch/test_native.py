@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from pliant.cli.launch import native
+from pliant.cli.launch.job_folder import PreparedJob
 from pliant.cli.launch.native import _with_pod_paths, pod_path
 from pliant.cli.options.run import RunOptions
 from pliant.core.errors import InvalidRequest
 from pliant.core.job import Phase
 from pliant.core.status import JobStatus
 from pliant.core.summary import JobSummary
+from pliant.files.atomic import write_json
 from pliant.native.model_file.description import Description
 from pliant.native.prediction.outputs import parts_folder
 
@@ -32,11 +34,11 @@ def test_relative_paths_are_of_the_claim_and_urls_stay() -> None:
 def test_what_no_pod_would_find_or_what_would_be_lost_is_refused(tmp_path: Path) -> None:
     here = str(tmp_path)
     cases = [
-        (described(), None, False, "Pods do not see files of this machine"),
-        (described(data=[here]), "team", False, "is a path of this machine"),
+        (described(), None, False, "Pods cannot read files on this machine"),
+        (described(data=[here]), "team", False, "is on this machine"),
         (described(data=["s3://b/c"], output="/nowhere/out"), None, False, "would be lost"),
-        (described(data=["s3://b/c"], output="s3://b/out"), "team", False, "--output s3://b/out is an URL"),
-        (described(data=["s3://b/c"]), None, True, "parameter servers on Kubernetes need a folder"),
+        (described(data=["s3://b/c"], output="s3://b/out"), "team", False, "--output s3://b/out is a URL"),
+        (described(data=["s3://b/c"]), None, True, "parameter servers on Kubernetes need a directory"),
     ]
     for given, claim, servers, told in cases:
         with pytest.raises(InvalidRequest, match=told) as error:
@@ -51,23 +53,28 @@ def test_checkpoints_go_to_the_claim_or_to_a_url() -> None:
         pod_path("/nowhere/saved", "--checkpoint-dir", "team")
 
 
-@pytest.mark.parametrize("phase", [Phase.FAILED, Phase.STOPPED])
-def test_parts_of_predictions_are_removed_if_the_job_does_not_succeed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: Phase
+def test_parts_of_predictions_stay_for_a_resume_and_are_not_those_of_the_next_job_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PLIANT_HOME", str(tmp_path / "home"))
     output = tmp_path / "said.csv"
     parts = parts_folder(output, "said")
 
-    def launch(*_: object) -> JobSummary:
+    found = []
+
+    def start(job: PreparedJob, _: object) -> JobSummary:
+        found.append(parts.exists())
         parts.mkdir(parents=True)
         (parts / "part-0").touch()
-        return JobSummary(JobStatus("said", phase))
+        write_json(job.home.summary_file, {"phase": "Stopped"})
+        return JobSummary(JobStatus("said", Phase.STOPPED))
 
-    monkeypatch.setattr(native, "launch", launch)
+    monkeypatch.setattr(native, "start", start)
     monkeypatch.setattr(native, "_put_files", lambda *_: None)
     monkeypatch.setattr("pliant.native.preflight.run_preflight", lambda *_, **__: None)
     about = described(task="predict", output=str(output), trained="trained")
-    with pytest.raises(SystemExit):
-        native.run_native(about, Path("net.py"), RunOptions(name="said"), workers=(1, 1), strategy="none")
-    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+    for options in (RunOptions(name="said"), RunOptions(name="said", overwrite=True)):
+        with pytest.raises(SystemExit):
+            native.run_native(about, Path("net.py"), options, workers=(1, 1), strategy="none")
+    assert found == [False, False]
+    assert parts.exists()

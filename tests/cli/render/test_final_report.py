@@ -34,4 +34,4 @@ def test_a_total_over_datasets_claims_nothing() -> None:
 
 def test_what_was_done_before_the_restored_position_is_told_apart() -> None:
     text = report(exact=True, records_restored=30)
-    assert "train: 100 of 100 records (30 of them before the restored position), each exactly once\n" in text
+    assert "train: 100 of 100 records (30 of them before the restored checkpoint), each exactly once\n" in text

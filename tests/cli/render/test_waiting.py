@@ -18,7 +18,7 @@ from pliant.core.job import Phase
 from pliant.core.status import Condition, JobStatus
 from pliant.master.job_dir import JobDir
 
-MESSAGE = "worker-0 cannot be started: 1024000 MB of memory asked for, the largest machine has 8000"
+MESSAGE = "worker-0 cannot be scheduled: 1024000 MB of memory requested, the largest machine has 8000"
 WAITING = Condition("WaitingForNodes", "True", "RequestTooLarge", MESSAGE, "2026-01-01T00:00:00Z")
 STATUS = JobStatus("digits", Phase.RUNNING, conditions=(WAITING,))
 
@@ -41,11 +41,11 @@ def test_a_condition_that_does_not_hold_any_more_is_not_shown() -> None:
 
 def test_a_run_says_it_once_and_again_when_it_changes(tmp_path: Path, capsys: Any) -> None:
     follower = Follower(LocalJob(JobDir(tmp_path)), Interrupts(), show_output=False, progress=True, to_stderr=False)
-    other = Condition("WaitingForNodes", "True", "ScaledToZero", "no worker is wanted", "")
+    other = Condition("WaitingForNodes", "True", "ScaledToZero", "worker scaled to 0", "")
     for conditions in ((WAITING,), (WAITING,), (), (other,), (WAITING,)):
         follower._say_waiting(JobStatus("digits", Phase.RUNNING, conditions=conditions))
     assert capsys.readouterr().out.splitlines() == [
         f"pliant | waiting: {MESSAGE}",
-        "pliant | waiting: no worker is wanted",
+        "pliant | waiting: worker scaled to 0",
         f"pliant | waiting: {MESSAGE}",
     ]

@@ -7,7 +7,7 @@ import pytest
 
 from pliant.core.errors import Conflict, InvalidRequest, NotFound, PliantError
 from pliant.core.nodes.book import NodeBook
-from pliant.core.nodes.fault_policy import Backoff, Budget, ExitReason, FaultPolicy, MemoryGrowth
+from pliant.core.nodes.fault_policy import OUT_OF_GRACE, Backoff, Budget, ExitReason, FaultPolicy, MemoryGrowth
 from pliant.core.nodes.states import (
     ENDED,
     TRANSITIONS,
@@ -161,7 +161,7 @@ def test_an_unknown_exit_reason_is_an_error_that_names_the_known_ones() -> None:
 def test_an_error_restarts_the_program_on_the_same_node_with_the_next_incarnation() -> None:
     book = running()
     decision = only(exits(book, "worker-0", "Error"))
-    assert decision == RestartProgram("worker-0", 1, 2.0, "Error 1 of 1 forgiven: the program is started again")
+    assert decision == RestartProgram("worker-0", 1, 2.0, "Error 1 of 1: restarting the program")
     node = book.get("worker-0")
     assert (node.state, node.restarts, node.incarnation, node.pid) == (NodeState.RUNNING, 1, 1, None)
     assert (node.exit_reason, node.message) == (ExitReason.ERROR, "as it was")
@@ -246,7 +246,7 @@ def test_a_line_that_is_given_up_leaves_the_job_with_one_node_less() -> None:
     assert exits(book, "worker-0", "Error", now=2.0) == []
     role = book.role("worker")
     assert (role.spec.replicas, role.given_up) == (2, 1)
-    assert role.note == "worker-0 is given up: Error happened 2 times; 1 are forgiven; going on with 2"
+    assert role.note == "gave up on worker-0: failed 2 times (limit 1); continuing with 2 workers"
     assert names(book) == ["worker-1", "worker-2"]
 
 
@@ -256,7 +256,7 @@ def test_fewer_than_the_minimum_fails_the_job_naming_node_and_kind() -> None:
     decision = only(exits(book, "worker-1", "Error"))
     assert isinstance(decision, FailJob)
     assert (decision.node, decision.exit_reason) == ("worker-1", ExitReason.ERROR)
-    assert "1 are left, 2 are needed" in decision.reason
+    assert "1 worker left, minimum 2" in decision.reason
     assert book.failure == decision
 
 
@@ -286,7 +286,7 @@ def test_after_the_job_failed_nothing_is_launched_or_restarted() -> None:
     assert exits(book, "worker-1", "Killed", incarnation=0) == []
     assert exits(book, "worker-1", "Killed") == []
     assert book.due(1e9) == []
-    with pytest.raises(Conflict, match="worker-0 is given up"):
+    with pytest.raises(Conflict, match="gave up on worker-0"):
         book.scale(5.0, role="worker", replicas=4, reason="more")
 
 
@@ -344,7 +344,7 @@ def test_a_node_without_room_stays_pending_and_is_tried_again_with_back_off() ->
     first = launch(book.refused(0.0, node="worker-0", message="no free CPU"))
     second = launch(book.refused(1.0, node="worker-0", message="no free CPU"))
     assert (first.node, first.not_before, second.not_before) == ("worker-0", 1.0, 3.0)
-    assert second.reason == "there was no room for worker-0 (no free CPU): try 3"
+    assert second.reason == "worker-0 was unschedulable (no free CPU): attempt 3"
     assert book.due(2.9) == []
     assert book.due(3.0) == [second]
     assert book.get("worker-0").waiting_since == 0.0
@@ -366,7 +366,7 @@ def test_after_a_while_without_room_less_is_asked_for_down_to_the_minimum() -> N
         Resources(1.5, 700),
         Resources(1.2, 550),
     ]
-    assert asked[2].reason.endswith("after 120 s with less: 1.5 CPU, 700 MB")
+    assert asked[2].reason.endswith("after 120 s with reduced resources: 1.5 CPU, 700 MB")
     assert asked[-1].resources == Resources(1.0, 400)
 
 
@@ -391,19 +391,41 @@ def test_scaling_up_launches_new_lines() -> None:
 def test_scaling_down_removes_the_youngest_first_and_nothing_follows_from_their_end() -> None:
     book = running(4)
     decisions = book.scale(1.0, role="worker", replicas=2, reason="smaller")
-    assert decisions == [Remove("worker-3", 10.0, "smaller"), Remove("worker-2", 10.0, "smaller")]
+    why = "scaled down from 4 to 2: smaller"
+    assert decisions == [Remove("worker-3", 10.0, why), Remove("worker-2", 10.0, why)]
     assert exits(book, "worker-3", "Error", now=2.0) == []
     assert ends(book, "worker-2", "Killed", now=2.0) == []
     assert {book.get(n).state for n in ("worker-2", "worker-3")} == {NodeState.DELETED}
     assert names(book) == ["worker-0", "worker-1"]
 
 
+@pytest.mark.parametrize(
+    ("reported", "message", "exit_reason", "shown"),
+    [
+        ("Preempted", "preempted, exit code 143 (SIGTERM)", ExitReason.COMPLETED, ""),
+        ("Completed", "finished", ExitReason.COMPLETED, ""),
+        ("Preempted", f"preempted, {OUT_OF_GRACE}", ExitReason.COMPLETED, f"; {OUT_OF_GRACE}"),
+        ("OOM", "out of memory", ExitReason.OOM, "; out of memory"),
+    ],
+)
+def test_a_node_that_was_scaled_down_says_so_and_is_not_called_preempted(
+    reported: str, message: str, exit_reason: ExitReason, shown: str
+) -> None:
+    book = running(2)
+    book.scale(1.0, role="worker", replicas=1, reason="night")
+    book.program_exited(2.0, node="worker-1", incarnation=0, exit_reason=reported, message=message)
+    gone = book.get("worker-1")
+    assert (gone.state, gone.exit_reason) == (NodeState.DELETED, exit_reason)
+    assert gone.message == f"scaled down from 2 to 1: night{shown}"
+    assert gone.failures == {}
+
+
 @pytest.mark.parametrize("replicas", [0, 5])
 def test_scaling_outside_the_limits_is_refused_naming_them(replicas: int) -> None:
     book = running(2)
-    with pytest.raises(InvalidRequest, match="1 to 4 are allowed"):
+    with pytest.raises(InvalidRequest, match="allowed: 1 to 4"):
         book.scale(1.0, role="worker", replicas=replicas, reason="too much")
-    with pytest.raises(NotFound, match="there are worker"):
+    with pytest.raises(NotFound, match="known: worker"):
         book.scale(1.0, role="ps", replicas=1, reason="none")
 
 
@@ -476,9 +498,9 @@ def test_a_silent_agent_is_overdue_and_once_lost_is_removed_and_replaced() -> No
     book.heartbeat("worker-1", 14.0)
     assert book.overdue(15.0) == []
     finding = book.overdue(16.0)
-    assert finding == [Overdue("worker-0", ExitReason.HANG, "its agent has been silent for 16 s")]
+    assert finding == [Overdue("worker-0", ExitReason.HANG, "no heartbeat from its agent for 16 s")]
     decisions = book.lost(16.0, node="worker-0", exit_reason="Hang", message=finding[0].message)
-    assert decisions[0] == Remove("worker-0", 0.0, "its agent has been silent for 16 s")
+    assert decisions[0] == Remove("worker-0", 0.0, "no heartbeat from its agent for 16 s")
     assert launch(decisions).node == "worker-2"
     assert [removal.node for removal in book.removals(16.0)] == ["worker-0"]
     assert book.lost(17.0, node="worker-0", exit_reason="Hang", message="again") == []
@@ -583,7 +605,7 @@ def test_an_agent_that_outlives_the_end_of_its_node_is_to_be_removed() -> None:
     book = running(1)
     exits(book, "worker-0", "Completed", now=1.0)
     assert book.removals(10.9) == []
-    assert book.removals(11.0) == [Remove("worker-0", 0.0, "it ended, and its agent stayed")]
+    assert book.removals(11.0) == [Remove("worker-0", 0.0, "it ended but its agent kept running")]
 
 
 # --- the record ---
@@ -599,7 +621,7 @@ def test_only_the_last_ended_nodes_are_remembered_and_the_budgets_of_living_line
     assert book.get("worker-1000").failures == {"Error": 1, "Preempted": 1000}
     assert ends(book, "worker-0", "Error") == []
     assert len(json.dumps(book.snapshot())) < 10_000
-    with pytest.raises(NotFound, match="its record was dropped"):
+    with pytest.raises(NotFound, match="its record was deleted"):
         book.get("worker-0")
 
 
@@ -785,3 +807,72 @@ def test_a_share_of_many_workers_is_rounded_as_it_was_written() -> None:
     book = a_book(100, high_share=0.55, max_replicas=100)
     book.start(0.0)
     assert sum(node.high_priority for node in book.nodes()) == 55
+
+
+def fails_permanently(book: NodeBook, node: str, kind: str = "MissingModule", **about: Any) -> list[Decision]:
+    return book.program_exited(
+        1.0,
+        node=node,
+        incarnation=book.get(node).incarnation,
+        exit_reason="Error",
+        message="exit code 1: no module",
+        permanent=kind,
+        **about,
+    )
+
+
+def test_a_permanent_error_on_a_single_machine_fails_the_job_although_enough_nodes_are_left() -> None:
+    book = running(3)
+    [failed] = fails_permanently(book, "worker-1", single_machine=True)
+    assert isinstance(failed, FailJob)
+    assert failed.node == "worker-1"
+    assert failed.reason.startswith("worker-1 failed: a module cannot be imported; not restarted")
+    assert fails_permanently(book, "worker-0", single_machine=True) == [], "its peers fail in the same way, and quietly"
+    assert book.failure == failed
+
+
+def test_a_module_that_is_missing_on_one_machine_is_looked_for_on_another_once() -> None:
+    book = running(2)
+    [launch] = fails_permanently(book, "worker-0")
+    assert isinstance(launch, Launch)
+    assert "trying another machine" in launch.reason
+    run(book, launch.node)
+    [failed] = fails_permanently(book, launch.node)
+    assert isinstance(failed, FailJob)
+
+
+def test_a_module_that_is_missing_on_two_machines_is_missing_everywhere() -> None:
+    book = a_book(2)
+    book.start(0.0)
+    for name, host in (("worker-0", "here"), ("worker-1", "there")):
+        book.accepted(0.0, node=name)
+        book.registered(0.0, node=name, agent_pid=10, host=host)
+    assert isinstance(fails_permanently(book, "worker-0")[0], Launch)
+    assert isinstance(fails_permanently(book, "worker-1")[0], FailJob)
+
+
+def test_a_syntax_error_is_the_same_on_every_machine() -> None:
+    assert isinstance(fails_permanently(running(2), "worker-0", "SyntaxError")[0], FailJob)
+
+
+def test_a_node_of_a_job_that_has_trained_is_restarted_whatever_it_lacks() -> None:
+    book = running(2)
+    [decision] = fails_permanently(book, "worker-0", single_machine=True, progress=2)
+    assert isinstance(decision, RestartProgram)
+
+
+def test_the_failure_and_the_peak_of_a_node_survive_a_restart_of_the_master() -> None:
+    book = running(2)
+    fails_permanently(book, "worker-0", peak_mb=655)
+    again = a_book(2)
+    again.restore(json.loads(json.dumps(book.snapshot())))
+    assert again.get("worker-0") == book.get("worker-0")
+    assert again.get("worker-0").peak_mb == 655
+    assert isinstance(fails_permanently(again, "worker-1")[0], Launch), "it is on the same machine"
+
+
+def test_an_unknown_permanent_error_is_refused_before_anything_changes() -> None:
+    book = running(1)
+    with pytest.raises(InvalidRequest, match="MissingModule"):
+        fails_permanently(book, "worker-0", "Nonsense")
+    assert book.get("worker-0").state is NodeState.RUNNING

@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from pliant.core.errors import Conflict, InvalidRequest, NotFound, PliantError
 from pliant.core.nodes.book import NodeBook
 from pliant.core.nodes.fault_policy import Backoff, Budget, ExitReason, FaultPolicy, MemoryGrowth
+from pliant.core.nodes.permanent import JobProgress, PermanentKind
 from pliant.core.nodes.rollout import Finish, Settle, Surge, next_step
 from pliant.core.nodes.states import (
     TRANSITIONS,
@@ -28,6 +29,7 @@ from pliant.core.nodes.states import (
     Remove,
     RestartProgram,
     RoleSpec,
+    parse_resources,
 )
 from pliant.core.resources import Resources
 
@@ -58,7 +60,7 @@ ROLES = st.sampled_from(["worker", "ps"])
 # An end of a node or its program; only these may lead to a replacement that is counted.
 ENDS = {"program_exited", "node_ended", "lost", "launch_failed"}
 # What launches without that anything ended.
-DECIDED_BY_PEOPLE = {"start", "scale", "set_limits", "replace", "refused", "shrink", "resume"} | {
+DECIDED_BY_PEOPLE = {"start", "scale", "set_limits", "replace", "refused", "shrink", "resume", "reopen"} | {
     "set_resources",
     "surge",
     "settle",
@@ -115,7 +117,7 @@ class NodeHistories(RuleBasedStateMachine):
         assert all(decision.reason for decision in decisions)
         launches = [d for d in decisions if isinstance(d, Launch)]
         restarts = [d for d in decisions if isinstance(d, RestartProgram)]
-        assert not (was_closed and (launches or restarts)), "something begins after the end"
+        assert not (was_closed and (launches or restarts) and method != "reopen"), "something begins after the end"
         for launch in launches:
             line = self.line_of[launch.node]
             assert self.too_little.get(line, 0) < launch.resources.memory_mb <= CEILING_MB
@@ -153,7 +155,10 @@ class NodeHistories(RuleBasedStateMachine):
             machine = self.book.capacity.max_memory_mb if self.book.capacity is not None else None
             ceiling = min(CEILING_MB, machine or CEILING_MB)
             at_ceiling = kind is ExitReason.OOM and subject.resources.memory_mb >= ceiling
-            assert at_ceiling or 0 <= LIMITS[kind] < self.failures[line][kind.value], "given up too early"
+            is_permanent = after.permanent is not None and self.book.failure is not None
+            assert is_permanent or at_ceiling or 0 <= LIMITS[kind] < self.failures[line][kind.value], (
+                "given up too early"
+            )
         if kind is ExitReason.PREEMPTED and not closed:
             assert launches
         if kind is ExitReason.OOM and launches:
@@ -209,10 +214,29 @@ class NodeHistories(RuleBasedStateMachine):
     def program_started(self, pick: int, incarnation: int) -> None:
         self.call("program_started", node=self.any_node(pick), incarnation=incarnation, pid=7)
 
-    @rule(pick=PICK, kind=KINDS, watcher=KINDS, also=st.sampled_from(["", "before", "after"]))
-    def program_exited(self, pick: int, kind: ExitReason, watcher: ExitReason, also: str) -> None:
+    @rule(
+        pick=PICK,
+        kind=KINDS,
+        watcher=KINDS,
+        also=st.sampled_from(["", "before", "after"]),
+        permanent=st.sampled_from([*[""] * 20, *(kind.value for kind in PermanentKind)]),
+        progress=st.sampled_from(JobProgress),
+        single_machine=st.booleans(),
+    )
+    def program_exited(
+        self,
+        pick: int,
+        kind: ExitReason,
+        watcher: ExitReason,
+        also: str,
+        permanent: str,
+        progress: JobProgress,
+        single_machine: bool,
+    ) -> None:
         name = self.any_node(pick)
-        args: dict[str, Any] = {"node": name, "exit_reason": kind.value, "message": "exit"}
+        args: dict[str, Any] = {"node": name, "exit_reason": kind.value, "message": "exit", "peak_mb": pick}
+        if kind is ExitReason.ERROR:
+            args |= {"permanent": permanent, "progress": int(progress), "single_machine": single_machine}
         args["incarnation"] = self.book.get(name).incarnation if self.remembered(name) else 0
         if also == "before":
             self.call("node_ended", node=name, exit_reason=watcher.value, message="gone")
@@ -272,8 +296,13 @@ class NodeHistories(RuleBasedStateMachine):
     )
     def set_resources(self, role: str, memory: int, rollout: str) -> None:
         resources = {"cpu": 1.5, "memory_mb": memory, "gpu": 1}
-        if self.book.closed:
+        capacity = self.book.capacity
+        if self.book.closed or (capacity is not None and capacity.problem(parse_resources(resources))):
             rollout = "new-nodes"
+        capacity = self.book.capacity
+        if rollout != "new-nodes" and capacity is not None and capacity.problem(Resources(1.5, memory, 1)):
+            self.is_refused(InvalidRequest, "set_resources", role=role, resources=resources, rollout=rollout)
+            return
         self.call("set_resources", role=role, resources=resources, rollout=rollout)
 
     @rule(role=ROLES)
@@ -388,6 +417,22 @@ class NodeHistories(RuleBasedStateMachine):
             live = [node.name for node in self.book.live()]
             decisions = self.call("stop", reason="a person asked")
             assert [d.node for d in decisions if isinstance(d, Remove)] == live
+
+    @rule()
+    def somebody_resumes_the_job_after_its_end(self) -> None:
+        if not self.book.closed:
+            return
+        self.call("stop", reason="it is over")
+        unfinished = {node.lineage for node in self.book.nodes() if node.parked and node.role == "worker"}
+        launches = self.call("reopen", reason="asked", work_roles=["worker"])
+        assert not self.book.closed
+        self.failures = {line: Counter() for line in self.failures}
+        if self.book.role("worker").succeeded == 0:
+            self.succeeded["worker"] = 0  # all had finished: they are launched again
+        if not self.book.suspended:
+            continued = {self.line_of[launch.node] for launch in launches if isinstance(launch, Launch)}
+            wanted = self.book.role("worker").target - self.succeeded["worker"]
+            assert len(unfinished & continued) == min(len(unfinished), max(0, wanted))
 
     @rule(from_snapshot=st.booleans())
     def the_master_restarts(self, from_snapshot: bool) -> None:

@@ -25,10 +25,10 @@ CLUSTER = Capacity((SMALL, LARGE))
         (Resources(), ""),
         (Resources(4.0, 8000), ""),
         (Resources(2.0, 16000, 1), ""),
-        (Resources(memory_mb=1024000), "1024000 MB of memory asked for, the largest machine has 16000"),
-        (Resources(cpu=500.0), "500 CPU asked for, the largest machine has 4"),
-        (Resources(500.0, 1024000, 8), "500 CPU asked for, the largest machine has 4; 1024000 MB"),
-        (Resources(4.0, 16000), "4 CPU, 16000 MB of memory asked for, and no machine has all of that"),
+        (Resources(memory_mb=1024000), "1024000 MB of memory requested, the largest machine has 16000"),
+        (Resources(cpu=500.0), "500 CPU requested, the largest machine has 4"),
+        (Resources(500.0, 1024000, 8), "500 CPU requested, the largest machine has 4; 1024000 MB"),
+        (Resources(4.0, 16000), "4 CPU, 16000 MB of memory requested, but no machine has all of that"),
     ],
 )
 def test_a_request_that_no_machine_can_meet_is_said_with_the_numbers(asked: Resources, problem: str) -> None:
@@ -85,15 +85,15 @@ def test_a_node_that_no_machine_is_large_enough_for_is_found_at_once_and_given_u
     book.set_capacity(5.0, machines=CLUSTER.to_json())
     (found,) = book.oversized(5.0)
     assert (found.node, found.since) == ("worker-0", 5.0)
-    assert found.problem == "20000 MB of memory asked for, the largest machine has 16000"
+    assert found.problem == "20000 MB of memory requested, the largest machine has 16000"
     assert book.hopeless(104.0) == []
     assert book.abandon(104.0, node="worker-0") == []
     decisions = book.abandon(105.0, node="worker-0")
     assert [type(decision) for decision in decisions] == [Remove, FailJob]
     assert book.failure is not None
     assert book.failure.reason == (
-        "worker-0 is given up: 20000 MB of memory asked for, the largest machine has 16000; "
-        "waited 100 s (fault.unschedulable.give_up_after) (0 are left, 1 are needed)"
+        "gave up on worker-0: 20000 MB of memory requested, the largest machine has 16000; "
+        "waited 100 s (fault.unschedulable.give_up_after); 0 workers left, minimum 1"
     )
     assert book.get("worker-0").state is NodeState.FAILED
     assert book.oversized(1e9) == []
@@ -141,7 +141,7 @@ def test_the_job_goes_on_with_those_that_fit_if_they_are_enough() -> None:
     assert [found.node for found in book.oversized(0.0)] == ["worker-1"]
     assert [type(decision) for decision in book.abandon(1000.0, node="worker-1")] == [Remove]
     assert (book.failure, book.role("worker").spec.replicas) == (None, 1)
-    assert "20000 MB of memory asked for" in book.role("worker").note
+    assert "20000 MB of memory requested" in book.role("worker").note
 
 
 def test_the_machines_are_part_of_what_is_restored() -> None:
@@ -162,8 +162,8 @@ def test_memory_grows_up_to_the_largest_machine_and_then_the_line_is_given_up_wi
     decision = policy.next_step(Exit.OOM, {}, 16000, agent_alive=False, max_memory_mb=16000, peak_mb=15900)
     assert decision.step is Step.GIVE_UP
     assert decision.reason == (
-        "out of memory with 16000 MB, its measured peak was 15900 MB; no more may be asked for, "
-        "16000 MB is all that the largest machine has"
+        "out of memory with 16000 MB, measured peak 15900 MB; cannot request more, "
+        "16000 MB is the size of the largest machine"
     )
 
 
@@ -172,14 +172,12 @@ def test_the_lower_of_the_two_ceilings_counts_and_is_named() -> None:
     assert policy.next_step(Exit.OOM, {}, 1900, agent_alive=False, max_memory_mb=16000).memory_mb == 2000
     assert policy.next_step(Exit.OOM, {}, 1400, agent_alive=False, max_memory_mb=1500).memory_mb == 1500
     spent = policy.next_step(Exit.OOM, {}, 2000, agent_alive=False, max_memory_mb=16000)
-    assert "2000 MB is the limit of fault.memory.ceiling" in spent.reason
+    assert "2000 MB is the limit set by fault.memory.ceiling" in spent.reason
 
 
 def test_the_last_of_too_many_exits_says_with_how_much_memory() -> None:
     decision = FaultPolicy().next_step(Exit.OOM, {"OOM": 5}, 4000, agent_alive=False, peak_mb=3999)
-    assert decision.reason == (
-        "OOM happened 6 times; 5 are forgiven, the last time with 4000 MB, its measured peak was 3999 MB"
-    )
+    assert decision.reason == ("ran out of memory 6 times (limit 5), last with 4000 MB, measured peak 3999 MB")
 
 
 def test_a_node_never_asks_for_more_than_there_is() -> None:
@@ -193,4 +191,4 @@ def test_a_node_never_asks_for_more_than_there_is() -> None:
         book.accepted(now, node=node.name)
         book.node_ended(now, node=node.name, exit_reason="OOM", message="killed", peak_mb=node.resources.memory_mb - 1)
     assert asked == [9000, 13500, 16000]
-    assert "out of memory with 16000 MB, its measured peak was 15999 MB" in book.failure.reason
+    assert "out of memory with 16000 MB, measured peak 15999 MB" in book.failure.reason

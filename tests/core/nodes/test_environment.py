@@ -31,6 +31,7 @@ BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
     "int": COUNT,
     "int | None": st.none() | COUNT,
     "bool": st.booleans(),
+    "tuple[str, ...]": st.lists(TEXT.filter(lambda name: "," not in name), max_size=3).map(tuple),
     "LimitMode": st.sampled_from(LimitMode),
     "CheckpointSettings | None": st.none() | CHECKPOINTS,
 }

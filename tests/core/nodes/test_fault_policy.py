@@ -8,11 +8,13 @@ from pliant.core.nodes.fault_policy import (
     Backoff,
     Budget,
     ExitReason,
+    FaultDecision,
     FaultPolicy,
     MemoryGrowth,
     Step,
     shrink_resources,
 )
+from pliant.core.nodes.permanent import JobProgress, PermanentErrors, PermanentKind
 from pliant.core.resources import Resources
 
 FAILURES = [kind for kind in ExitReason if kind is not ExitReason.COMPLETED]
@@ -38,7 +40,7 @@ def test_the_failure_after_the_last_forgiven_one_is_final_and_says_so() -> None:
     assert policy.next_step(ExitReason.ERROR, {"Error": 1}, 0, agent_alive=True).step is Step.REPLACE
     decision = policy.next_step(ExitReason.ERROR, {"Error": 2}, 0, agent_alive=True)
     assert decision.step is Step.GIVE_UP
-    assert decision.reason == "Error happened 3 times; 2 are forgiven"
+    assert decision.reason == "failed 3 times (limit 2)"
 
 
 def test_a_limit_of_zero_forgives_nothing() -> None:
@@ -68,7 +70,7 @@ def test_out_of_memory_is_replaced_with_more_even_where_the_agent_lives() -> Non
     policy = FaultPolicy(budgets={ExitReason.OOM: Budget(5, in_place=True)})
     decision = policy.next_step(ExitReason.OOM, {}, 1000, agent_alive=True)
     assert (decision.step, decision.memory_mb) == (Step.REPLACE, 1500)
-    assert "1000 MB were too few, 1500 MB next" in decision.reason
+    assert "1000 MB was not enough, requesting 1500 MB" in decision.reason
 
 
 def test_out_of_memory_without_a_limit_has_nothing_to_grow() -> None:
@@ -135,3 +137,52 @@ def test_less_reaches_the_minimum_and_never_passes_it(asked: Resources, minimum:
     assert asked.memory_mb == min(start.memory_mb, minimum.memory_mb)
     assert asked.gpu == min(start.gpu, minimum.gpu)
     assert asked.cpu == pytest.approx(min(start.cpu, minimum.cpu), abs=1e-6)
+
+
+def after_permanent(
+    kind: PermanentKind,
+    *,
+    progress: JobProgress = JobProgress.NONE,
+    may_be_of_one_machine: bool = False,
+    policy: FaultPolicy | None = None,
+    failures: dict[str, int] | None = None,
+) -> FaultDecision:
+    return (policy or FaultPolicy()).next_step(
+        ExitReason.ERROR,
+        failures or {},
+        0,
+        agent_alive=True,
+        permanent=kind,
+        progress=progress,
+        may_be_of_one_machine=may_be_of_one_machine,
+    )
+
+
+@pytest.mark.parametrize("kind", PermanentKind)
+def test_a_permanent_error_at_the_start_fails_the_job_and_says_why(kind: PermanentKind) -> None:
+    decision = after_permanent(kind)
+    assert decision.step is Step.FAIL_JOB
+    assert decision.reason == f"{kind.in_words()}; not restarted, it would fail the same way"
+
+
+@pytest.mark.parametrize("kind", PermanentKind)
+def test_a_job_that_has_trained_is_not_broken_as_a_whole(kind: PermanentKind) -> None:
+    assert after_permanent(kind, progress=JobProgress.TRAINED).step is Step.RESTART
+
+
+def test_programs_that_have_met_had_their_imports_but_may_still_ask_for_what_cannot_be() -> None:
+    steps = {kind: after_permanent(kind, progress=JobProgress.CONNECTED).step for kind in PermanentKind}
+    assert steps.pop(PermanentKind.INVALID_REQUEST) is Step.FAIL_JOB
+    assert set(steps.values()) == {Step.RESTART}
+
+
+def test_what_may_be_the_fault_of_one_machine_is_tried_on_another_within_the_budget() -> None:
+    kind = PermanentKind.MISSING_MODULE
+    assert after_permanent(kind, may_be_of_one_machine=True).step is Step.REPLACE
+    never = FaultPolicy(budgets={ExitReason.ERROR: Budget(0)})
+    assert after_permanent(kind, may_be_of_one_machine=True, policy=never).step is Step.GIVE_UP
+
+
+def test_permanent_errors_are_retried_if_the_user_says_so() -> None:
+    policy = FaultPolicy(permanent_errors=PermanentErrors.RETRY)
+    assert after_permanent(PermanentKind.SYNTAX_ERROR, policy=policy).step is Step.RESTART

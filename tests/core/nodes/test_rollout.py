@@ -106,7 +106,7 @@ def test_without_room_for_both_the_old_one_makes_room() -> None:
     assert isinstance(step(book, now=1.0 + MAX_WAIT_FOR_ROOM_S - 0.1), Wait)
     found = step(book, now=1.0 + MAX_WAIT_FOR_ROOM_S)
     assert isinstance(found, Settle)
-    assert "no room for its successor" in found.reason
+    assert "not enough room to start its successor" in found.reason
 
 
 def test_no_more_than_one_is_given_up_for_resources_that_cannot_be_had() -> None:

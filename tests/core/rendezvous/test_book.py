@@ -66,7 +66,7 @@ def test_a_world_is_formed_at_once_when_as_many_as_fit_have_arrived() -> None:
     join(server, "a")
     outcome = join(server, "b")
     assert outcome.formed
-    assert "as many as fit" in outcome.reason
+    assert "maximum number" in outcome.reason
 
 
 def test_a_world_is_formed_at_once_when_all_that_are_expected_have_arrived() -> None:
@@ -102,7 +102,7 @@ def test_fewer_than_the_minimum_wait_for_ever_and_are_told_why() -> None:
     join(server, "a")
     assert not server.due(1e9)
     assert server.world_of("a", "1") == Waiting(
-        "1 have arrived, at least 2 are needed in units of 1", join_again=False, round=0
+        "1 joined; at least 2 required, in units of 1", join_again=False, round=0
     )
 
 
@@ -160,7 +160,7 @@ def test_survivors_that_are_all_back_get_their_world_at_once_without_the_dead() 
     assert join(server, "a", at=5.001, after=1).formed is None
     outcome = join(server, "c", at=5.002, after=1)
     assert outcome.formed
-    assert "every survivor is back" in outcome.reason
+    assert "all survivors rejoined" in outcome.reason
     assert ranks(server) == ["a", "c"]
 
 
@@ -220,7 +220,7 @@ def test_a_member_that_has_not_joined_again_keeps_the_next_world_from_being_form
     assert not server.due(1e9)
     answer = server.world_of("a", "1")
     assert isinstance(answer, Waiting)
-    assert answer.reason == "round 1 is in use by 1; 1 wait for the next"
+    assert answer.reason == "round 1 is in use by 1 member; 1 waiting for the next"
 
 
 def test_a_joiner_only_shows_up_as_waiting_until_the_members_admit_it() -> None:
@@ -338,7 +338,7 @@ def test_a_join_that_is_overtaken_by_the_news_of_its_senders_death_is_refused() 
 def test_the_death_of_somebody_unknown_changes_nothing() -> None:
     server = world_of("a")
     before = server.snapshot()
-    assert server.died(1, member="x", incarnation=None) == Outcome("x was not here")
+    assert server.died(1, member="x", incarnation=None) == Outcome("x was not a member")
     assert server.snapshot() == before
 
 

@@ -19,7 +19,7 @@ ROLE = "worker"
 
 def formed(*nodes: str, connected: bool = False) -> GroupBook:
     book = GroupBook()
-    book.form(0.0, role=ROLE, nodes=list(nodes), addr="host", port=2000, reason="the job starts")
+    book.form(0.0, role=ROLE, nodes=list(nodes), addr="host", port=2000, reason="job start")
     if connected:
         book.seen(0.0, role=ROLE, node=nodes[0], generation=1)
     return book
@@ -32,10 +32,10 @@ def fails(book: GroupBook, node: str, message: str = "boom", now: float = 1.0) -
 def test_the_first_generation_ranks_the_nodes_as_given() -> None:
     book = GroupBook()
     assert book.start_for(ROLE, "a") is None
-    seats = book.form(0.0, role=ROLE, nodes=["a", "b"], addr="host", port=2000, reason="the job starts")
+    seats = book.form(0.0, role=ROLE, nodes=["a", "b"], addr="host", port=2000, reason="job start")
     assert seats == [
-        StartProgram("a", 0, 2, "host", 2000, 1, 0, "the job starts"),
-        StartProgram("b", 1, 2, "host", 2000, 1, 0, "the job starts"),
+        StartProgram("a", 0, 2, "host", 2000, 1, 0, "job start"),
+        StartProgram("b", 1, 2, "host", 2000, 1, 0, "job start"),
     ]
     assert book.start_for(ROLE, "b") == seats[1]
 
@@ -44,7 +44,7 @@ def test_while_nobody_was_seen_with_peers_a_failure_concerns_one_program_only() 
     book = formed("a", "b")
     assert fails(book, "a") == []
     assert book.recall(ROLE, "b", 1) == ""
-    assert book.join(2.0, role=ROLE, node="a") == [StartProgram("a", 0, 2, "host", 2000, 1, 0, "the job starts")]
+    assert book.join(2.0, role=ROLE, node="a") == [StartProgram("a", 0, 2, "host", 2000, 1, 0, "job start")]
 
 
 def test_a_replacement_takes_the_rank_of_the_one_that_went_and_a_newcomer_the_next() -> None:
@@ -76,7 +76,7 @@ def test_the_next_generation_waits_for_the_last_program_of_the_one_before() -> N
     assert book.formable(ROLE, 2.0, ready=2, coming=0, min_nodes=2)
     book.form(2.0, role=ROLE, nodes=["a", "b"], addr="host", port=2001, reason="again")
     assert book.start_for(ROLE, "b") == StartProgram("b", 1, 2, "host", 2001, 2, 1, "again")
-    assert book.recall(ROLE, "a", 1) == "generation 1 is over"
+    assert book.recall(ROLE, "a", 1) == "generation 1 has ended"
 
 
 def test_it_waits_for_the_least_number_and_a_while_for_those_that_are_being_created() -> None:
@@ -124,7 +124,7 @@ def test_a_failure_before_the_programs_were_seen_together_restarts_them_once_the
     fails(book, "b")
     book.join(2.0, role=ROLE, node="b")
     [decision] = book.seen(3.0, role=ROLE, node="a", generation=1)
-    assert decision == RestartAll(ROLE, 1, ("a", "b"), "b ended before the programs met")
+    assert decision == RestartAll(ROLE, 1, ("a", "b"), "b ended before the programs connected")
 
 
 def test_a_report_of_an_earlier_generation_changes_nothing() -> None:
@@ -353,7 +353,7 @@ def test_programs_of_an_older_generation_than_another_announced_are_recalled() -
     announced(book, "worker-1", 1, generation=3)
     announced(book, "worker-2", 2, generation=2)
     assert book.group("worker").running == ("worker-1",)
-    assert book.recall("worker", "worker-0", 2) == "generation 2 is over"
+    assert book.recall("worker", "worker-0", 2) == "generation 2 has ended"
 
 
 @pytest.mark.parametrize("wrong", [{"generation": 0}, {"rank": 3}, {"rank": -1}, {"world_size": 10**9}, {"port": 0}])

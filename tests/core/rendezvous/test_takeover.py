@@ -85,7 +85,7 @@ def test_no_world_is_formed_while_somebody_may_be_in_another() -> None:
     assert not book.due(1e9)
     found = book.world_of("worker-0", "new")
     assert isinstance(found, Waiting)
-    assert "awaited" in found.reason
+    assert "may still be in a world" in found.reason
     assert book.stop_awaiting(40.0).formed is not None
 
 

@@ -94,7 +94,7 @@ def test_another_position_is_refused_once_the_dataset_has_begun() -> None:
     book = job("this job")
     Program(book, "a").do(1)
     before = book.snapshot()
-    with pytest.raises(Conflict, match="'train' has begun: 10 records are done, 0 shards are in work"):
+    with pytest.raises(Conflict, match=r"'train' has already started \(10 records done, 0 shards in progress"):
         restore(book, saved_after(3))
     assert book.snapshot() == before
 
@@ -111,7 +111,7 @@ def test_a_stream_that_has_grown_is_not_cut_to_a_saved_length() -> None:
     first.grow(0.0, dataset="train", records=30, close=False)
     book = job("this job", size=None, stream=True)
     book.grow(0.0, dataset="train", records=50, close=False)
-    with pytest.raises(Conflict, match="has begun"):
+    with pytest.raises(Conflict, match="has already started"):
         restore(book, position(first))
     assert book.queue("train").length == 50
 
@@ -124,7 +124,7 @@ def test_of_several_datasets_all_are_restored_or_none() -> None:
 
     book, saved = two("this job"), position(two("an earlier job"))
     Program(book, "a").do(1)
-    with pytest.raises(Conflict, match="'train' has begun"):
+    with pytest.raises(Conflict, match="'train' has already started"):
         restore(book, saved)
     assert book.queue("eval").restored is None
 

@@ -248,5 +248,5 @@ def test_a_state_that_no_history_leads_to_is_refused(damage: dict[str, Any]) -> 
     queue.give_back(held[1])
     queue.check()
     queue.restore({**queue.snapshot(), **damage})
-    with pytest.raises(InvalidRequest, match="cannot be in this state"):
+    with pytest.raises(InvalidRequest, match="invalid saved state"):
         queue.check()

@@ -89,7 +89,7 @@ def test_an_end_that_was_reached_before_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("given", "error", "told"),
     [
-        ({"records": 1}, InvalidRequest, "has partitions; say which one"),
+        ({"records": 1}, InvalidRequest, "has partitions; specify which one"),
         ({"records": 1, "partition": "7"}, NotFound, "no partition '7'"),
         ({"records": -1, "partition": "0"}, InvalidRequest, "by -1"),
         ({"records": 1, "end": 9, "partition": "0"}, InvalidRequest, "not both"),
@@ -124,7 +124,7 @@ def test_a_stream_without_partitions_knows_none_and_may_be_extended_to_an_end() 
         ([["a", 0], ["a", 1]], "'a' is given twice"),
         ([["", 0]], "1 to 200 printable"),
         ([["a", -1]], "the start of partition 'a' is -1"),
-        ([["a", "0"]], r"is no \[name, start\]"),
+        ([["a", "0"]], r"is not \[name, start\]"),
         ([[str(n), 0] for n in range(MAX_PARTITIONS + 1)], "at most"),
     ],
 )

@@ -36,7 +36,7 @@ def test_a_file_without_a_known_suffix_is_told_by_its_first_bytes(tmp_path: Path
 
 
 def test_a_path_without_files_and_mixed_folders_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="no file at"):
+    with pytest.raises(NotFound, match="no file found at"):
         open_reader(tmp_path / "nothing.rio")
     (tmp_path / "a.csv").write_text("x\n1\n")
     (tmp_path / "b.jsonl").write_text("1\n")
@@ -157,7 +157,7 @@ def test_numpy_files_with_objects_or_uneven_arrays_are_refused(tmp_path: Path) -
     np.savez(tmp_path / "b.npz", x=np.zeros(3), y=np.zeros(4))
     with pytest.raises(CorruptData, match=r"a\.npy"):
         len(open_reader(tmp_path / "a.npy"))
-    with pytest.raises(CorruptData, match="one length"):
+    with pytest.raises(CorruptData, match="the same length"):
         len(open_reader(tmp_path / "b.npz"))
 
 

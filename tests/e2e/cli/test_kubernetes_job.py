@@ -175,7 +175,7 @@ def test_a_cluster_without_pliant_is_told_with_how_to_install_it(
     cluster.api.unknown.add("elasticjobs")
     result = cluster(*command)
     assert result.exit_code == 2
-    assert "has no resource ElasticJob" in result.stderr
+    assert "ElasticJob is not installed in the cluster" in result.stderr
     assert "install Pliant" in result.stderr
 
 
@@ -197,15 +197,15 @@ def test_a_master_that_is_away_is_told_of_and_the_elastic_job_is_read(
 
 
 def test_an_ended_job_is_known_by_what_it_left_and_removed_when_asked(cluster: ClusterCommandLine) -> None:
-    status = {"phase": "Failed", "message": "no worker is left"}
+    status = {"phase": "Failed", "message": "no workers left"}
     cluster.api.put(f"{JOBS}/old", {"metadata": {}, "spec": {}, "status": status})
     cluster.api.put(f"{JOBS}/young", {"metadata": {}, "spec": {}, "status": {"phase": "Pending"}})
     audit = {"name": "old", "over": False, "exact": True, "datasets": []}
-    summary = {"name": "old", "phase": "Failed", "reason": "no worker is left", "audit": audit, "datasets": []}
+    summary = {"name": "old", "phase": "Failed", "reason": "no workers left", "audit": audit, "datasets": []}
     event = EventRecord(3, 1.0, NodeRemoved(node="worker-0", grace_s=0.0, reason="it is gone")).to_json()
     data = {"summary.json": json.dumps({**summary, "events": [event]})}
     cluster.api.put(f"{CORE}/configmaps/old-summary", {"metadata": {}, "data": data})
-    assert cluster.json("status", "old")["reason"] == "no worker is left"
+    assert cluster.json("status", "old")["reason"] == "no workers left"
     assert json.loads(cluster("events", "old", "--json").stdout) == event
     assert cluster("events", "old", "--after", "3").stdout == ""
     assert cluster("audit", "old").exit_code == 0
@@ -229,7 +229,7 @@ def test_a_submitted_job_owns_its_files_and_is_not_replaced_by_accident(
     assert files["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
     running = cluster("submit", str(path))
     assert running.exit_code == 2
-    assert "not over" in running.stderr
+    assert "is still active" in running.stderr
     job["status"] = {"phase": "Succeeded"}
     ended = cluster("submit", str(path))
     assert ended.exit_code == 2

@@ -120,7 +120,7 @@ def test_scaling_to_what_cannot_be_is_refused_with_the_reason(running: CommandLi
 def test_a_running_job_is_not_started_again(running: CommandLine) -> None:
     result = running("run", "--name", "digits", "--", "true")
     assert result.exit_code == 2
-    assert "is running" in result.stderr
+    assert "is already running" in result.stderr
 
 
 def test_a_killed_master_is_waited_for_and_the_job_goes_on(running: CommandLine) -> None:
@@ -188,5 +188,5 @@ def test_a_job_whose_master_and_launcher_are_gone_is_read_from_its_journal_and_s
     assert "interrupted" in command_line("status", "lost").stdout
     scaled = command_line("scale", "lost", "--workers", "1")
     assert scaled.exit_code == 2
-    assert "--resume" in scaled.stderr
-    assert "processes that it had left were ended" in command_line("stop", "lost", "--now").stdout
+    assert "continue it with `pliant resume lost`" in scaled.stderr
+    assert "leftover process" in command_line("stop", "lost", "--now").stdout

@@ -99,7 +99,7 @@ def test_a_second_master_of_the_same_job_is_refused(command_line: CommandLine) -
     second = command_line.start("master", "--name", "feed")
     told, _ = second.communicate(timeout=PATIENCE)
     assert second.returncode == 2
-    assert "running already" in told
+    assert "is already running" in told
     assert command_line("stop", "feed").exit_code == 0
     assert first.wait(PATIENCE) == 130
 

@@ -140,7 +140,7 @@ def callbacks():
         summary = job.summary()
     assert len(summary["evaluations"]) >= 2
     assert summary["global_step"] < 2000
-    assert any("count was not better" in event.facts["reason"] for event in job.events(EventKind.TRAINING_STOPPED))
+    assert any("count did not improve" in event.facts["reason"] for event in job.events(EventKind.TRAINING_STOPPED))
     last, best = (load_state(folder / "out" / name)[1]["version"] for name in ("", "best"))
     assert best == summary["best"]["version"] == summary["evaluations"][0]["version"], "none was better than the first"
     assert best < last

@@ -34,7 +34,9 @@ def test_training_ends_with_exactly_the_last_step_and_versions_are_evaluated_by_
         job.kill_program("worker-0")
         assert job.wait(LONG) == 0, job.report()
     summary = job.summary()
-    assert summary["global_step"] == STEPS
+    progress = summary["progress"]
+    assert (progress["step"], progress["total_steps"], progress["percent"]) == (STEPS, STEPS, 100.0)
+    assert progress["loss"] >= 0
     state, about = load_state(tmp_path / "out")
     assert about["version"] == STEPS
     versions = [result["version"] for result in summary["evaluations"]]

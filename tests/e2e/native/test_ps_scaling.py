@@ -53,7 +53,7 @@ def test_a_server_comes_and_goes_in_the_middle_of_training_and_each_record_count
     make_points(tmp_path / "test.csv", EVALUATED, first=1000)
     with NativeJob(tmp_path, "train", [*OPTIONS, "--strategy", strategy], model=tmp_path / "net.py") as job:
         job.wait_for_progress(BATCH, LONG)
-        assert "1 to 8 are allowed" in pliant(job, "scale", "ps=9", code=2)
+        assert "allowed: 1 to 8" in pliant(job, "scale", "ps=9", code=2)
         assert "ps 1 -> 2" in pliant(job, "scale", "ps=2")
         wait_for_servers(job, 128, 128)
         status = job.wait_for_progress(1)

@@ -39,6 +39,17 @@ def check_the_model_is_that_without_faults(folder: Path, iterations: int) -> Non
             np.testing.assert_allclose(found["count"], iterations)
 
 
+def test_training_with_servers_is_stopped_and_resumed_and_each_record_counts_once(tmp_path: Path) -> None:
+    with ps_job(tmp_path, records=800, pause=0.05, parameters={"dump_iterations": 5}) as job:
+        job.wait_for_progress(160, LONG)
+        job.interrupt()
+        assert job.wait(LONG) == 130
+        (tmp_path / "hurry").touch()
+        assert job.resume().wait(LONG) == 0
+        check_each_record_counted_once(job, tmp_path, records=800, epochs=1, per_iteration=2 * BATCH)
+    check_the_model_is_that_without_faults(tmp_path, 800 // (2 * BATCH))
+
+
 def reached(job: LocalJob, folder: Path, point: str) -> str:
     """The node that stands there."""
     mark = folder / f"at-{point}"
@@ -110,7 +121,7 @@ def test_training_waits_while_the_disk_is_full_and_goes_on_when_there_is_room(tm
         job.wait_for_progress(160, LONG)
         fill(small_disk / "ballast")
         job.wait_for(
-            lambda _: "cannot keep a push" in job.log("worker-0") + job.log("worker-1") or None, "a word of it", LONG
+            lambda _: "cannot store a push" in job.log("worker-0") + job.log("worker-1") or None, "a word of it", LONG
         )
         stopped = job.largest_dataset().records_done
         assert "No space left on device" in job.log("worker-0") + job.log("worker-1")

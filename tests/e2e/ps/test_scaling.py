@@ -84,7 +84,7 @@ def test_servers_get_other_resources_one_by_one_after_their_partitions_moved(tmp
     with ps_job(tmp_path, servers="1:3", records=800, pause=0.2, wanted=2) as job:
         job.wait_for_progress(80)
         told = pliant(job, "scale", "ps", "--memory", "2Gi", "--rolling", "--reason", "more embeddings")
-        assert "ps 2048 MB each; 2 running nodes are replaced one by one" in told
+        assert "ps 2048 MB each; 2 running nodes to be replaced one by one" in told
         job.until(lambda: job.events(EventKind.ROLLED_OUT), "the end of the rollout", 120)
         limits = {"ps-2": 2048.0, "ps-3": 2048.0}
         job.wait_for(

@@ -43,6 +43,21 @@ def test_all_programs_die_and_later_all_nodes_are_preempted_and_training_goes_on
     assert committed_by(job, third)[0] >= before, "a checkpoint was taken upon notice"
 
 
+def test_a_stopped_training_goes_on_from_its_last_step_and_ends_with_the_same_bits(tmp_path: Path) -> None:
+    with TrainingJob(tmp_path / "stopped", workers=2, pace=0.05, checkpoint={"every_steps": 1000}) as job:
+        job.wait_for_step(EVERY)
+        job.interrupt()
+        assert job.wait() == 130
+        first = {line["pid"] for line in job.lines()}
+        before = job.committed()
+        job.resume().ends_well()
+        after = {line["pid"] for line in job.lines()} - first
+    with TrainingJob(tmp_path / "undisturbed", workers=2) as undisturbed:
+        undisturbed.ends_well()
+    assert committed_by(job, after)[0] == before, "the checkpoint that was taken at the stop"
+    assert job.hashes() == undisturbed.hashes()
+
+
 def test_who_is_given_notice_in_the_middle_of_a_step_takes_the_checkpoint_that_the_others_leave_to_it(
     tmp_path: Path,
 ) -> None:

@@ -46,6 +46,10 @@ def test_a_cnn_learns_digits_alone_and_with_two_workers_to_the_same_bits(tmp_pat
     assert weights(together) == weights(alone)
 
 
+def test_the_first_program_of_the_readme_has_the_same_weights_alone_and_with_two_workers(tmp_path: Path) -> None:
+    assert weights(run("train.py", "1")) == weights(run("train.py", "1", workers=2, folder=tmp_path / "job")) != set()
+
+
 def test_a_small_gpt_learns_to_write_sums() -> None:
     output = run("03_small_gpt.py", "--steps", "40")
     assert number(r"loss ([\d.]+)", output) < 1.9

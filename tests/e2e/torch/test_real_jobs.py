@@ -113,6 +113,25 @@ def test_workers_with_other_resources_join_one_by_one_and_the_result_is_the_same
     assert_same(job, alone, exact=True)
 
 
+def test_workers_that_are_scaled_down_leave_between_two_steps_and_end_by_themselves(
+    tmp_path: Path, alone: Alone
+) -> None:
+    with TrainingJob(tmp_path, workers="1:3", pace=0.04) as job:
+        job.wait_for_step(2)
+        job.scale(1)
+        job.ends_well()
+        nodes = {node["name"]: node for node in job.summary()["nodes"]}
+        exits = [event.message for event in job.events(EventKind.EXIT)]
+    gone = [nodes[name] for name in ("worker-1", "worker-2")]
+    assert {node["state"] for node in gone} == {"Deleted"}
+    assert {node["exit_reason"] for node in gone} == {"Completed"}
+    assert {node["message"].split(":")[0] for node in gone} == {"scaled down from 3 to 1"}, "not killed after its grace"
+    assert not any("Preempted" in text for text in exits), exits
+    assert {line["node"] for line in job.lines() if "hash" in line} == {"worker-0"}, "they run nothing after the loop"
+    assert not job.computed_twice()
+    assert_same(job, alone)
+
+
 @pytest.mark.chaos
 @pytest.mark.parametrize("exact", [True, False], ids=["exact", "float"])
 def test_a_random_history_of_faults_changes_nothing(tmp_path: Path, exact: bool, alone: Alone) -> None:

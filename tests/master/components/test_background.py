@@ -75,7 +75,7 @@ def test_a_job_goes_on_without_reports_measurements_and_requests_of_its_platform
     platform = BrokenPlatform()
     with RunningMaster(tmp_path, SPEC, platform=platform) as master:
         wait_until(lambda: platform.channel.used == 2 and platform.measured, what="their failure")
-        wait_until(lambda: len([r for r in caplog.records if "goes on without it" in r.message]) == 3, what="the log")
+        wait_until(lambda: len([r for r in caplog.records if "continues without it" in r.message]) == 3, what="the log")
         for _ in range(3):  # ticks come and go
             assert master.run_inside(lambda controller: controller.status().phase) == "Running"
         wait_until(lambda: "worker-0" in platform.running(), what="its worker")

@@ -101,12 +101,12 @@ def test_a_server_that_a_request_takes_away_gives_its_parameters_to_the_others_b
 
 def test_a_request_that_would_lose_parameters_is_refused(master: RunningMaster, platform: PlatformWithChannel) -> None:
     assert "ps-1 holds parameters" in platform.ask("that one", RemoveNode("ps-1"))
-    assert "1 to 3 are allowed" in platform.ask("none", Scale("ps", 0))
+    assert "allowed: 1 to 3" in platform.ask("none", Scale("ps", 0))
     desired = master.spec.desired()
     ps = replace(desired.roles["ps"], max_replicas=1, replicas=1)
     edited = replace(desired, roles={**desired.roles, "ps": ps})
     refusal = platform.send(ChangeRequest("edited", RequestSource.EDIT, desired=edited))
-    assert "there are 2 nodes of the role ps now" in refusal
+    assert "role ps has 2 nodes now" in refusal
     assert seats(master) == {"ps-0": False, "ps-1": False}
     assert not platform.removed
 
@@ -156,14 +156,14 @@ def test_a_plan_made_for_an_older_state_is_refused(job: RunningMaster, platform:
     assert platform.ask("more", Scale("worker", 3)) == ""
     before = job.state()
     late = handle(job, plan_by_hand(ManualPlan({"worker": RolePlan(1)}, id="late"), base_version=1))
-    assert "made for version 1 of the job, which is at version 2" in late.refusal
+    assert "based on version 1 of the job, but the job is at version 2" in late.refusal
     assert job.state()["nodes"] == before["nodes"]
     assert handle(job, plan_by_hand(ManualPlan({"worker": RolePlan(1)}, id="now"), base_version=2)).version == 3
 
 
 def test_a_request_is_refused_as_a_whole(job: RunningMaster, platform: PlatformWithChannel) -> None:
     before = job.state()["nodes"]
-    assert "5 are allowed" in platform.ask("half", RemoveNode("worker-0"), Scale("worker", 9))
+    assert "allowed: 1 to 5" in platform.ask("half", RemoveNode("worker-0"), Scale("worker", 9))
     assert job.state()["nodes"] == before
     assert [event["request"] for event in events(job, EventKind.CHANGE_REFUSED)] == ["half"]
 
@@ -174,12 +174,12 @@ def test_a_call_that_is_sent_again_gets_its_first_answer_also_after_a_restart(jo
     assert (first.before, first.now, first.version) == (2, 4, 2)
     call(stubs.Scale, pb.ScaleRequest(replicas=3, id="another"))
     assert call(stubs.Scale, pb.ScaleRequest(replicas=4, id="mine")) == first
-    with pytest.raises(InvalidRequest, match="1 to 5 are allowed"):
+    with pytest.raises(InvalidRequest, match="allowed: 1 to 5"):
         call(stubs.Scale, pb.ScaleRequest(replicas=9, id="wrong"))
     job.restart()
     call, stubs = job.client.call, job.client.stubs.job
     assert call(stubs.Scale, pb.ScaleRequest(replicas=4, id="mine")) == first
-    with pytest.raises(InvalidRequest, match="1 to 5 are allowed"):
+    with pytest.raises(InvalidRequest, match="allowed: 1 to 5"):
         call(stubs.Scale, pb.ScaleRequest(replicas=2, id="wrong"))
     assert [event["replicas"] for event in events(job, EventKind.SCALE)] == [4, 3]
 
@@ -199,7 +199,7 @@ def test_one_call_scales_several_roles_or_none(tmp_path: Path) -> None:
     with RunningMaster(tmp_path, {"roles": {"worker": role, "helper": role}}) as job:
         call, stubs = job.client.call, job.client.stubs.job
         for wrong in (pb.ScaleRequest(role="helper", replicas=9), pb.ScaleRequest(role="worker", replicas=3)):
-            with pytest.raises(InvalidRequest, match=r"1 to 5 are allowed|named twice"):
+            with pytest.raises(InvalidRequest, match=r"allowed: 1 to 5|named twice"):
                 call(stubs.Scale, pb.ScaleRequest(replicas=4, others=[wrong]))
         wanted = {role.name: role.wanted for role in call(stubs.GetStatus, pb.Empty()).roles}
         assert wanted == {"worker": 5, "helper": 5}
@@ -211,5 +211,5 @@ def test_a_call_for_another_version_is_refused(job: RunningMaster) -> None:
     call, stubs = job.client.call, job.client.stubs.job
     version = call(stubs.Scale, pb.ScaleRequest(replicas=3)).version
     call(stubs.Scale, pb.ScaleRequest(replicas=4, base_version=version))
-    with pytest.raises(Conflict, match="which is at version"):
+    with pytest.raises(Conflict, match="but the job is at version"):
         call(stubs.Scale, pb.ScaleRequest(replicas=5, base_version=version))

@@ -165,7 +165,7 @@ def test_a_node_whose_agent_does_not_kill_its_program_is_given_up_and_its_seat_g
         job.second("ps-1")
     gone = job.node("ps-1")
     assert (gone.state, gone.exit_reason) == ("Failed", "Hang")
-    assert "was not killed" in gone.message
+    assert "did not kill its program" in gone.message
     assert job.seat("ps-1") is None
     wait_until(lambda: "ps-1" not in job.master.platform.running(), what="the removal of the node")
     job.clock.advance(1.0)

@@ -72,6 +72,18 @@ def test_the_first_to_register_is_told_the_whole_world_without_waiting_for_the_o
         assert (last.seat.rank, last.seat.world_size, last.seat.generation) == (2, 3, 1)
 
 
+def test_a_program_with_gpus_of_its_own_is_alone_on_its_machine_to_a_script_that_chooses_by_local_rank(
+    tmp_path: Path,
+) -> None:
+    role = {"command": ["true"], "replicas": 2, "resources": {"gpu": 1}}
+    with RunningMaster(tmp_path, {"roles": {"worker": role}}) as master:
+        seats = [member.seat for member in members(master, 2)]
+    assert [(seat.rank, seat.local_rank, seat.local_world_size, seat.group_rank) for seat in seats] == [
+        (0, 0, 1, 0),
+        (1, 0, 1, 1),
+    ]
+
+
 def test_only_the_failure_counts_and_not_what_follows_from_it(tmp_path: Path) -> None:
     with RunningMaster(tmp_path, spec(3)) as master:
         one, two, three = members(master, 3)

@@ -67,7 +67,7 @@ def test_a_node_without_room_waits_and_is_launched_when_there_is_some(tmp_path: 
         platform.room = 3
         passes(master, clock, 60)
         launched(master, "worker-2")
-        assert events(master, EventKind.REFUSED)[0]["reason"] == "there is room for 2 nodes only"
+        assert events(master, EventKind.REFUSED)[0]["reason"] == "room for only 2 nodes"
 
 
 def test_a_launch_that_goes_wrong_is_tried_again_as_another_node(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_scaling_up_launches_and_scaling_down_removes_the_youngest(tmp_path: Pat
         launched(master, "worker-0", "worker-3")
         scaled = [(event["before"], event["replicas"], event["reason"]) for event in events(master, EventKind.SCALE)]
         assert scaled == [(3, 1, "night"), (1, 2, "morning")]
-        with pytest.raises(InvalidRequest, match="9 replicas asked for, 1 to 3 are allowed"):
+        with pytest.raises(InvalidRequest, match="9 replicas requested; allowed: 1 to 3"):
             master.client.call(scale, pb.ScaleRequest(role="worker", replicas=9))
 
 
@@ -140,7 +140,7 @@ def test_an_agent_that_falls_silent_is_given_up_removed_at_once_and_replaced(tmp
         wait_until(lambda: master.platform.running() == [], what="the removal of the silent node")
         assert master.platform.removed[0].grace == 0
         assert nodes(master)["worker-0"].exit_reason == "Hang"
-        assert [event["reason"] for event in events(master, EventKind.HANG)] == ["its agent has been silent for 20 s"]
+        assert [event["reason"] for event in events(master, EventKind.HANG)] == ["no heartbeat from its agent for 20 s"]
         assert silent.beats().stop
         assert not silent.registers().welcome
         passes(master, clock, 60)
@@ -156,7 +156,7 @@ def test_a_heartbeat_carries_the_order_to_stop_with_its_reason(tmp_path: Path) -
         master.platform.make_stubborn("worker-2")
         master.client.call(master.client.stubs.job.Scale, pb.ScaleRequest(role="worker", replicas=2, reason="one less"))
         order = agent.beats()
-        assert (order.stop, order.grace, order.reason) == (True, 10.0, "one less")
+        assert (order.stop, order.grace, order.reason) == (True, 10.0, "scaled down from 3 to 2: one less")
         agent.program_exits(ExitReason.COMPLETED)
         assert nodes(master)["worker-2"].state == "Deleted", "it went because we wanted it to"
 
@@ -236,10 +236,10 @@ def test_a_request_that_can_never_be_met_is_said_at_once_and_given_up_at_the_lim
     with RunningMaster(tmp_path, spec, clock=clock, platform=platform) as master:
         wait_until(lambda: master.status().conditions, what="the condition")
         (condition,) = master.status().conditions
-        problem = "1024000 MB of memory asked for, the largest machine has 8000"
+        problem = "1024000 MB of memory requested, the largest machine has 8000"
         assert (condition.type, condition.status, condition.reason) == ("WaitingForNodes", "True", "RequestTooLarge")
         assert condition.message == (
-            f"worker-0 cannot be started: {problem}; given up after 30 s (fault.unschedulable.give_up_after)"
+            f"worker-0 cannot be scheduled: {problem}; giving up after 30 s (fault.unschedulable.give_up_after)"
         )
         assert master.status().message == condition.message
         assert events(master, EventKind.TOO_LARGE) == [{"node": "worker-0", "reason": problem}]
@@ -248,7 +248,7 @@ def test_a_request_that_can_never_be_met_is_said_at_once_and_given_up_at_the_lim
     summary = master.job_dir.summary()
     assert summary is not None
     assert summary["exit_code"] == 1
-    assert f"worker-0 is given up: {problem}; waited 30 s" in summary["reason"]
+    assert f"gave up on worker-0: {problem}; waited 30 s" in summary["reason"]
 
 
 def test_a_larger_machine_that_comes_in_time_runs_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,6 +284,6 @@ def test_memory_grows_to_the_largest_machine_and_the_job_fails_there_with_the_nu
     summary = master.job_dir.summary()
     assert summary is not None
     assert (
-        "out of memory with 8000 MB, its measured peak was 7956 MB; no more may be asked for, "
-        "8000 MB is all that the largest machine has" in summary["reason"]
+        "out of memory with 8000 MB, measured peak 7956 MB; cannot request more, "
+        "8000 MB is the size of the largest machine" in summary["reason"]
     )

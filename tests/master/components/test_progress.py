@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pliant.core.nodes.states import NodeState
+from pliant.master.components.shards import DataShardManager
 from pliant.rpc import pliant_pb2 as pb
 from pliant.testing import FakeAgent, ManualClock, RunningMaster, wait_until
 
@@ -49,7 +50,7 @@ def test_a_worker_that_hangs_in_its_first_shard_is_replaced(tmp_path: Path) -> N
         clock.advance(61)
         wait_until(lambda: hung(master) == ["worker-0"], what="the end of worker-0")
         message = next(node.message for node in master.status().nodes if node.name == "worker-0")
-        assert message == "its program has made no progress for 61 s (it has reported none to this master)"
+        assert message == "its program has made no progress for 61 s (none reported to this master)"
 
 
 def test_a_worker_that_hangs_before_it_asks_for_anything_is_replaced(tmp_path: Path) -> None:
@@ -86,7 +87,7 @@ def test_who_waits_for_shards_that_others_hold_is_not_replaced(tmp_path: Path) -
         client.call(stubs.OpenSession, pb.OpenSessionRequest(session="worker-2", node="worker-2"))
         waiting = pb.WaitForShardsRequest(dataset="train", session="worker-2")
         call = client.start(stubs.WaitForShards, waiting, timeout=20)
-        wait_until(lambda: master.run_inside(lambda parts: bool(parts.components[1].idle_nodes())))  # type: ignore[attr-defined]
+        wait_until(lambda: master.run_inside(lambda parts: bool(parts.require(DataShardManager).idle_nodes())))
         clock.advance(61)
         wait_until(lambda: len(hung(master)) == 2, what="the end of those that hang")
         assert sorted(hung(master)) == ["worker-0", "worker-1"]

@@ -84,7 +84,9 @@ def test_running_nodes_are_resized_in_place_where_the_platform_can(resizing: Run
 def test_what_the_platform_cannot_resize_is_refused_with_its_numbers(resizing: RunningMaster) -> None:
     assert isinstance(resizing.platform, ResizingPlatform)
     resizing.platform.unresizable["worker-1"] = "50 MB asked for; its program holds 80 MB"
-    with pytest.raises(InvalidRequest, match=r"worker-1 cannot .*50 MB asked for; its program holds 80 MB; --rolling"):
+    with pytest.raises(
+        InvalidRequest, match=r"worker-1 cannot .*50 MB asked for; its program holds 80 MB; use --rolling"
+    ):
         scale(resizing, memory_mb=50)
     assert {node.memory_limit_mb for node in resizing.status().nodes} == {100}
 

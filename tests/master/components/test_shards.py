@@ -90,7 +90,7 @@ def test_a_session_that_is_silent_for_too_long_loses_its_shards_to_others(tmp_pa
     (event,) = [e for e in read_events(tmp_path / "journal.db") if e.kind is EventKind.SESSION]
     assert (event.node, event.message) == (
         "node-of-silent",
-        "the program of node-of-silent was silent for 35 s; its shards go to others",
+        "no message from the program of node-of-silent for 35 s; its shards are requeued",
     )
 
 
@@ -212,7 +212,7 @@ def test_the_program_is_blamed_for_its_error_and_nobody_for_a_preemption(tmp_pat
         shards.take("b", 2)
         shards.manager.recover_shard("node-of-b", 0, blame="ValueError: bad record")
         (parked,) = parked_shards(shards.book)
-        assert parked == "dataset train, epoch 0, records [0, 10): failed 1 times, last: ValueError: bad record"
+        assert parked == "dataset train, epoch 0, records [0, 10): failed 1 time, last: ValueError: bad record"
 
     run(tmp_path, scenario)
 
@@ -249,7 +249,7 @@ def test_without_fault_tolerance_what_a_killed_worker_had_is_lost_and_named(tmp_
         shards.signals.connect(shards.manager.on_event)
         shards.signals.publish(ProgramGone("node-of-a", 0, ExitReason.KILLED, "killed by SIGKILL"))
         assert shards.take("b", 9) == [1], "the lost ones are not handed out again"
-        why = "node-of-a had them when it ended (killed by SIGKILL)"
+        why = "they were leased to node-of-a when it ended (killed by SIGKILL)"
         assert lost_records(shards.book) == f"dataset train, epoch 0, records [14, 30): {why}"
         again = ShardBook()
         again.restore_definitions(shards.book.definitions())

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pliant.core.errors import InvalidRequest
 from pliant.core.job import JobBook
 from pliant.core.job_state import JobState
 from pliant.core.planning.samples import NodeUsage
-from pliant.master.components.stats import AGENT_SILENT, HISTORY, MAX_METRICS, MemoryStats, Rate
+from pliant.core.progress import StepReport, TrainingProgress
+from pliant.master.components.stats import AGENT_SILENT, HISTORY, MemoryStats, Rate
 from pliant.testing import ManualClock
 
 
@@ -46,22 +46,12 @@ def test_statistics_keep_a_history_of_each_node_and_the_newest_step_of_all() -> 
         stats.collect_node_resource_usage("worker-0", NodeUsage(float(second), cpu=second))
     assert len(stats.node("worker-0").usage) == HISTORY
     assert stats.report_resource_usage()["worker-0"].cpu == HISTORY + 49
-    stats.set_step("worker-0", 7, {"loss": 0.5})
-    stats.set_step("worker-1", 5, {"accuracy": 0.9})
-    assert (stats.global_step, stats.node("worker-1").step) == (7, 5)
-    assert stats.metrics == {"loss": 0.5, "accuracy": 0.9}
+    stats.report_step(StepReport("worker-0", TrainingProgress(7)))
+    stats.report_step(StepReport("worker-1", TrainingProgress(5)))
+    assert (stats.throughput().step, stats.throughput("worker-1").step) == (7, 5)
     stats.add_records("worker-0", 30)
     clock.advance(1.0)
     assert stats.records_per_second() == stats.records_per_second("worker-0") == 30.0
     assert stats.records_per_second("worker-1") == 0.0
     stats.forget("worker-0")
     assert list(stats.report_resource_usage()) == []
-
-
-def test_no_number_of_metrics_fills_the_memory() -> None:
-    stats = MemoryStats(ManualClock(), JobState(job=JobBook()))
-    stats.set_step("w", 1, {str(n): 0.0 for n in range(MAX_METRICS)})
-    stats.set_step("w", 2, {"0": 1.0})
-    with pytest.raises(InvalidRequest):
-        stats.set_step("w", 3, {"one more": 1.0})
-    assert len(stats.metrics) == MAX_METRICS

@@ -354,7 +354,7 @@ def test_the_audit_is_read_as_it_was_written(tmp_path: Path) -> None:
 )
 def test_a_file_that_is_no_journal_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "j.db").write_bytes(content)
-    with pytest.raises(CorruptData, match=r"j\.db is not a journal of Pliant"):
+    with pytest.raises(CorruptData, match=r"j\.db is not a Pliant journal"):
         SqliteStore(tmp_path / "j.db").load()
     assert (tmp_path / "j.db").read_bytes() == content, "it was left as it is"
 
@@ -374,7 +374,7 @@ def test_a_journal_with_a_page_overwritten_is_refused(tmp_path: Path) -> None:
     content = bytearray((tmp_path / "j.db").read_bytes())
     content[4096 * 2 :] = b"\x07" * (len(content) - 4096 * 2)
     (tmp_path / "j.db").write_bytes(content)
-    with pytest.raises(CorruptData, match="damaged"):
+    with pytest.raises(CorruptData, match="is corrupt"):
         SqliteStore(tmp_path / "j.db").load()
 
 
@@ -384,7 +384,7 @@ def test_a_journal_of_another_format_is_refused_naming_both(tmp_path: Path, foun
     with sqlite3.connect(tmp_path / "j.db") as db:
         db.execute("UPDATE meta SET value = ?", (found,))
     db.close()
-    with pytest.raises(CorruptData, match=f"format {found}; this release reads 1"):
+    with pytest.raises(CorruptData, match=f"format {found}; this release supports 1"):
         SqliteStore(tmp_path / "j.db")
 
 

@@ -18,7 +18,8 @@ STATUS = JobStatus(
     message="0/3 nodes",
     started_at=1_800_000_000.0,
     roles=(RoleStatus("worker", 1, 4, 3, ready=2, pending=1), RoleStatus("ps", 1, 1, 1, ready=1)),
-    progress=Progress(50, 200, step=7, epoch=1),
+    progress=Progress(50, 200, step=7, epoch=1, total_steps=28, metrics={"loss": 0.25}),
+    records_per_second=12.34,
     eta=270.0,
     goodput=87.56,
 )
@@ -30,15 +31,21 @@ def test_a_status_becomes_what_kubectl_shows() -> None:
     assert (patch["phase"], patch["message"], patch["observed_generation"]) == ("Running", "0/3 nodes", 3)
     assert (patch["workers"], patch["ps"], patch["replicas"]) == ("2/3", "1/1", 3)
     assert patch["roles"]["worker"] == {"wanted": 3, "ready": 2, "pending": 1, "succeeded": 0, "failed": 0}
-    progress = {"percent": 25.0, "records": 50, "total": 200, "step": 7, "epoch": 1, "eta": "4m30s"}
+    records = {"records": 50, "total": 200, "records_per_second": 12.3}
+    progress = {"percent": 25.0, "step": 7, "total_steps": 28, "loss": 0.25, "epoch": 1, "eta": "4m30s", **records}
     assert (patch["progress"], patch["goodput"]) == (progress, 87.6)
     assert (patch["started"], patch["suspended"]) == ("2027-01-15T08:00:00Z", None)
     assert patch["last_plan"] == {"name": "digits-7", "reason": "more data", "time": "2026-01-01T00:00:00Z"}
 
 
+def test_workers_that_are_done_count_as_there() -> None:
+    status = replace(STATUS, roles=(RoleStatus("worker", 1, 3, 3, succeeded=3),))
+    assert status_patch(status, generation=1, last_plan=None)["workers"] == "3/3"
+
+
 def test_what_no_longer_holds_is_taken_away() -> None:
     patch = status_patch(JobStatus("digits", Phase.SUCCEEDED), generation=0, last_plan=None)
-    assert patch["progress"]["eta"] is None
+    assert (patch["progress"]["eta"], patch["progress"]["loss"]) == (None, None)
     assert patch["suspended"] is None
     assert "last_plan" not in patch
 
@@ -102,8 +109,8 @@ def test_a_role_that_is_scaled_to_zero_wants_no_node() -> None:
 
 
 def test_what_a_job_waits_for_is_told_and_taken_away_again() -> None:
-    waiting = Condition("WaitingForNodes", "True", "ScaledToZero", "no worker is wanted", "2026-01-01T00:00:00Z")
+    waiting = Condition("WaitingForNodes", "True", "ScaledToZero", "worker scaled to 0", "2026-01-01T00:00:00Z")
     patch = status_patch(replace(STATUS, conditions=(waiting,)), generation=1, last_plan=None)
-    assert patch["waiting"] == {"reason": "ScaledToZero", "message": "no worker is wanted"}
+    assert patch["waiting"] == {"reason": "ScaledToZero", "message": "worker scaled to 0"}
     assert "conditions" not in patch, "those are the operator's"
     assert status_patch(STATUS, generation=1, last_plan=None)["waiting"] is None

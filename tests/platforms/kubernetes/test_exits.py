@@ -58,7 +58,7 @@ BY_SCHEDULER = {"type": "DisruptionTarget", "status": "True", "reason": "Preempt
         (failed(reason="OutOfcpu", message="Node didn't have enough resource: cpu"), ExitReason.PREEMPTED, "cpu"),
         (pod(reason="NodeLost", message="Node m1 is unresponsive"), ExitReason.PREEMPTED, "m1"),
         (failed(reason="DeadlineExceeded", message="too long"), ExitReason.ERROR, "too long"),
-        (failed(), ExitReason.UNKNOWN, "does not say why"),
+        (failed(), ExitReason.UNKNOWN, "for an unknown reason"),
         (
             pod("Failed", initContainerStatuses=[ended(2, message="no data", name="fetch")]),
             ExitReason.ERROR,

@@ -148,17 +148,17 @@ BAD_PUSHES: dict[str, tuple[Push, type[PliantError], str]] = {
     "no such table": (
         Push("s", 1, rows=(RowGradients("nope", ids_of(1), np.ones((1, DIM), np.float32)),)),
         NotFound,
-        "no table 'nope'",
+        "table 'nope' not found",
     ),
     "no such variable": (
         Push("s", 1, blocks=(BlockGradient("w", 0, np.ones(10, np.float32)),)),
         NotFound,
-        "no variable",
+        "variable .w. not found",
     ),
     "no such block": (
         Push("s", 1, blocks=(BlockGradient("bias", 1, np.ones(10, np.float32)),)),
         NotFound,
-        "no block 1",
+        "block 1 does not exist",
     ),
     "a short block": (
         Push("s", 1, blocks=(BlockGradient("bias", 0, np.ones(9, np.float32)),)),

@@ -1,6 +1,6 @@
 """Verify that each record of each epoch of each dataset was accepted exactly once.
 
-The job must have been run with --audit; its master then records every accepted range of records in the journal, in the
+The job must have been started with --audit; its master then records every accepted range of records in the journal, in the
 same transaction as the acceptance itself.
 
     pliant run --audit --name digits -- python train.py
@@ -8,7 +8,7 @@ same transaction as the acceptance itself.
     pliant audit digits --json
     pliant audit digits -N team-a
 
-Exit code: 0 if so; 1 if not, or not yet; 2 if there is no such job or it was run without --audit.
+Exit code: 0 if verified; 1 if not, or not yet; 2 if the job is not found or ran without --audit.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def audit(
         for found in report["datasets"]:
             _print(found)
         if not report["datasets"]:
-            print(f"{report['name']} had no datasets")
+            print(f"{report['name']} has no datasets")
     raise typer.Exit(0 if report["exact"] else 1)
 
 

@@ -1,10 +1,10 @@
-"""Look at checkpoints and take models out of them.
+"""Inspect checkpoints and export models from them.
 
     pliant checkpoint ls my-job
     pliant checkpoint inspect my-job --verify
     pliant checkpoint export my-job --to model.safetensors
 
-Exit codes: 0 fine, 1 a checkpoint is damaged, 2 a mistake in the command.
+Exit code: 0 success, 1 a checkpoint is corrupt, 2 a usage error.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from pliant.spec import load_spec
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
-Where = Annotated[str, typer.Argument(metavar="DIR|JOB", help="A directory of checkpoints (also s3://...), or a job.")]
-Step = Annotated[int | None, typer.Option(help="Which step. [default: the newest good one]")]
+Where = Annotated[str, typer.Argument(metavar="DIR|JOB", help="A checkpoint directory (s3://... too) or a job.")]
+Step = Annotated[int | None, typer.Option(help="The step. [default: newest complete checkpoint]")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command("ls")
 def list_checkpoints(
     where: Where,
-    verify: Annotated[bool, typer.Option(help="Read everything and compare checksums.")] = False,
+    verify: Annotated[bool, typer.Option(help="Read all data and verify checksums.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the checkpoints, also incomplete and broken ones with what is wrong. Exit code 1 if there is no good one."""
+    """List checkpoints, including incomplete and corrupt ones and their problems. Exits 1 if none is usable."""
     storage = _place(where)
     rows = [_row(storage, stored, verify) for stored in list_steps(storage)]
     if as_json:
@@ -54,10 +54,10 @@ def list_checkpoints(
 def inspect(
     where: Where,
     step: Step = None,
-    verify: Annotated[bool, typer.Option(help="Read everything and compare checksums.")] = False,
+    verify: Annotated[bool, typer.Option(help="Read all data and verify checksums.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the tensors of a checkpoint: shapes, types, sizes, and the part that each is in."""
+    """Show the tensors of a checkpoint: shape, type, size, and part."""
     storage = _place(where)
     found = _choose(storage, step)
     notes = [part for part in found.parts if isinstance(part, manifest.PartNote)]
@@ -79,12 +79,12 @@ def inspect(
 @app.command()
 def export(
     where: Where,
-    to: Annotated[Path, typer.Option(help="The file; .safetensors or .pt chooses the format.")],
+    to: Annotated[Path, typer.Option(help="Output file; the suffix selects the format: .safetensors or .pt.")],
     step: Step = None,
-    prefix: Annotated[str, typer.Option(help="Keys to what is wanted, joined by dots; '' for everything.")] = "model",
+    prefix: Annotated[str, typer.Option(help="Dotted path of the entry to export; '' for everything.")] = "model",
     as_json: AsJson = False,
 ) -> None:
-    """Write the model (or what is below another prefix) as one plain file, checked on the way."""
+    """Export the model (or another prefix) to a single file, verifying checksums."""
     from pliant.checkpoint.export import export as write  # torch takes its time
 
     found = _choose(_place(where), step)
@@ -116,7 +116,7 @@ def _choose(storage: Storage, step: int | None) -> Found:
     if not found:
         what = "complete checkpoint" if step is None else f"complete checkpoint of step {step}"
         raise NotFound(
-            f"there is no {what} in {storage.url}", hint="`pliant checkpoint ls` shows what there is, and why"
+            f"no {what} in {storage.url}", hint="list all checkpoints and their problems with `pliant checkpoint ls`"
         )
     return found[0]
 
@@ -128,7 +128,7 @@ def _row(storage: Storage, stored: StoredStep, verify: bool) -> dict[str, Any]:
     if verify and stored.cuts and (damage := _problems(storage, notes)):
         problems, status = problems + damage, "broken"
     if status == "incomplete":
-        problems = [f"{len(notes)} of {notes[0].of} parts are there" if notes else "no part is whole"]
+        problems = [f"{len(notes)} of {notes[0].of} parts present" if notes else "no complete part"]
     return {
         "step": stored.step,
         "status": status,

@@ -1,10 +1,10 @@
-"""Look into data files and convert them.
+"""Inspect and convert data files.
 
     pliant data pack images/ -o train.rio
     pliant data info train.rio
     pliant data verify train.rio
 
-Exit codes: 0 fine, 1 a file is damaged, 2 a mistake in the command.
+Exit code: 0 success, 1 a file is corrupt, 2 a usage error.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from pliant.core.errors import InvalidRequest
+from pliant.core.plurals import counted
 from pliant.data import DataReader, RecordIOReader, RecordIOWriter, open_reader
 from pliant.data.files import expand
 from pliant.data.opening import format_of
@@ -34,12 +35,10 @@ DAMAGED = 1  # exit code
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
-Skip = Annotated[bool, typer.Option("--skip-corrupt", help="Leave out what is damaged, and say how much that was.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
+Skip = Annotated[bool, typer.Option("--skip-corrupt", help="Skip corrupt data and report how much was skipped.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Compressor = Annotated[str, typer.Option(help="none, snappy or gzip.")]
-ChunkBytes = Annotated[
-    int | None, typer.Option(help="Most bytes of records in a chunk; default: chosen by record size.")
-]
+ChunkBytes = Annotated[int | None, typer.Option(help="Maximum bytes of records per chunk. [default: by record size]")]
 
 
 class Kind(StrEnum):
@@ -61,13 +60,14 @@ class Show(StrEnum):
 @app.command()
 def pack(
     source: Annotated[
-        list[str], typer.Argument(help="CSV, JSON lines, Parquet or RecordIO files, or a folder of images.")
+        list[str], typer.Argument(help="CSV, JSON Lines, Parquet or RecordIO files, or a directory of images.")
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The RecordIO file to write.")],
-    kind: Annotated[Kind, typer.Option("--from", help="Format of the source, if its name does not say.")] = Kind.AUTO,
+    kind: Annotated[Kind, typer.Option("--from", help="Source format, if the file name does not show it.")] = Kind.AUTO,
     compressor: Compressor = "none",
     max_chunk_bytes: ChunkBytes = None,
     skip_corrupt: Skip = False,
+    as_json: AsJson = False,
 ) -> None:
     """Pack other formats into one RecordIO file. Rows become JSON; images keep their path, class and label."""
     reader = _open_source(source, kind, skip_corrupt)
@@ -75,7 +75,11 @@ def pack(
     with RecordIOWriter(output, compressor=compressor, max_chunk_bytes=max_chunk_bytes) as writer:
         for record in _with_progress(records, len(reader), "packing"):
             writer.write(pack_row(record))
-    print(f"{output}: {writer.records} records in {writer.chunks} chunks, {output.stat().st_size} bytes")
+    size = output.stat().st_size
+    if as_json:
+        print(json.dumps({"file": str(output), "records": writer.records, "chunks": writer.chunks, "bytes": size}))
+    else:
+        print(f"{output}: {writer.records} records in {writer.chunks} chunks, {size} bytes")
     _report_skipped(skipped)
 
 
@@ -83,7 +87,7 @@ def _open_source(source: list[str], kind: Kind, skip_corrupt: bool) -> DataReade
     only = source[0] if len(source) == 1 else None
     if kind is Kind.IMAGES or (kind is Kind.AUTO and only and _has_folders_only(only)):
         if only is None:
-            raise InvalidRequest("images are packed from one folder at a time")
+            raise InvalidRequest("images can be packed from only one directory at a time")
         return ImageFolder(only)
     format = format_of(source) if kind is Kind.AUTO else kind.value
     if format == "recordio":
@@ -105,9 +109,9 @@ def _has_folders_only(path: str) -> bool:
 
 @app.command()
 def info(
-    paths: Annotated[list[str], typer.Argument(help="RecordIO files, folders or globs.")], as_json: AsJson = False
+    paths: Annotated[list[str], typer.Argument(help="RecordIO files, directories or globs.")], as_json: AsJson = False
 ) -> None:
-    """What is in RecordIO files: records, chunks, compression, sizes. Reads headers only."""
+    """Show records, chunks, compression and sizes of RecordIO files. Reads headers only."""
     found = [describe(path) for path in expand(paths)]
     if as_json:
         print(json.dumps([report.to_json() for report in found], indent=2))
@@ -129,42 +133,47 @@ def info(
 
 @app.command()
 def cat(
-    paths: Annotated[list[str], typer.Argument(help="Files of any format that Pliant reads.")],
-    start: Annotated[int, typer.Option(min=0, help="Number of the first record to show.")] = 0,
-    count: Annotated[int | None, typer.Option("--count", "-n", min=0, help="How many to show; default: all.")] = None,
+    paths: Annotated[list[str], typer.Argument(help="Files in any supported format.")],
+    start: Annotated[int, typer.Option(min=0, help="Index of the first record to show.")] = 0,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", min=0, help="Number of records to show. [default: all]")
+    ] = None,
     show: Annotated[
-        Show, typer.Option("--as", help="text: as text where it is text; raw: the bytes, nothing between them.")
+        Show, typer.Option("--as", help="text: decoded where possible; raw: bytes without separators.")
     ] = Show.TEXT,
     skip_corrupt: Skip = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Print records, one a line."""
+    """Print records, one per line. With --json, each is an object with the record as `value`."""
     reader = _open_source(paths, Kind.AUTO, skip_corrupt)
     stop = len(reader) if count is None else min(len(reader), start + count)
     records, skipped = _records(reader, min(start, stop), stop, skip_corrupt)
     for record in records:
-        _print_record(record, show)
+        if as_json:
+            print(json.dumps({"value": _shown(record, Show.TEXT if show is Show.RAW else show)}))
+        elif show is Show.RAW:
+            sys.stdout.buffer.write(pack_row(record))
+        else:
+            print(_shown(record, show))
     sys.stdout.flush()
     _report_skipped(skipped)
 
 
-def _print_record(record: Any, show: Show) -> None:
+def _shown(record: Any, show: Show) -> str | int:
     raw = pack_row(record)
-    if show is Show.RAW:
-        sys.stdout.buffer.write(raw)
-    elif show is Show.LENGTH:
-        print(len(raw))
-    elif show is Show.HEX:
-        print(raw.hex())
-    else:
-        text = raw.decode("utf-8", "backslashreplace")
-        print("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text))
+    if show is Show.LENGTH:
+        return len(raw)
+    if show is Show.HEX:
+        return raw.hex()
+    text = raw.decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 @app.command()
 def verify(
-    paths: Annotated[list[str], typer.Argument(help="RecordIO files, folders or globs.")], as_json: AsJson = False
+    paths: Annotated[list[str], typer.Argument(help="RecordIO files, directories or globs.")], as_json: AsJson = False
 ) -> None:
-    """Check every byte of RecordIO files and name every damaged chunk. Exit code 1 if there is one."""
+    """Verify RecordIO files and list every corrupt chunk. Exits 1 if there are any."""
     files = expand(paths)
     total = sum(os.path.getsize(path) for path in files if os.path.exists(path))
     reports: list[FileReport] = []
@@ -179,7 +188,7 @@ def verify(
         print(json.dumps([report.to_json() for report in reports], indent=2))
     else:
         for report in reports:
-            state = f"{len(report.damages)} damaged chunks" if report.damages else "intact"
+            state = f"{counted(len(report.damages), 'corrupt chunk')}" if report.damages else "intact"
             print(f"{report.path}: {state}, {report.records} records in {report.chunks} good chunks")
             for damage in report.damages:
                 lost = "" if damage.records is None else f" ({damage.records} records)"
@@ -190,30 +199,36 @@ def verify(
 
 @app.command()
 def split(
-    paths: Annotated[list[str], typer.Argument(help="RecordIO files, folders or globs.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write into.")],
+    paths: Annotated[list[str], typer.Argument(help="RecordIO files, directories or globs.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Output directory.")],
     parts: Annotated[
-        int | None, typer.Option(min=1, help="Number of files, of about equal numbers of records.")
+        int | None, typer.Option(min=1, help="Number of output files (about equal record counts).")
     ] = None,
-    records: Annotated[int | None, typer.Option(min=1, help="Number of records per file.")] = None,
+    records: Annotated[int | None, typer.Option(min=1, help="Records per output file.")] = None,
     compressor: Compressor = "none",
     max_chunk_bytes: ChunkBytes = None,
     skip_corrupt: Skip = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Cut RecordIO files into several, by number of files or of records."""
+    """Split RecordIO files by number of files or by records per file."""
     if (parts is None) == (records is None):
-        raise InvalidRequest("give exactly one of --parts and --records")
+        raise InvalidRequest("specify exactly one of --parts and --records")
     reader = RecordIOReader(paths, skip_corrupt=skip_corrupt)
     total = len(reader)
     cuts = _cuts(total, parts) if parts is not None else [*range(0, total, records or 1), total]
     output.mkdir(parents=True, exist_ok=True)
     stream = iter(_with_progress(reader, total, "splitting"))
+    written: list[dict[str, Any]] = []
     for number, (first, behind) in enumerate(pairwise(cuts)):
         path = output / f"part-{number:05d}-of-{len(cuts) - 1:05d}.rio"
         with RecordIOWriter(path, compressor=compressor, max_chunk_bytes=max_chunk_bytes) as writer:
             for _ in range(behind - first):
                 writer.write(next(stream))
-        print(f"{path}: {writer.records} records")
+        written.append({"file": str(path), "records": writer.records})
+        if not as_json:
+            print(f"{path}: {writer.records} records")
+    if as_json:
+        print(json.dumps(written, indent=1))
     _report_skipped([str(damage) for damage in reader.skipped])
 
 
@@ -242,4 +257,4 @@ def _report_skipped(skipped: list[str]) -> None:
     if skipped:
         for line in skipped:
             print(f"skipped: {line}", file=sys.stderr)
-        print(f"{len(skipped)} damaged parts were skipped", file=sys.stderr)
+        print(f"skipped {counted(len(skipped), 'corrupt part')}", file=sys.stderr)

@@ -1,10 +1,10 @@
-"""Check that this machine, or a cluster, can run jobs, and say what is missing.
+"""Check that this machine, or a cluster, can run jobs, and report what is missing.
 
     pliant doctor
     pliant doctor --json
     pliant doctor --platform kubernetes -N team-a
 
-Exit code: 0 if jobs can run there (there may be warnings); 1 if something that every job needs is broken.
+Exit code: 0 if jobs can run (possibly with warnings); 1 if something that every job needs is broken.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def doctor(
     elif platform == "local":
         checks = machine.examine()
     else:
-        raise NotFound(f"there is no doctor for platform {platform!r}", hint="local or kubernetes")
+        raise NotFound(f"cannot check platform {platform!r}", hint="local or kubernetes")
     broken = any(check.state == "broken" for check in checks)
     if as_json:
         print(json.dumps({"healthy": not broken, "checks": [asdict(check) for check in checks]}, indent=1))

@@ -3,9 +3,9 @@
     pliant evaluate --model net.py --model-class Net --data test.parquet --trained trained
     pliant evaluate --model net.py --model-class Net --data 'test/*.rio' --trained trained --max-workers 4 --summary s.json
 
-The metrics are printed, and are in the summary by name (`evaluation`).
+The metrics are printed and written to the summary (`evaluation`).
 
-Exit code: the job's: 0 done, 1 failed, 130 stopped; 2 for a usage error or an invalid model file.
+Exit code: that of the job: 0 succeeded, 1 failed, 130 stopped; 2 for a usage error or an invalid model file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from pliant.cli.options.run import RunOptions
 def evaluate(
     model: o.ModelOptions,
     data: Annotated[
-        list[str], typer.Option("--data", "--eval-data", "--validation-data", metavar="PATH", help="The data.")
+        list[str],
+        typer.Option("--data", "--eval-data", "--validation-data", metavar="PATH", help="Data to evaluate on."),
     ],
     workers: o.WorkerOptions,
     batch_size: o.BatchSize = 64,

@@ -1,4 +1,4 @@
-"""Show the events of a job: nodes that started and ended and why, datasets, scaling, restarts of the master.
+"""Show the events of a job: node starts and exits with their reasons, datasets, scaling, master restarts.
 
     pliant events
     pliant events digits -f
@@ -7,7 +7,7 @@
 
 Events are numbered from 1 and never change; with --json each is one line.
 
-Exit code: 0; 2 if there is no such job.
+Exit code: 0; 2 if the job is not found.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def events(
     job_dir: Folder = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Show new events until the job ends.")] = False,
     as_json: AsJson = False,
-    after: Annotated[int, typer.Option("--after", min=0, metavar="N", help="Only events with a higher number.")] = 0,
+    after: Annotated[int, typer.Option("--after", min=0, metavar="N", help="Only events after this number.")] = 0,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:

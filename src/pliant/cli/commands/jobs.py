@@ -1,11 +1,14 @@
-"""List the jobs of this machine, oldest first.
+"""List the jobs on this machine, oldest first.
 
     pliant jobs
     pliant jobs --json | jq -r '.[] | select(.phase == "Failed") | .name'
     pliant jobs --prune
     pliant jobs -N team-a
 
-Only jobs below ~/.pliant/jobs (or PLIANT_HOME) are listed, not those that were given a folder by --job-dir.
+WORKERS: running or succeeded, of those desired. PROGRESS: share of the steps or records done. WHY is cut to the width of the
+terminal (100 columns in a pipe); --json has all of it.
+
+Lists only jobs in ~/.pliant/jobs (or PLIANT_HOME), not those started with --job-dir.
 
 Exit code: 0.
 """
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,6 +25,8 @@ import typer
 from pliant.cli.handles.find import all_job_handles
 from pliant.cli.handles.job_handle import JobHandle
 from pliant.cli.options.common import AsJson, Context, Namespace, cluster_of
+from pliant.core.plurals import counted
+from pliant.core.status_json import part_to_json
 
 if TYPE_CHECKING:
     from pliant.cli.handles.job_handle import JobView
@@ -28,73 +34,57 @@ if TYPE_CHECKING:
 
 def jobs(
     as_json: AsJson = False,
-    prune: Annotated[bool, typer.Option("--prune", help="Remove jobs that ended, with their logs.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --prune: do not ask.")] = False,
+    prune: Annotated[bool, typer.Option("--prune", help="Remove finished jobs and their logs.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --prune: do not ask for confirmation.")] = False,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
     cluster = cluster_of(namespace, context)
     if prune:
-        _prune(all_job_handles(cluster), yes)
+        removed = _prune(all_job_handles(cluster), yes, ask=not as_json)
+        if as_json:
+            print(json.dumps({"removed": removed}))
+        else:
+            print(f"removed {', '.join(removed)}" if removed else "no finished jobs to remove")
         return
     views = [handle.peek() for handle in all_job_handles(cluster)]
     if as_json:
         print(json.dumps([_row(view) for view in views], indent=1))
     elif views:
-        _print(views)
+        from pliant.cli.render.job_list import print_jobs
+
+        print_jobs(views, time.time())
     else:
-        print("there are no jobs yet; start one with `pliant run -- python train.py`")
+        print("no jobs yet; start one with `pliant run -- python train.py`")
 
 
 def _row(view: JobView) -> dict[str, Any]:
     status = view.status
+    role = status.role("worker")
     return {
         "name": status.name,
         "phase": view.phase,
         "reason": status.reason,
+        "message": status.message,
         "started_at": status.started_at,
         "seconds": round(status.seconds, 3),
         "nodes_alive": len(status.live_nodes) if not view.is_over else 0,
-        "records_done": sum(dataset.records_done for dataset in status.datasets),
-        "records_total": sum(dataset.records_total for dataset in status.datasets),
+        "workers": role.present if role is not None else 0,
+        "workers_wanted": role.wanted if role is not None else 0,
+        **part_to_json(status.progress),
+        "records_per_second": status.records_per_second if not view.is_over else 0.0,
+        "eta": status.eta,
         "note": view.note,
         **view.handle.identity(),
     }
 
 
-def _print(views: list[JobView]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from pliant.cli.render.progress import clock
-    from pliant.cli.render.tables import PHASE_STYLES, moment, table_console
-
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for head in ("NAME", "PHASE", "STARTED", "TIME", "NODES", "RECORDS", "WHY"):
-        table.add_column(head, justify="right" if head in ("TIME", "NODES", "RECORDS") else "left")
-    for view in views:
-        row = _row(view)
-        total = row["records_total"]
-        table.add_row(
-            Text(row["name"]),
-            Text(row["phase"], style=PHASE_STYLES.get(row["phase"], "yellow")),
-            moment(row["started_at"]),
-            clock(row["seconds"]),
-            str(row["nodes_alive"] or ""),
-            f"{row['records_done']:,} of {total:,}" if total else "",
-            Text(row["reason"] or row["note"]),
-        )
-    table_console().print(table)
-
-
-def _prune(handles: list[JobHandle], yes: bool) -> None:
+def _prune(handles: list[JobHandle], yes: bool, *, ask: bool) -> list[str]:
+    """Returns the names of those that were removed."""
     ended = [handle for handle in handles if handle.is_removable()]
-    if not ended:
-        print("there are no ended jobs to remove")
-        return
-    names = ", ".join(handle.name for handle in ended)
-    if not yes and sys.stdin.isatty():
-        typer.confirm(f"remove {len(ended)} ended jobs and their logs ({names})?", abort=True)
+    names = [handle.name for handle in ended]
+    if ended and ask and not yes and sys.stdin.isatty():
+        typer.confirm(f"remove {counted(len(ended), 'finished job')} and all logs ({', '.join(names)})?", abort=True)
     for handle in ended:
         handle.remove()
-    print(f"removed {names}")
+    return names

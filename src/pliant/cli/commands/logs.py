@@ -4,11 +4,15 @@
     pliant logs digits -f --node worker-0 --node worker-3
     pliant logs digits --tail 20
     pliant logs digits --master
+    pliant logs clicks --all
+    pliant logs digits --json | jq -r 'select(.node == "worker-0") | .line'
     pliant logs digits -f -N team-a
 
-With -f it follows the output until the job ends.
+Messages of Pliant's parameter servers are shown only with --all or --node.
 
-Exit code: 0; 2 if there is no such job or node.
+With --json, each line is an object with `node` and `line`. With -f, follows the output until the job ends.
+
+Exit code: 0; 2 if the job or node is not found.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ import typer
 
 from pliant.cli.handles.find import find_job_handle
 from pliant.cli.handles.job_handle import JobHandle
-from pliant.cli.options.common import Context, Folder, Name, Namespace, cluster_of
+from pliant.cli.options.common import AsJson, Context, Folder, Name, Namespace, cluster_of
 from pliant.core.errors import NotFound
 
 POLL_INTERVAL_S = 0.2  # seconds
@@ -35,20 +39,28 @@ def logs(
         list[str] | None, typer.Option("--node", metavar="NODE", help="Only this node; repeatable.")
     ] = None,
     tail: Annotated[
-        int | None, typer.Option("--tail", min=0, metavar="N", help="Begin with the last N lines of each node.")
+        int | None, typer.Option("--tail", min=0, metavar="N", help="Start with the last N lines of each node.")
     ] = None,
-    master: Annotated[bool, typer.Option("--master", help="The log of the master, not of the programs.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also show the messages of Pliant's parameter servers.")
+    ] = False,
+    master: Annotated[
+        bool, typer.Option("--master", help="Show the master's log instead of the programs' output.")
+    ] = False,
+    as_json: AsJson = False,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
     from rich.console import Console
 
+    from pliant.cli.render.output_lines import for_people, print_json
+
     handle = find_job_handle(name, job_dir, cluster_of(namespace, context, job_dir))
     wanted = [*(node or []), *(["master"] if master else [])]
     if not follow:
         _check(handle, wanted)
-    console = Console(markup=False, highlight=False, soft_wrap=True)
-    output = handle.output(console, nodes=frozenset(wanted) or None, tail=tail, follow=follow)
+    printer = print_json if as_json else for_people(Console(markup=False, highlight=False, soft_wrap=True))
+    output = handle.output(printer, nodes=frozenset(wanted) or None, tail=tail, follow=follow, with_servers=everything)
     while follow:
         over = handle.is_over()  # asked first: what came before the end is shown below
         while output.show_new():
@@ -67,7 +79,7 @@ def _check(handle: JobHandle, wanted: list[str]) -> None:
         if name not in there:
             nodes = [n for n in there if n != "master"]
             close = get_close_matches(name, nodes, 1)
-            known = f"known: {', '.join(nodes)}" if nodes else "no program has written anything yet"
+            known = f"known: {', '.join(nodes)}" if nodes else "no output yet"
             raise NotFound(
-                f"job {handle.name} has no log of {name!r}", hint=f"did you mean {close[0]}?" if close else known
+                f"job {handle.name} has no log for {name!r}", hint=f"did you mean {close[0]}?" if close else known
             )

@@ -1,6 +1,6 @@
-"""Run a master alone in the foreground: for programs that something else starts, or for its parts by themselves.
+"""Run a standalone master in the foreground, for programs started elsewhere or to use single components.
 
-Which parts run follows from the flags. A sharding service alone, for programs started by hand:
+The flags select the components. Only a sharding service, for programs started by hand:
 
     pliant master --name feed --no-need-pod-manager --port 7000
 
@@ -12,17 +12,18 @@ Native training with two parameter servers:
 
     pliant master --worker-command "python -m pliant.native native.json" --distribution-strategy ps-sync --num-ps 2
 
-A sharding service alone ends when all datasets are finished and the programs have heard so, unless --keep-serving.
+A sharding service without nodes exits when all datasets are finished and all programs know it, unless --keep-serving.
 
-It prints how a program connects. If it is killed, the same command with the same --job-dir (or --name) continues from its
-journal, on the same port. Ctrl-C or SIGTERM stops the job for good.
+Prints how a program connects. If it is killed, the same command with the same --job-dir (or --name) continues from its
+journal, on the same port. Ctrl-C or SIGTERM stops the job.
 
-Exit code: the job's: 0 done, 1 failed, 130 stopped; 2 for a usage error.
+Exit code: that of the job: 0 succeeded, 1 failed, 130 stopped; 2 for a usage error.
 """
 
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -38,23 +39,23 @@ THIS_MACHINE = ("127.0.0.1", "localhost", "::1", "[::1]")
 
 
 def master(
-    name: Annotated[str | None, typer.Option("--name", help="The job's name. [default: one is made]")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="The job's name. [default: generated]")] = None,
     job_dir: Annotated[
-        Path | None, typer.Option("--job-dir", help="The job's folder. [default: ~/.pliant/jobs/NAME]")
+        Path | None, typer.Option("--job-dir", help="The job's directory. [default: ~/.pliant/jobs/NAME]")
     ] = None,
     spec: Annotated[
-        Path | None, typer.Option("--spec", metavar="FILE", help="A job's YAML file; the options override it.")
+        Path | None, typer.Option("--spec", metavar="FILE", help="A job's YAML file; options override it.")
     ] = None,
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port to listen on; 0: any free one.")] = 0,
-    tls: Annotated[bool, typer.Option("--tls", help="Encrypt traffic by mutual TLS.")] = False,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port to listen on; 0: any free port.")] = 0,
+    tls: Annotated[bool, typer.Option("--tls", help="Encrypt traffic with mutual TLS.")] = False,
     need_pod_manager: Annotated[
         bool | None,
         typer.Option("--need-pod-manager/--no-need-pod-manager", help="Create and watch nodes. [default: yes]"),
     ] = None,
     need_task_manager: Annotated[
         bool | None,
-        typer.Option("--need-task-manager/--no-need-task-manager", help="Lease shards of data. [default: yes]"),
+        typer.Option("--need-task-manager/--no-need-task-manager", help="Lease data shards. [default: yes]"),
     ] = None,
     need_rendezvous: Annotated[
         bool | None,
@@ -78,31 +79,35 @@ def master(
         ),
     ] = None,
     keep_serving: Annotated[
-        bool, typer.Option("--keep-serving", help="Without nodes: go on when all datasets are finished.")
+        bool, typer.Option("--keep-serving", help="Without nodes: keep running after all datasets are finished.")
     ] = False,
     distribution_strategy: Annotated[
         str | None,
         typer.Option("--distribution-strategy", help="none, local, allreduce, ps-sync or ps-async. [default: none]"),
     ] = None,
     worker_command: Annotated[
-        str | None, typer.Option("--worker-command", metavar="COMMAND", help="What workers run, as for a shell.")
+        str | None,
+        typer.Option("--worker-command", metavar="COMMAND", help="Command of the workers, quoted as for a shell."),
     ] = None,
     workers: Annotated[
         str | None,
-        typer.Option("--workers", "--num-workers", "-n", metavar="N | MIN:MAX", help="How many workers. [default: 1]"),
+        typer.Option("--workers", "--num-workers", "-n", metavar="N | MIN:MAX", help="Number of workers. [default: 1]"),
     ] = None,
     ps_command: Annotated[
         str | None,
         typer.Option(
             "--ps-command",
             metavar="COMMAND",
-            help="What parameter servers run. [default: with ps-sync and ps-async, those of Pliant]",
+            help="Command of the parameter servers. [default: Pliant's own with ps-sync and ps-async]",
         ),
     ] = None,
     num_ps: Annotated[
         str | None,
-        typer.Option("--num-ps", metavar="N | MIN:MAX", help="How many parameter servers. [default: 1 with ps-*]"),
+        typer.Option("--num-ps", metavar="N | MIN:MAX", help="Number of parameter servers. [default: 1 with ps-*]"),
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the address and how to connect as JSON, for programs.")
+    ] = False,
 ) -> None:
     flags = {
         "need_pod_manager": need_pod_manager,
@@ -127,10 +132,14 @@ def master(
     home = prepare(name, job_dir, spec, {key: value for key, value in given.items() if value is not None})
     lock = FileLock(home.path / "master.lock")
     if not lock.try_acquire():
-        raise Conflict(f"a master of the job in {home.path} is running already", hint="choose another --name")
+        raise Conflict(f"a master for the job in {home.path} is already running", hint="choose another --name")
     if host not in THIS_MACHINE and not (home.tls.exists() or tls):
-        print("warning: calls leave this machine unencrypted; --tls encrypts them", flush=True)
-    raise typer.Exit(exit_code(serve(home, host, port)))
+        print(
+            "warning: traffic leaves this machine unencrypted; use --tls to encrypt it",
+            file=sys.stderr if as_json else None,
+            flush=True,
+        )
+    raise typer.Exit(exit_code(serve(home, host, port, lock, as_json=as_json)))
 
 
 def _split(command: str | None, option: str) -> list[str] | None:
@@ -139,7 +148,7 @@ def _split(command: str | None, option: str) -> list[str] | None:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise InvalidRequest(f"{option} {command!r} cannot be split into words: {error}") from None
+        raise InvalidRequest(f"{option} {command!r} cannot be parsed: {error}") from None
     if not words:
         raise InvalidRequest(f"{option} is empty")
     return words

@@ -3,8 +3,8 @@
     pliant operator
     pliant operator --namespace team-a --namespace team-b
 
-Inside a cluster the Helm chart runs it (deploy/helm); elsewhere it uses the kubeconfig, as kubectl does. Several may run: one
-leads, the others stand by.
+In a cluster it is deployed by the Helm chart (deploy/helm); elsewhere it uses the kubeconfig, as kubectl does. With several
+replicas, one is the leader and the others stand by.
 
 Exit code: 0 after SIGTERM or SIGINT, 1 if it cannot continue.
 """
@@ -25,14 +25,14 @@ from pliant.operator.watching import WATCH_SECONDS
 def operator(
     namespace: Annotated[
         list[str] | None,
-        typer.Option("--namespace", "-N", help="Serve this namespace; repeatable. [default: all]"),
+        typer.Option("--namespace", "-N", help="Watch this namespace; repeatable. [default: all]"),
     ] = None,
     lease_name: Annotated[str, typer.Option("--lease-name", help="The Lease for leader election.")] = "pliant-operator",
     lease_namespace: Annotated[
         str, typer.Option("--lease-namespace", help="The namespace of the Lease. [default: the operator's own]")
     ] = "",
     image: Annotated[
-        str | None, typer.Option("--image", help="Image of jobs that name none. [default: $PLIANT_IMAGE]")
+        str | None, typer.Option("--image", help="Image for jobs that do not set one. [default: $PLIANT_IMAGE]")
     ] = None,
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="Port of /healthz, /readyz and /metrics.")
@@ -42,7 +42,7 @@ def operator(
         typer.Option(
             "--watch-seconds",
             min=1,
-            help="Renew watches after this time; less than the idle timeout of a proxy before the API server.",
+            help="Renew watches after this many seconds; must be below the idle timeout of any proxy in front of the API server.",
         ),
     ] = WATCH_SECONDS,
     log_level: Annotated[str, typer.Option("--log-level", help=f"One of {', '.join(LEVELS)}.")] = "info",

@@ -1,12 +1,12 @@
-"""Write a trained model's prediction for each record: every record once, in order, with its id.
+"""Write predictions for each record: every record once, in order, with its id.
 
-    pliant predict --model net.py --model-class Net --data new.parquet --trained trained --output said.csv
-    pliant predict --model net.py --model-class Net --data 'new/*.rio' --trained trained --output said.parquet --max-workers 4
+    pliant predict --model net.py --model-class Net --data new.parquet --trained trained --output out.csv
+    pliant predict --model net.py --model-class Net --data 'new/*.rio' --trained trained --output out.parquet --max-workers 4
 
-The suffix of --output selects the format: .rio, .parquet, .csv or .jsonl. `PredictionOutputsProcessor` of the model file may build
-the rows. With several workers the folder of --output must be visible to all of them.
+The suffix of --output selects the format: .rio, .parquet, .csv or .jsonl. `PredictionOutputsProcessor` in the model file may build
+the rows. With several workers, the directory of --output must be visible to all of them.
 
-Exit code: the job's: 0 done, 1 failed, 130 stopped; 2 for a usage error or an invalid model file.
+Exit code: that of the job: 0 succeeded, 1 failed, 130 stopped; 2 for a usage error or an invalid model file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pliant.cli.options.run import RunOptions
 def predict(
     model: o.ModelOptions,
     data: o.Data,
-    output: Annotated[str, typer.Option("--output", metavar="FILE", help="The file to write.")],
+    output: Annotated[str, typer.Option("--output", metavar="FILE", help="Output file.")],
     workers: o.WorkerOptions,
     output_format: Annotated[str, typer.Option(help="recordio, parquet, csv or jsonl. [default: by the suffix]")] = "",
     batch_size: o.BatchSize = 64,

@@ -1,14 +1,18 @@
-"""Run a program as an elastic job, on this machine or on Kubernetes, and follow it to its end.
+"""Run a program as an elastic job, on this machine or on Kubernetes, and wait for it to finish.
 
     pliant run --workers 1:4 -- python train.py --epochs 3
     pliant run -n 4 train.py --epochs 3
     pliant run job.yaml --workers 2
+    pliant run --detach --name digits -- python train.py
+    pliant run --resume --name digits
     pliant run --platform kubernetes -N team-a --workers 1:4 -- python train.py
 
-Everything after the program is passed on to it, with or without `--`. Ctrl-C stops the job with grace; twice, at once.
-On Kubernetes a local Python file that the command runs is sent along, and the files that --file names.
+Everything after the program is passed on to it, with or without `--`. Ctrl-C stops the job gracefully; twice, immediately.
+With --detach the job runs in the background, and `pliant attach` follows it. With --resume a job that was stopped,
+interrupted or failed continues where it was; the command need not be repeated.
+On Kubernetes, a local Python file in the command is sent with the job, as are the files given with --file.
 
-Exit code: the job's: 0 done, 1 failed, 130 stopped; 2 for a usage error.
+Exit code: that of the job: 0 succeeded, 1 failed, 130 stopped; 2 for a usage error.
 """
 
 from __future__ import annotations
@@ -18,9 +22,11 @@ from typing import Annotated
 
 import typer
 
+from pliant.cli.launch.job_folder import prepare
 from pliant.cli.launch.job_spec import check_launchable, make_spec
-from pliant.cli.launch.local import launch, prepare
+from pliant.cli.launch.local import start
 from pliant.cli.launch.outcome import check_summary, leave
+from pliant.cli.launch.resuming import resume_command
 from pliant.cli.options.groups import grouped
 from pliant.cli.options.run import RunOptions
 from pliant.core.errors import InvalidRequest
@@ -29,8 +35,11 @@ from pliant.core.errors import InvalidRequest
 @grouped
 def run(
     command: Annotated[
-        list[str], typer.Argument(metavar="job.yaml | -- PROGRAM [ARGS]...", help="A job's YAML file, or a program.")
-    ],
+        list[str] | None,
+        typer.Argument(
+            metavar="job.yaml | -- PROGRAM [ARGS]...", help="A job's YAML file, or a program and its arguments."
+        ),
+    ] = None,
     workers: Annotated[
         str | None, typer.Option("--workers", "-n", metavar="N | MIN:MAX", help="Number of workers. [default: 1]")
     ] = None,
@@ -38,15 +47,15 @@ def run(
         str | None, typer.Option(help="none, local, allreduce, ps-sync or ps-async. [default: none]")
     ] = None,
     nnodes: Annotated[
-        str | None, typer.Option(metavar="N | MIN:MAX", help="As torchrun's; workers are nodes here.")
+        str | None, typer.Option(metavar="N | MIN:MAX", help="As in torchrun; each worker is a node.")
     ] = None,
-    nproc_per_node: Annotated[int | None, typer.Option(help="As torchrun's: multiplies --nnodes.")] = None,
-    standalone: Annotated[bool, typer.Option(help="As torchrun's; always so here.")] = False,
+    nproc_per_node: Annotated[int | None, typer.Option(help="As in torchrun: multiplies --nnodes.")] = None,
+    standalone: Annotated[bool, typer.Option(help="Accepted for torchrun compatibility; always on.")] = False,
     files: Annotated[
-        list[Path] | None, typer.Option("--file", metavar="PATH", help="On Kubernetes: sent along, into /pliant/files.")
+        list[Path] | None, typer.Option("--file", metavar="PATH", help="On Kubernetes: file to send to /pliant/files.")
     ] = None,
     tee: Annotated[
-        int | None, typer.Option(help="As torchrun's: 0 hides the output of workers, 1 to 3 show it. [default: 3]")
+        int | None, typer.Option(help="As in torchrun: 0 hides the output of workers, 1 to 3 show it. [default: 3]")
     ] = None,
     *,
     options: RunOptions,
@@ -54,6 +63,11 @@ def run(
     changes = {"workers": _workers(workers, nnodes, nproc_per_node), "strategy": strategy}
     changes = {key: value for key, value in changes.items() if value is not None}
     check_summary(options)
+    options.check()
+    if options.resume and options.platform != "kubernetes":
+        leave(resume_command(command or [], options, {**options.changes(), **changes}, output=tee != 0), options)
+    if not command:
+        raise InvalidRequest("no program is given", hint="`pliant run -- python train.py`, or a job's file: job.yaml")
     spec = make_spec(command, options.name, {**options.changes(), **changes})
     check_launchable(spec)
     if spec.platform.kind == "kubernetes":
@@ -61,13 +75,13 @@ def run(
 
         leave(run_on_kubernetes(spec, options, files or [], output=tee != 0), options)
     if options.image or options.claim or files:
-        raise InvalidRequest("--image, --claim and --file are for --platform kubernetes")
-    leave(launch(prepare(spec, options), options, output=tee != 0), options)
+        raise InvalidRequest("--image, --claim and --file require --platform kubernetes")
+    leave(start(prepare(spec, options), options, output=tee != 0), options)
 
 
 def _workers(workers: str | None, nnodes: str | None, per_node: int | None) -> str | None:
     if workers is not None and (nnodes is not None or per_node is not None):
-        raise InvalidRequest("--workers and --nnodes/--nproc-per-node exclude each other")
+        raise InvalidRequest("--workers and --nnodes/--nproc-per-node are mutually exclusive")
     if nnodes is None and per_node is None:
         return workers
     low, _, high = (nnodes or "1").partition(":")

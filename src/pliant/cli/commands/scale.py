@@ -1,4 +1,4 @@
-"""Change the number of nodes of a role of a running job, or what each of them is given.
+"""Scale a role of a running job: its number of nodes, or the resources of each node.
 
     pliant scale digits --workers 6
     pliant scale clicks worker=6 ps=3
@@ -7,18 +7,18 @@
     pliant scale digits --workers 6 -N team-a
     pliant scale clicks --move-off ps-1 --share 0.5
 
-New nodes join at once; surplus nodes end with grace, youngest first. A parameter server that is removed moves its partitions to
-the others first; training continues meanwhile. With `--move-off` a server moves a share of its partitions (all, unless `--share`
-says less) to the others and stays.
+New nodes join immediately; surplus nodes are stopped gracefully, newest first. A parameter server that is removed moves its
+partitions to the others first; training continues meanwhile. With `--move-off` a server moves a share of its partitions (all,
+unless `--share` is lower) to the others and stays.
 
-The number must be within the role's limits: start a job that may grow with `--workers MIN:MAX`, or with `--max-workers` and
+The number must be within the role's limits: to allow a job to grow, start it with `--workers MIN:MAX`, or `--max-workers` and
 `--max-ps` of `pliant train`.
 
-New resources reach nodes that run already: in place where the platform can resize a running node (this machine), else by
+New resources apply to running nodes too: in place where the platform can resize a running node (this machine), else by
 replacing them one by one (Kubernetes): workers leave at a step boundary, parameter servers after their partitions moved.
-`--in-place` and `--rolling` choose. `pliant status` shows how far it is.
+Choose with `--in-place` or `--rolling`. `pliant status` shows the progress.
 
-Exit code: 0 accepted, 1 the master is unavailable, 2 a usage error or refused, or the job is over.
+Exit code: 0 accepted, 1 the master is unavailable, 2 a usage error, refused, or the job has ended.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from pliant.cli.handles.find import find_job_handle
 from pliant.cli.handles.job_handle import RoleChange, RoleChanged
 from pliant.cli.options.common import AsJson, Context, Folder, NamedJob, Namespace, cluster_of
 from pliant.core.errors import InvalidRequest
+from pliant.core.plurals import counted
 from pliant.core.resources import RolloutMode
 
 EXAMPLE = "for example: pliant scale clicks ps=3, or pliant scale clicks worker --cpu 2 --memory 4Gi"
@@ -44,28 +45,28 @@ def scale(
         list[str] | None,
         typer.Argument(
             metavar="[ROLE | ROLE=N]...",
-            help="Number of nodes of these roles, or the role of --cpu, --memory and --gpu.",
+            help="New node count per role, or the role that --cpu, --memory and --gpu apply to.",
             show_default=False,
         ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option("--workers", "-n", min=0, metavar="N", help="Number of nodes of the role worker.")
+        int | None, typer.Option("--workers", "-n", min=0, metavar="N", help="Number of workers.")
     ] = None,
     role: Annotated[
-        str | None, typer.Option("--role", metavar="ROLE", help="Another role, with --replicas or resources.")
+        str | None, typer.Option("--role", metavar="ROLE", help="Role for --replicas or resources.")
     ] = None,
     replicas: Annotated[
-        int | None, typer.Option("--replicas", min=0, metavar="N", help="Number of nodes of the role.")
+        int | None, typer.Option("--replicas", min=0, metavar="N", help="Number of nodes in the role.")
     ] = None,
-    cpu: Annotated[str | None, typer.Option(metavar="2 | 500m", help="CPUs of each node of the role.")] = None,
+    cpu: Annotated[str | None, typer.Option(metavar="2 | 500m", help="CPUs per node of the role.")] = None,
     memory: Annotated[
-        str | None, typer.Option(metavar="512Mi | 4Gi", help="Memory of each node of the role; 0: no limit.")
+        str | None, typer.Option(metavar="512Mi | 4Gi", help="Memory per node of the role; 0: no limit.")
     ] = None,
-    gpu: Annotated[int | None, typer.Option(min=0, help="GPUs of each node of the role.")] = None,
+    gpu: Annotated[int | None, typer.Option(min=0, help="GPUs per node of the role.")] = None,
     in_place: Annotated[
-        bool, typer.Option("--in-place", help="Running nodes are resized, or the request is refused.")
+        bool, typer.Option("--in-place", help="Resize running nodes in place, or refuse the request.")
     ] = False,
-    rolling: Annotated[bool, typer.Option("--rolling", help="Running nodes are replaced one by one.")] = False,
+    rolling: Annotated[bool, typer.Option("--rolling", help="Replace running nodes one by one.")] = False,
     move_off: Annotated[
         str | None,
         typer.Option("--move-off", metavar="NODE", help="Move partitions of this parameter server to the others."),
@@ -73,12 +74,12 @@ def scale(
     share: Annotated[
         float,
         typer.Option(
-            "--share", min=0.0, max=1.0, metavar="PART", help="With --move-off: this share of its partitions."
+            "--share", min=0.0, max=1.0, metavar="PART", help="With --move-off: share of its partitions to move."
         ),
     ] = 1.0,
     reason: Annotated[
-        str, typer.Option("--reason", help="Why; recorded in the job's events.")
-    ] = "asked for by the user",
+        str, typer.Option("--reason", help="Reason, recorded in the job's events.")
+    ] = "requested by the user",
     job_dir: Folder = None,
     as_json: AsJson = False,
     namespace: Namespace = None,
@@ -92,10 +93,10 @@ def scale(
     named = [count for count in counts or [] if "=" not in count]
     targets = [_target(count) for count in counts or [] if "=" in count]
     if name is None and job_dir is None:
-        raise InvalidRequest("no job is named: give its NAME or --job-dir", hint="`pliant jobs` lists them")
+        raise InvalidRequest("no job given: specify NAME or --job-dir", hint="list jobs with `pliant jobs`")
     if move_off is not None:
         if workers is not None or replicas is not None or targets or named or has_resources:
-            raise InvalidRequest("give either --move-off NODE or a number of nodes, not both")
+            raise InvalidRequest("specify either --move-off NODE or a number of nodes, not both")
         where = find_job_handle(name, job_dir, cluster_of(namespace, context, job_dir))
         seat, partitions = where.move_off(move_off, share, reason)
         if as_json:
@@ -106,7 +107,7 @@ def scale(
     if workers is not None:
         targets.append(("worker", workers))
     if len(named) > 1 or (named and role is not None):
-        raise InvalidRequest(f"{' and '.join(named)}: name one role, or ROLE=N for each", hint=EXAMPLE)
+        raise InvalidRequest(f"{' and '.join(named)}: specify one role, or ROLE=N for each", hint=EXAMPLE)
     role = named[0] if named else role
     if replicas is not None:
         targets.append((role or "worker", replicas))
@@ -117,7 +118,7 @@ def scale(
             hint=EXAMPLE,
         )
     if (in_place or rolling) and (not has_resources or in_place == rolling):
-        raise InvalidRequest("--in-place or --rolling goes with --cpu, --memory or --gpu", hint=EXAMPLE)
+        raise InvalidRequest("--in-place and --rolling require --cpu, --memory or --gpu", hint=EXAMPLE)
     changes = {target_role: RoleChange(target_role, wanted) for target_role, wanted in targets}
     if has_resources:
         of_role = role or (targets[0][0] if len(targets) == 1 else "worker")
@@ -142,8 +143,8 @@ def _show(job: str, wanted: RoleChange, changed: RoleChanged, *, as_json: bool) 
     if wanted.resources:
         units = {"cpu": "CPU", "memory_mb": "MB", "gpu": "GPU"}
         amounts = ", ".join(f"{amount:g} {units[name]}" for name, amount in wanted.resources.items())
-        how = "resized in place" if changed.in_place else "replaced one by one"
-        print(f"{job}: {wanted.role} {amounts} each; {changed.outdated} running nodes are {how}")
+        how = "resized in place" if changed.in_place else "to be replaced one by one"
+        print(f"{job}: {wanted.role} {amounts} each; {counted(changed.outdated, 'running node')} {how}")
 
 
 def _amounts(given: dict[str, object]) -> dict[str, Any]:
@@ -153,7 +154,7 @@ def _amounts(given: dict[str, object]) -> dict[str, Any]:
         resources = ResourcesSpec.model_validate(given).to_core()
     except ValueError as error:
         text = ", ".join(f"--{key} {amount}" for key, amount in given.items())
-        raise InvalidRequest(f"{text}: not amounts of resources", hint=EXAMPLE) from error
+        raise InvalidRequest(f"{text}: not valid resource amounts", hint=EXAMPLE) from error
     found = {"cpu": resources.cpu, "memory": resources.memory_mb, "gpu": resources.gpu}
     return {"memory_mb" if key == "memory" else key: found[key] for key in given}
 

@@ -1,4 +1,4 @@
-"""Print the JSON schema of a job's YAML file, for editors that check and complete while you type.
+"""Print the JSON schema of a job's YAML file, for editors with validation and completion.
 
     pliant schema > pliant-job.schema.json
     pliant schema --structural
@@ -16,7 +16,10 @@ import typer
 
 def schema(
     structural: Annotated[
-        bool, typer.Option("--structural", help="As an OpenAPI v3 structural schema, which Kubernetes takes.")
+        bool, typer.Option("--structural", help="Print an OpenAPI v3 structural schema for Kubernetes.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Accepted for consistency; the output is always JSON.")
     ] = False,
 ) -> None:
     from pliant.spec import json_schema, structural_schema

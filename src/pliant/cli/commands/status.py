@@ -1,14 +1,14 @@
-"""Show how a job is doing, or how it ended.
+"""Show the status of a job, or its result.
 
-A running job's master is asked. An ended job's summary is read. If the master does not answer, the journal is read, and
-that is said.
+Queries the master of a running job and reads the summary of a finished one. If the master does not respond, the journal is
+read, and the output says so.
 
     pliant status
     pliant status digits --watch
     pliant status digits -N team-a
     pliant status digits --json | jq '.nodes[] | {name, state, pid}'
 
-Exit code: 0 if the job was found, whatever its state; 2 if there is no such job.
+Exit code: 0 if the job was found, in any state; 2 if it is not found.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def status(
     name: Name = None,
     job_dir: Folder = None,
     as_json: AsJson = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it live until the job ends or Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Update live until the job ends or Ctrl-C.")] = False,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:

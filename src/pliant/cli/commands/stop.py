@@ -1,13 +1,13 @@
-"""Stop a running job, and wait until nothing of it is left.
+"""Stop a running job and wait until all of its processes have ended.
 
-Programs get SIGTERM and the job's grace (`fault.grace`) to end; with --now they are killed.
+Programs get SIGTERM and the job's grace period (`fault.grace`); with --now they are killed.
 
     pliant stop digits
     pliant stop digits --now
     pliant stop digits --reason "the machine is needed" --timeout 120
     pliant stop digits -N team-a
 
-Exit code: 0 if the job is over, also if it was before; 1 if it is not over in time; 2 if there is no such job.
+Exit code: 0 if the job has ended (even before this command); 1 if it did not end in time; 2 if the job is not found.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from pliant.core.errors import InvalidRequest
 
 def stop(
     name: NamedJob = None,
-    now: Annotated[bool, typer.Option("--now", help="Kill the programs at once, without grace.")] = False,
-    reason: Annotated[str, typer.Option("--reason", help="Why; kept in the job's summary.")] = "stopped by the user",
+    now: Annotated[bool, typer.Option("--now", help="Kill the programs immediately, without a grace period.")] = False,
+    reason: Annotated[
+        str, typer.Option("--reason", help="Reason, recorded in the job's summary.")
+    ] = "stopped by the user",
     timeout: Annotated[
-        float, typer.Option("--timeout", min=0, metavar="SECONDS", help="How long to wait for the end.")
+        float, typer.Option("--timeout", min=0, metavar="SECONDS", help="How long to wait for the job to end.")
     ] = 300.0,
     job_dir: Folder = None,
     as_json: AsJson = False,
@@ -36,7 +38,7 @@ def stop(
     context: Context = None,
 ) -> None:
     if name is None and job_dir is None:
-        raise InvalidRequest("no job is named: give its NAME or --job-dir", hint="`pliant jobs` lists them")
+        raise InvalidRequest("no job given: specify NAME or --job-dir", hint="list jobs with `pliant jobs`")
     handle = find_job_handle(name, job_dir, cluster_of(namespace, context, job_dir))
     summary = handle.stop(now=now, reason=reason, deadline=time.monotonic() + timeout)
     if as_json:

@@ -5,10 +5,10 @@
     pliant submit job.yaml --wait
     pliant submit job.yaml --dry-run | kubectl diff -f -
 
-Files given by --file are in the folder /pliant/files of each Pod, which is where programs start unless working_dir says
-otherwise. Together they may have 1 MiB, the limit of a ConfigMap; put larger files into the image.
+Files given with --file are in /pliant/files of each Pod, the default working directory of programs. Their total size is
+limited to 1 MiB, the limit of a ConfigMap; put larger files into the image.
 
-Exit code: 0 submitted; 1 the cluster does not answer; 2 a usage error, or the job exists. With --wait: the job's.
+Exit code: 0 submitted; 1 the cluster does not respond; 2 a usage error, or the job exists. With --wait: the job's.
 """
 
 from __future__ import annotations
@@ -29,22 +29,25 @@ from pliant.cli.options.common import AsJson, Context, Namespace
 def submit(
     file: Annotated[Path, typer.Argument(metavar="job.yaml", help="A job's spec, or an ElasticJob.")],
     namespace: Namespace = None,
-    name: Annotated[str | None, typer.Option(help="The job's name. [default: the file's, else one is made]")] = None,
+    name: Annotated[str | None, typer.Option(help="The job's name. [default: from the file, else generated]")] = None,
     files: Annotated[
-        list[Path] | None, typer.Option("--file", metavar="PATH", help="Sent along; may be given several times.")
+        list[Path] | None, typer.Option("--file", metavar="PATH", help="File to send with the job; repeatable.")
     ] = None,
-    image: Annotated[str | None, typer.Option(help="Of master and nodes. [default: the operator's own]")] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, and exit as it does.")] = False,
-    overwrite: Annotated[bool, typer.Option(help="Replace an ended job of the same name.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be created, as YAML.")] = False,
+    image: Annotated[str | None, typer.Option(help="Image of master and nodes. [default: the operator's own]")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the job to end and exit with its code.")] = False,
+    overwrite: Annotated[bool, typer.Option(help="Replace a finished job of the same name.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the objects to create as YAML, and exit.")] = False,
     as_json: AsJson = False,
     context: Context = None,
 ) -> None:
     submission = completed(read_job(file, name=name, namespace=namespace), files or [], image)
     if dry_run:
-        print(submission.to_yaml(), end="")
+        print(
+            json.dumps(submission.objects(), indent=1) if as_json else submission.to_yaml(), end="\n" if as_json else ""
+        )
         return
     from pliant.cli.handles.kubernetes.session import Session
+    from pliant.cli.launch.submitting import next_steps
     from pliant.cli.launch.submitting import submit as send
 
     session = Session(Cluster(submission.namespace, context))
@@ -56,7 +59,7 @@ def submit(
     close_at_exit(handle)
     submitted: dict[str, Any] = {"name": handle.name, **handle.identity()}
     if not wait:
-        print(json.dumps(submitted, indent=1) if as_json else _next_steps(handle.name, handle.namespace))
+        print(json.dumps(submitted, indent=1) if as_json else next_steps(handle.name, handle.namespace))
         return
     from pliant.cli.following.kubernetes import follow
 
@@ -64,12 +67,3 @@ def submit(
     if as_json:
         print(json.dumps(summary.to_json(), indent=1))
     sys.exit(summary.exit_code)
-
-
-def _next_steps(name: str, namespace: str) -> str:
-    return (
-        f"job {name} was submitted to namespace {namespace}\n"
-        f"  pliant status {name} -N {namespace} --watch\n"
-        f"  pliant logs {name} -N {namespace} -f\n"
-        f"  pliant stop {name} -N {namespace}"
-    )

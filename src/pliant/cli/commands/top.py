@@ -1,11 +1,11 @@
-"""Watch what each node of a running job uses and does: CPU cores, memory, records per second. Busiest first.
+"""Watch the progress of a running job, and CPU cores, memory and records/s of each node, busiest first.
 
     pliant top
     pliant top digits --once
     pliant top digits --json
     pliant top digits -N team-a
 
-Exit code: 0; 2 if there is no such job or it is over.
+Exit code: 0; 2 if the job is not found or has ended.
 """
 
 from __future__ import annotations
@@ -25,11 +25,9 @@ from pliant.core.status_json import part_to_json
 def top(
     name: Name = None,
     job_dir: Folder = None,
-    once: Annotated[bool, typer.Option("--once", help="Print the table once, not live.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print the table once and exit.")] = False,
     as_json: AsJson = False,
-    every: Annotated[
-        float, typer.Option("--every", min=0.1, metavar="SECONDS", help="Seconds between two updates.")
-    ] = 1.0,
+    every: Annotated[float, typer.Option("--every", min=0.1, metavar="SECONDS", help="Seconds between updates.")] = 1.0,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
@@ -38,13 +36,20 @@ def top(
     handle = find_job_handle(name, job_dir, cluster_of(namespace, context, job_dir))
     view = handle.view()
     if view.is_over:
-        raise Conflict(f"job {handle.name} is over ({view.phase})", hint=f"see `pliant status {handle.name}`")
+        raise Conflict(f"job {handle.name} has ended ({view.phase})", hint=f"see `pliant status {handle.argument}`")
     if not view.master_alive or view.note:
-        raise Conflict(f"job {handle.name}: {view.note}", hint=f"see `pliant status {handle.name}`")
+        raise Conflict(f"job {handle.name}: {view.note}", hint=f"see `pliant status {handle.argument}`")
     if as_json:
         status = view.status
         rows = [part_to_json(node) for node in busiest_first(status)]
-        value = {"records_per_second": status.records_per_second, "nodes": rows}
+        rates = {"records_per_second": status.records_per_second, "steps_per_second": status.steps_per_second}
+        value = {
+            "name": status.name,
+            "progress": part_to_json(status.progress),
+            **rates,
+            "eta": status.eta,
+            "nodes": rows,
+        }
         if status.parameters is not None:
             value["parameters"] = part_to_json(status.parameters)
         print(json.dumps(value, indent=1))

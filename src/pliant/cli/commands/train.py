@@ -1,20 +1,20 @@
-"""Train the model of a model file, as an elastic job.
+"""Train the model in a model file as an elastic job.
 
     pliant train --model digits_cnn.py --model-class DigitsCNN --data 'train/*.rio' --num-epochs 5
     pliant train --model net.py --model-class Net --data train.parquet --eval-data test.parquet \\
         --strategy allreduce --max-workers 4 --batch-size 256 --output trained
     pliant train --model_class=Net --model=net.py --max_workers=4 --batch_size=64 --num_epoch=3 --data='t/*.rio'
 
-The model file has the model, `loss`, `optimizer` and `dataset_fn` (docs/native-training.md, `pliant zoo init`). It is checked
-before anything is launched, and copied into the job's directory with the modules beside it that it imports.
+The model file defines the model, `loss`, `optimizer` and `dataset_fn` (docs/native-training.md, `pliant zoo init`). It is checked
+before anything is launched, and copied into the job's directory together with the modules next to it that it imports.
 
---batch-size is the number of records of one update, with every strategy; with allreduce the workers share it. All options may be
+--batch-size is the number of records per update with every strategy; with allreduce the workers share it. All options may be
 spelled with underscores.
 
 --num-ps is the initial number of parameter servers; `pliant scale JOB ps=3` changes it while the job trains, within --min-ps and
 --max-ps. Nothing else changes it.
 
-Exit code: the job's: 0 done, 1 failed, 130 stopped; 2 for a usage error or an invalid model file.
+Exit code: that of the job: 0 succeeded, 1 failed, 130 stopped; 2 for a usage error or an invalid model file.
 """
 
 from __future__ import annotations
@@ -49,19 +49,21 @@ def train(
     ps_options: Annotated[
         str,
         typer.Option(
-            "--ps-options", metavar="NAME=VALUE,…", help="The job's section `parameters`, such as max_staleness=8."
+            "--ps-options", metavar="NAME=VALUE,…", help="The job's `parameters` section, such as max_staleness=8."
         ),
     ] = "",
     batch_size: o.BatchSize = 32,
     virtual_workers: Annotated[
-        int | None, typer.Option(min=1, help="Parts of a batch with allreduce. [default: the number of workers]")
+        int | None, typer.Option(min=1, help="With allreduce: parts of a batch. [default: number of workers]")
     ] = None,
-    num_epochs: Annotated[int, typer.Option("--num-epochs", "--num-epoch", min=1, help="Passes over the data.")] = 1,
+    num_epochs: Annotated[
+        int, typer.Option("--num-epochs", "--num-epoch", min=1, help="Number of passes over the data.")
+    ] = 1,
     max_steps: Annotated[
-        int, typer.Option(min=0, show_default=False, help="End after this many updates; 0, the default: no limit.")
+        int, typer.Option(min=0, show_default=False, help="Stop after this many updates; 0: no limit. [default: 0]")
     ] = 0,
     output: Annotated[str, typer.Option("--output", metavar="DIR", help="Export the model to this directory.")] = "",
-    seed: Annotated[int, typer.Option(help="Seed of the initial weights, the order of records, and dropout.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed for initial weights, record order, and dropout.")] = 0,
     shuffle: Annotated[bool, typer.Option(help="Shuffle the records, differently in each epoch.")] = True,
     deterministic: Annotated[
         bool, typer.Option(help="The same result, bit for bit, for any number of workers and any failures.")
@@ -73,13 +75,13 @@ def train(
     eval_every_epochs: Annotated[
         int | None, typer.Option(min=0, help="Evaluate every N epochs. [default: 1, or 0 with steps or seconds]")
     ] = None,
-    eval_shard_size: Annotated[int, typer.Option(min=0, help="Records of an evaluation shard.")] = 0,
+    eval_shard_size: Annotated[int, typer.Option(min=0, help="Records per evaluation shard.")] = 0,
     best_metric: Annotated[
-        str, typer.Option(help="The metric that decides which version is best. [default: the first]")
+        str, typer.Option(help="The metric that selects the best version. [default: the first]")
     ] = "",
     best_mode: Annotated[str, typer.Option(metavar="max | min", help="[default: by the metric's name]")] = "",
     checkpoint_dir: Annotated[
-        str | None, typer.Option(help="Directory of checkpoints. [default: the job's folder]")
+        str | None, typer.Option(help="Checkpoint directory. [default: the job's directory]")
     ] = None,
     checkpoint_every_steps: Annotated[
         int, typer.Option("--checkpoint-every-steps", "--checkpoint-steps", min=0, help="Updates between checkpoints.")
@@ -104,7 +106,7 @@ def train(
     if best_mode not in ("", "max", "min"):
         raise InvalidRequest(f"--best-mode is {best_mode!r}; allowed: max, min")
     if not eval_data and (eval_every_steps or eval_every_seconds or eval_every_epochs or best_metric):
-        raise InvalidRequest("evaluation options are given without evaluation data", hint="add --eval-data")
+        raise InvalidRequest("evaluation options need evaluation data", hint="add --eval-data")
     description = model.describe(
         "train",
         data,
@@ -148,7 +150,7 @@ def train(
             "max_iterations": max_steps,
             **pairs(ps_options, "--ps-options"),
         }
-        changes["roles"] = {"ps": {"replicas": servers.replicas(), "command": ["python", "-m", "pliant.ps"]}}
+        changes["roles"] = {"ps": servers.role()}
     run_native(description, model.model, options, workers=workers.range(), strategy=chosen, spec_changes=changes)
 
 
@@ -158,10 +160,11 @@ def choose_strategy(given: str | None, workers: int, servers: str) -> Any:
         return "ps-async" if servers else "allreduce" if workers > 1 else "local"
     name = o.strategy_name(given)
     if name not in STRATEGIES:
-        raise InvalidRequest(f"there is no --strategy {given!r}; allowed: {', '.join(STRATEGIES)}")
+        raise InvalidRequest(f"unknown --strategy {given!r}; allowed: {', '.join(STRATEGIES)}")
     if name == "local" and workers > 1:
         raise InvalidRequest(
-            f"--strategy local trains in one process, and --max-workers is {workers}", hint="allreduce uses several"
+            f"--strategy local trains in one process, but up to {workers} workers are requested",
+            hint="use allreduce for several workers",
         )
     if servers and not name.startswith("ps"):
         raise InvalidRequest(f"{servers} with --strategy {name}, which has no parameter servers")
@@ -177,9 +180,11 @@ def check_batch(batch_size: int, workers: int, parts: int, strategy: str, *, giv
     if strategy != "allreduce":
         return
     if batch_size < parts:
-        raise InvalidRequest(f"a batch of {batch_size} cannot be shared by {parts}", hint="raise --batch-size")
+        raise InvalidRequest(f"a batch of {batch_size} is too small for {parts} parts", hint="raise --batch-size")
     if parts < workers:
-        raise InvalidRequest(f"--virtual-workers {parts} is less than --max-workers {workers}, so some would idle")
+        raise InvalidRequest(
+            f"--virtual-workers {parts} is less than the maximum of {workers} workers, so some would idle"
+        )
     if batch_size % parts and given:
         raise InvalidRequest(
             f"a batch of {batch_size} cannot be cut into {parts} equal parts", hint="--virtual-workers must divide it"

@@ -44,12 +44,12 @@ RIGHTS: tuple[tuple[str, Kind, str, str], ...] = (
     ("patch", ELASTIC_JOBS, "", "scale jobs"),
     ("delete", ELASTIC_JOBS, "", "remove jobs"),
     ("create", SCALE_PLANS, "", "write a ScalePlan by hand"),
-    ("create", CONFIG_MAPS, "", "send files along"),
-    ("get", CONFIG_MAPS, "", "read how jobs ended"),
-    ("get", SECRETS, "", "ask a job's master: its token is in a Secret"),
+    ("create", CONFIG_MAPS, "", "send files with a job"),
+    ("get", CONFIG_MAPS, "", "read job results"),
+    ("get", SECRETS, "", "call a job's master: its token is in a Secret"),
     ("list", PODS, "", "find a job's Pods"),
     ("get", PODS, "log", "read logs"),
-    ("create", PODS, "portforward", "ask a job's master (status, scale, stop)"),
+    ("create", PODS, "portforward", "call a job's master (status, scale, stop)"),
 )
 
 
@@ -82,16 +82,16 @@ async def _collect(look: Callable[[KubeApi, str], Checks], api: KubeApi, namespa
     try:
         return [check async for check in look(api, namespace)]
     except Forbidden as error:
-        return [Check(name, "warning", f"cannot tell: {error.message}", "ask an administrator of the cluster to look")]
+        return [Check(name, "warning", f"could not check: {error.message}", "ask the cluster administrator")]
     except PliantError as error:
-        return [Check(name, "warning", f"cannot tell: {error.message}", error.hint)]
+        return [Check(name, "warning", f"could not check: {error.message}", error.hint)]
 
 
 async def _server(api: KubeApi) -> Checks:
     try:
-        version = await api.request("GET", "/version", what="ask for the version", deadline=10)
+        version = await api.request("GET", "/version", what="get the version", deadline=10)
     except PliantError as error:
-        hint = error.hint or "is the cluster up, and does `kubectl get pods` work from here?"
+        hint = error.hint or "check that the cluster is up and `kubectl get pods` works from this machine"
         yield Check("API server", "broken", error.message, hint)
         return
     numbers = tuple(int("".join(filter(str.isdigit, version.get(part, "0"))) or 0) for part in ("major", "minor"))
@@ -102,8 +102,8 @@ async def _server(api: KubeApi) -> Checks:
 
 async def _namespace(api: KubeApi, namespace: str) -> Checks:
     if await api.find(NAMESPACES, namespace) is None:
-        hint = f"`kubectl create namespace {namespace}`, or give another with -N"
-        yield Check("namespace", "broken", f"there is no namespace {namespace}", hint)
+        hint = f"`kubectl create namespace {namespace}`, or choose another with -N"
+        yield Check("namespace", "broken", f"namespace {namespace} not found", hint)
     else:
         yield Check("namespace", "ok", namespace)
 
@@ -119,12 +119,12 @@ async def _definitions(api: KubeApi, namespace: str) -> Checks:
             yield await _kind_is_served(api, kind, namespace)
             continue
         if there is None:
-            yield Check(name, "broken", f"the cluster has no {kind.full_name}", INSTALL)
+            yield Check(name, "broken", f"{kind.full_name} is not installed", INSTALL)
         elif _fields_of(there) != _fields_of(ours):
-            hint = "kubectl apply -f deploy/helm/crds (helm does not renew definitions by itself)"
-            yield Check(name, "warning", "installed, and of another version of Pliant than this one", hint)
+            hint = "kubectl apply -f deploy/helm/crds (helm does not upgrade CRDs)"
+            yield Check(name, "warning", "installed, but from another version of Pliant", hint)
         else:
-            yield Check(name, "ok", f"{kind.full_name} {kind.version}, of this version")
+            yield Check(name, "ok", f"{kind.full_name} {kind.version}, matches this version")
 
 
 async def _kind_is_served(api: KubeApi, kind: Kind, namespace: str) -> Check:
@@ -132,8 +132,8 @@ async def _kind_is_served(api: KubeApi, kind: Kind, namespace: str) -> Check:
     try:
         await api.list(kind, namespace)
     except NotFound:
-        return Check(f"kind {kind.kind}", "broken", f"the cluster has no {kind.full_name}", INSTALL)
-    return Check(f"kind {kind.kind}", "ok", "served; its version is not for this user to see")
+        return Check(f"kind {kind.kind}", "broken", f"{kind.full_name} is not installed", INSTALL)
+    return Check(f"kind {kind.kind}", "ok", "served; this user may not read its version")
 
 
 def _fields_of(definition: dict[str, object]) -> list[str]:
@@ -161,16 +161,16 @@ async def _operator(api: KubeApi, namespace: str) -> Checks:
         if (lease.get("spec") or {}).get("holderIdentity")
     ]
     if not leases:
-        yield Check("operator", "broken", "no operator has ever acted in this cluster", INSTALL)
+        yield Check("operator", "broken", "no operator has ever run in this cluster", INSTALL)
         return
     ages = {_age(lease["spec"].get("renewTime", "")): lease for lease in leases}
     age, lease = min(ages), ages[min(ages)]
     where, holder = lease["metadata"]["namespace"], lease["spec"]["holderIdentity"]
     if age > SILENCE:
-        hint = f"see `kubectl get pods -n {where}` and the log of the operator there"
-        yield Check("operator", "broken", f"{holder} in {where} was last heard of {age:,.0f} s ago", hint)
+        hint = f"check `kubectl get pods -n {where}` and the operator's log"
+        yield Check("operator", "broken", f"{holder} in {where} last renewed its lease {age:,.0f} s ago", hint)
     else:
-        yield Check("operator", "ok", f"{holder} in {where} is acting")
+        yield Check("operator", "ok", f"{holder} in {where} is the leader")
 
 
 def _age(moment: str) -> float:
@@ -184,7 +184,9 @@ async def _rights(api: KubeApi, namespace: str) -> Checks:
     missing = [right for right, has in zip(RIGHTS, allowed, strict=True) if not has]
     for verb, kind, subresource, purpose in missing:
         what = f"{verb} {kind.full_name}{f'/{subresource}' if subresource else ''}"
-        hint = f"ask for it in namespace {namespace}, to {purpose}; the ClusterRole `edit` has it where Pliant is installed"
+        hint = (
+            f"request this permission in namespace {namespace} to {purpose}; Pliant adds it to the ClusterRole `edit`"
+        )
         state = "broken" if (verb, kind) in NEEDED else "warning"
         yield Check("rights", state, f"this user may not {what}", hint)
     if not missing:
@@ -198,8 +200,8 @@ async def _priorities(api: KubeApi, namespace: str) -> Checks:
         yield Check("priority classes", "ok", ", ".join(ours))
     else:
         others = [name for name in found if not name.startswith("system-")]
-        hint = "only jobs that name a priority class need one; the chart makes them (priorityClasses.create)"
-        yield Check("priority classes", "warning", f"none of Pliant's; there are: {', '.join(others) or 'none'}", hint)
+        hint = "needed only by jobs that set a priority class; the chart creates them (priorityClasses.create)"
+        yield Check("priority classes", "warning", f"none from Pliant; found: {', '.join(others) or 'none'}", hint)
 
 
 async def _storage(api: KubeApi, namespace: str) -> Checks:
@@ -211,22 +213,22 @@ async def _storage(api: KubeApi, namespace: str) -> Checks:
         if (item["metadata"].get("annotations") or {}).get(DEFAULT_CLASS) == "true"
     ]
     hint = (
-        "without a default the journal of a job is lost with its master's Pod, unless the job names a class:"
+        "without a default, a job's journal is lost with its master's Pod unless the job sets "
         " `platform.kubernetes.journal.storage_class`"
     )
     if default:
         yield Check("storage class", "ok", f"{default[0]} is the default")
     elif names:
-        yield Check("storage class", "warning", f"none is the default; there are: {', '.join(names)}", hint)
+        yield Check("storage class", "warning", f"no default; found: {', '.join(names)}", hint)
     else:
-        yield Check("storage class", "warning", "there is none", hint)
+        yield Check("storage class", "warning", "none found", hint)
 
 
 async def _metrics(api: KubeApi, namespace: str) -> Checks:
     try:
-        await api.request("GET", "/apis/metrics.k8s.io/v1beta1", what="ask for metrics.k8s.io", deadline=5)
+        await api.request("GET", "/apis/metrics.k8s.io/v1beta1", what="query metrics.k8s.io", deadline=5)
     except PliantError:
-        text = "metrics.k8s.io is not served; usage comes from the agents, which is enough"
+        text = "metrics.k8s.io is not available; usage is reported by the agents instead (sufficient)"
         yield Check("metrics API", "absent", text)
     else:
-        yield Check("metrics API", "ok", "metrics.k8s.io is served")
+        yield Check("metrics API", "ok", "metrics.k8s.io is available")

@@ -52,7 +52,7 @@ def dependencies() -> Iterator[Check]:
             continue
         good = _numbers(found) >= _numbers(least)
         hint = "" if good else f"pip install --upgrade '{name}>={least}'"
-        yield Check(name, "ok" if good else "broken", found if good else f"{found}; {least} or newer is needed", hint)
+        yield Check(name, "ok" if good else "broken", found if good else f"{found}; {least} or newer is required", hint)
 
 
 def cgroups() -> Iterator[Check]:
@@ -60,10 +60,24 @@ def cgroups() -> Iterator[Check]:
 
     version = cgroup.available()
     if version is not None:
-        yield Check("cgroups", "ok", f"{version}; nodes can be given real limits")
+        yield Check("cgroups", "ok", f"{version}; resource limits are enforced")
     else:
-        hint = "jobs run without limits of memory and CPU; limits need a writable cgroup"
+        hint = "jobs run without memory and CPU limits, which need a writable cgroup"
         yield Check("cgroups", "warning", cgroup.why_not(), hint)
+
+
+def gpus() -> Iterator[Check]:
+    from pliant.platforms.gpus import VISIBLE, find_gpus, visible_gpus
+
+    found = find_gpus()
+    usable = visible_gpus(os.environ, found)
+    if not found:
+        yield Check("gpus", "absent", "no NVIDIA GPU found; --gpu is not available")
+        return
+    text = f"{len(usable)} of {len(found)} usable: {', '.join(gpu.name for gpu in usable) or 'none'}"
+    is_limited = VISIBLE in os.environ
+    text += f" ({VISIBLE} is {os.environ[VISIBLE]!r})" if is_limited else ""
+    yield Check("gpus", "ok" if usable else "absent", text)
 
 
 def home_folder() -> Iterator[Check]:
@@ -75,12 +89,12 @@ def home_folder() -> Iterator[Check]:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        hint = "set PLIANT_HOME to a folder that you may write"
+        hint = "set PLIANT_HOME to a writable directory"
         yield Check("home", "broken", f"{home} cannot be written: {error.strerror}", hint)
         return
     yield Check("home", "ok", f"{home} is writable")
     free = shutil.disk_usage(home).free
-    hint = "`pliant jobs --prune` removes ended jobs; PLIANT_HOME moves the folder"
+    hint = "run `pliant jobs --prune` to remove finished jobs, or set PLIANT_HOME to another disk"
     little = free < LITTLE_DISK
     yield Check("disk", "warning" if little else "ok", f"{free / GIB:.1f} GiB free in {home}", hint if little else "")
 
@@ -88,11 +102,11 @@ def home_folder() -> Iterator[Check]:
 def shared_memory() -> Iterator[Check]:
     path = Path("/dev/shm")
     if not path.is_dir():
-        yield Check("/dev/shm", "warning", "there is none", "data loaders with several processes may not work")
+        yield Check("/dev/shm", "warning", "not mounted", "multi-process data loaders may not work")
         return
     total = shutil.disk_usage(path).total
     small = total < LITTLE_SHM
-    hint = "docker run --shm-size=2g, or data loaders without processes of their own" if small else ""
+    hint = "use docker run --shm-size=2g, or data loaders with num_workers=0" if small else ""
     yield Check("/dev/shm", "warning" if small else "ok", f"{total / GIB:.2f} GiB", hint)
 
 
@@ -111,10 +125,10 @@ def loopback() -> Iterator[Check]:
             port = server.getsockname()[1]
             socket.create_connection(("127.0.0.1", port), timeout=5).close()
     except OSError as error:
-        hint = "a master and its nodes talk over 127.0.0.1; see firewall and sandbox"
+        hint = "a master and its nodes connect over 127.0.0.1; check firewall and sandbox settings"
         yield Check("loopback", "broken", f"cannot connect to a port of 127.0.0.1: {error}", hint)
     else:
-        yield Check("loopback", "ok", f"127.0.0.1 takes connections (tried port {port})")
+        yield Check("loopback", "ok", f"127.0.0.1 accepts connections (tried port {port})")
 
 
 def extras() -> Iterator[Check]:
@@ -133,7 +147,7 @@ def stale_jobs() -> Iterator[Check]:
         if not home.summary_file.exists() and not master_is_alive(home) and not launcher_is_alive(home)
     ]
     if stale:
-        hint = "`pliant run --resume --name NAME …` continues one, `pliant stop NAME` ends its leftover processes"
+        hint = "continue one with `pliant resume NAME`, or kill its leftover processes with `pliant stop NAME`"
         yield Check("interrupted jobs", "warning", ", ".join(stale), hint)
     else:
         yield Check("interrupted jobs", "ok", "none")
@@ -143,6 +157,7 @@ SUBJECTS: tuple[Callable[[], Iterator[Check]], ...] = (
     python_version,
     dependencies,
     cgroups,
+    gpus,
     home_folder,
     shared_memory,
     open_files,

@@ -1,31 +1,38 @@
 """Following a running job in the terminal: output of the workers, live progress, Ctrl-C, and how it ended.
 
 ``Follower`` knows a ``JobHandle`` and a ``Lifetime``, and so follows a job of this machine and one of a cluster alike. On this
-machine the launcher supervises the master meanwhile (``SupervisedMaster``); elsewhere the platform restarts it.
+machine the launcher supervises the master meanwhile (``SupervisedMaster``); elsewhere the platform restarts it, and
+``pliant attach`` follows what another process supervises (``following/attached.py``).
+
+Ctrl-C stops the job: its master is asked, again and again while it is restarted, and the lifetime hears of it too, for the case
+that no master can start. Who is only attached (``detaches``) leaves instead, and the job goes on.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
 
+from pliant.cli.following.held_output import HeldOutput
 from pliant.cli.following.interrupts import Interrupts
 from pliant.cli.handles.job_handle import Caller, JobHandle, Output
 from pliant.cli.render.final_report import print_final_report
-from pliant.cli.render.progress import progress_view
+from pliant.cli.render.output_lines import for_people
+from pliant.cli.render.progress import clock, figures, progress_view
 from pliant.core.errors import JobFailed, PliantError
+from pliant.core.job import Failure, Phase
 from pliant.core.nodes.states import NodeState
+from pliant.core.plurals import counted
 from pliant.core.status import JobStatus
 from pliant.core.summary import JobSummary
-from pliant.master.supervisor import Supervisor
 from pliant.rpc import pliant_pb2 as pb
 
 if TYPE_CHECKING:
     from rich.live import Live
 
+STOP_REASON = "stopped by Ctrl-C"
 PROGRESS_INTERVAL_S = 5.0  # where there is no terminal for a live view
 
 
@@ -38,54 +45,52 @@ class Lifetime(Protocol):
     def wait(self, seconds: float) -> None:
         """Wait, at most until it is over."""
 
+    def request_stop(self, reason: str, *, at_once: bool) -> None:
+        """Somebody wants the job stopped; its master is asked by the follower."""
 
-class SupervisedMaster:
-    """Runs a supervisor in a thread of its own."""
+    @property
+    def unrecorded_stop(self) -> str:
+        """Why a job was stopped that has no summary since none could be written; empty otherwise."""
 
-    def __init__(self, supervisor: Supervisor) -> None:
-        self._supervisor = supervisor
-        self._problem: PliantError | None = None
-        self._thread = threading.Thread(target=self._work, name="supervisor", daemon=True)
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def running(self) -> bool:
-        if self._thread.is_alive():
-            return True
-        if self._problem is not None:
-            raise self._problem
-        return False
-
-    def wait(self, seconds: float) -> None:
-        self._thread.join(seconds)
-
-    def _work(self) -> None:
-        try:
-            self._supervisor.keep_alive()
-        except PliantError as error:
-            self._problem = error
+class Detached(Exception):
+    """Ctrl-C by somebody who is only attached."""
 
 
 class Follower:
     def __init__(
-        self, handle: JobHandle, interrupts: Interrupts, *, show_output: bool, progress: bool, to_stderr: bool
+        self,
+        handle: JobHandle,
+        interrupts: Interrupts,
+        *,
+        show_output: bool,
+        progress: bool,
+        to_stderr: bool,
+        tail: int | None = None,
+        detaches: bool = False,
     ) -> None:
+        """``tail``: of the output so far, only the last lines of each node. ``detaches``: Ctrl-C raises ``Detached``."""
         self._handle = handle
         self._interrupts = interrupts
         self._console = Console(stderr=to_stderr, markup=False, highlight=False, soft_wrap=True)
         self._show_output = show_output
         self._output: Output | None = None
+        self._held = HeldOutput(for_people(self._console))
         self._progress = progress
         self._caller: Caller | None = None
-        self._stop_sent = 0  # number of interrupts that were passed on
+        self._introduction = ""
+        self._tail = tail
+        self._detaches = detaches
+        self._stops_said = 0  # number of interrupts that were answered
+        self._stop_sent = 0  # number of interrupts that reached the master
         self._reported_at = 0.0
+        self._warnings_said: set[str] = set()
         self._waiting_said = ""  # what the job was last said to wait for
 
     def follow(self, lifetime: Lifetime) -> JobSummary:
         """Until the job is over."""
         if self._show_output:
-            self._output = self._handle.output(self._console, nodes=None, tail=None, follow=True)
+            self._output = self._handle.output(self._held.add, nodes=None, tail=self._tail, follow=True)
         try:
             if self._progress and self._console.is_terminal:
                 from rich.live import Live
@@ -102,12 +107,27 @@ class Follower:
                 continue
             self._output.finish()
         summary = self._handle.summary()
+        same = self._held.finish(_permanent_failure(summary) if self._progress else None)
+        if summary is None and (reason := lifetime.unrecorded_stop):
+            summary = JobSummary(JobStatus(self._handle.name, Phase.INTERRUPTED, reason))
         if summary is None:
-            hint = f"`pliant logs {self._handle.name} --master` may say why"
+            hint = f"check `pliant logs {self._handle.argument} --master`"
             raise JobFailed(f"job {self._handle.name} ({self._handle.where}) has no summary", hint=hint)
+        self._say_warnings(summary.status)
+        if same:
+            self.say(f"{', '.join(same)} failed in the same way, see below")
         if self._progress:
             print_final_report(self._console, self._handle, summary)
         return summary
+
+    def introduce(self, text: str) -> None:
+        """Said once the job has a master: before that it may turn out that it cannot start."""
+        self._introduction = text
+
+    def _say_introduction(self) -> None:
+        text, self._introduction = self._introduction, ""
+        if text:
+            self.say(text)
 
     def say(self, text: str) -> None:
         if self._progress:
@@ -115,10 +135,12 @@ class Follower:
 
     def _watch(self, lifetime: Lifetime, live: Live | None) -> None:
         while lifetime.running():
-            self._send_stop()
+            self._send_stop(lifetime)
             status = self._status()
             if status is not None:
+                self._say_introduction()
                 self._say_waiting(status)
+                self._say_warnings(status)
             if live is not None:
                 live.update(progress_view(status))
             elif status is not None and self._progress and time.monotonic() - self._reported_at > PROGRESS_INTERVAL_S:
@@ -126,7 +148,9 @@ class Follower:
                 self.say(_one_line(status))
             if self._output is not None:
                 self._output.show_new()
+                self._held.release_due()
             lifetime.wait(self._handle.refresh_interval_s)
+        self._say_introduction()
 
     def _say_waiting(self, status: JobStatus) -> None:
         """As soon as it is known, and once: what keeps the job from running as it should."""
@@ -135,6 +159,12 @@ class Follower:
         if said and said != self._waiting_said:
             self.say(f"waiting: {said}")
         self._waiting_said = said
+
+    def _say_warnings(self, status: JobStatus) -> None:
+        for message in status.warnings:
+            if message not in self._warnings_said:
+                self._warnings_said.add(message)
+                self.say(f"warning: {message}")
 
     def _status(self) -> JobStatus | None:
         """None while there is no master to ask."""
@@ -145,14 +175,21 @@ class Follower:
         except PliantError:
             return None
 
-    def _send_stop(self) -> None:
+    def _send_stop(self, lifetime: Lifetime) -> None:
         """First Ctrl-C: programs get SIGTERM and their grace. Second: at once."""
         stops = self._interrupts.count
+        if not stops:
+            return
+        if self._detaches:
+            raise Detached
+        at_once = stops > 1
+        if stops > self._stops_said:
+            self._stops_said = stops
+            self.say("stopping at once" if at_once else "stopping; press Ctrl-C again to stop at once")
+            lifetime.request_stop(STOP_REASON, at_once=at_once)
         if stops <= self._stop_sent or self._caller is None:
             return
-        at_once = stops > 1
-        self.say("stopping at once" if at_once else "stopping; press Ctrl-C again to stop at once")
-        request = pb.StopRequest(reason="stopped by Ctrl-C", at_once=at_once)
+        request = pb.StopRequest(reason=STOP_REASON, at_once=at_once)
         try:
             self._caller.call(self._caller.stubs.Stop, request, timeout=2 * self._handle.call_timeout_s)
             self._stop_sent = stops
@@ -160,12 +197,24 @@ class Follower:
             return  # the master is being restarted; the next round retries
 
 
+def _permanent_failure(summary: JobSummary | None) -> Failure | None:
+    """The error that the job failed of at once: the final report shows it. Only of these it is known what to do."""
+    failure = summary.status.first_failure if summary is not None and summary.phase is Phase.FAILED else None
+    return failure if failure is not None and failure.hint else None
+
+
 def _one_line(status: JobStatus) -> str:
     running = sum(1 for node in status.nodes if node.state is NodeState.RUNNING)
-    parts = [f"{running} nodes running"]
+    parts = [f"{counted(running, 'node')} running"]
     if (waiting := status.waiting) is not None:
         parts.append(f"waiting ({waiting.reason})")
-    for dataset in status.datasets:
+    for dataset in status.used_datasets:
         share = 100 * dataset.records_done / dataset.records_total if dataset.records_total else 0
         parts.append(f"{dataset.name} {dataset.records_done:,} of {dataset.records_total:,} records ({share:.0f} %)")
+    percent = status.progress.percent
+    for figure in figures(status):
+        in_steps = percent is not None and status.progress.total_steps and figure.startswith("step ")
+        parts.append(f"{figure} ({percent:.0f} %)" if in_steps else figure)
+    if status.eta is not None:
+        parts.append(f"{clock(status.eta)} left")
     return ", ".join(parts)

@@ -43,18 +43,23 @@ class ElasticJobLifetime:
             return False
         phase, message = phase_of(job), message_of(job)
         if phase is Phase.INVALID:
-            raise JobFailed(
-                f"job {self._handle.name} cannot run: {message}", hint="correct its spec and submit it again"
-            )
+            raise JobFailed(f"job {self._handle.name} cannot run: {message}", hint="fix its spec and submit it again")
         if phase in NO_MASTER_YET:
             if (phase, message) != self._reported:
                 self._reported = (phase, message)
                 self._say(f"{phase}: {message}" if message else phase)
             if self._interrupts.count:
                 self._handle.remove()
-                self._say("the job had not started; it was deleted")
+                self._say("the job had not started and was deleted")
                 raise KeyboardInterrupt
         return True
+
+    @property
+    def unrecorded_stop(self) -> str:
+        return ""
+
+    def request_stop(self, reason: str, *, at_once: bool) -> None:
+        return  # the platform restarts the master, which is asked
 
     def wait(self, seconds: float) -> None:
         until = time.monotonic() + seconds

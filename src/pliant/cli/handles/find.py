@@ -42,6 +42,6 @@ def _kubernetes_extra() -> Iterator[None]:
         yield
     except ImportError as error:
         raise NotAvailable(
-            f"jobs of Kubernetes need a package that is not installed: {error.name}",
+            f"Kubernetes jobs need a package that is not installed: {error.name}",
             hint="pip install 'pliant[kubernetes]'",
         ) from None

@@ -24,6 +24,11 @@ def fresh_name() -> str:
     return f"{secrets.choice(_WORDS)}-{secrets.token_hex(3)}"
 
 
+def argument_of(home: JobDir) -> str:
+    """What commands find the job by: its name, or its folder if that is not among those of all jobs."""
+    return home.path.name if home.path.parent == jobs_home().absolute() else str(home.path)
+
+
 def all_jobs() -> list[JobDir]:
     """Oldest first."""
     home = jobs_home()
@@ -36,21 +41,23 @@ def find_job(name: str | None, job_dir: Path | None = None) -> JobDir:
     if job_dir is not None:
         job = JobDir(job_dir.absolute())
         if not job.exists():
-            raise NotFound(
-                f"there is no job in {job_dir}", hint="give the folder that `pliant run --job-dir` was given"
-            )
+            raise NotFound(f"no job in {job_dir}", hint="pass the same directory as to `pliant run --job-dir`")
         return job
     if name is not None and (os.sep in name or (Path(name) / "job.yaml").exists()):
         return find_job(None, Path(name))
     jobs = all_jobs()
     if name is None:
         if not jobs:
-            raise NotFound("there are no jobs yet", hint="start one with `pliant run -- python train.py`")
+            raise NotFound("no jobs yet", hint="start one with `pliant run -- python train.py`")
         return jobs[-1]
     for job in jobs:
         if job.path.name == name:
             return job
     names = [job.path.name for job in jobs]
     close = get_close_matches(name, names, 1)
-    hint = f"did you mean {close[0]}?" if close else "`pliant jobs` lists them; for a job elsewhere give --job-dir"
-    raise NotFound(f"there is no job {name!r}", hint=hint)
+    hint = (
+        f"did you mean {close[0]}?"
+        if close
+        else "list jobs with `pliant jobs`; for a job in another directory use --job-dir"
+    )
+    raise NotFound(f"job {name!r} not found", hint=hint)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from pliant.core.end_policy import SERVICE_ROLES
 from pliant.core.errors import Conflict, MasterUnavailable
 from pliant.core.job import Phase
 from pliant.core.resources import RolloutMode
@@ -22,8 +23,6 @@ from pliant.core.status_json import status_to_json
 from pliant.core.summary import JobSummary
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from pliant.core.events import EventRecord
     from pliant.rpc.channel import Address
 
@@ -31,6 +30,14 @@ T = TypeVar("T")
 RETRY_TIMEOUT_S = 5.0  # for a master that is being started again
 POLL_INTERVAL_S = 0.1
 CALL_TIMEOUT_S = 3.0
+
+
+LinePrinter = Callable[[str, str], None]  # of a node's name and a line that it wrote
+
+
+def quiet_roles(strategy: str, *, with_servers: bool) -> frozenset[str]:
+    """Roles whose output is not the user's program's: the parameter servers of a job that uses ours."""
+    return frozenset() if with_servers or not strategy.startswith("ps") else SERVICE_ROLES
 
 
 class Output(Protocol):
@@ -118,6 +125,11 @@ class JobHandle(ABC):
         """For people, after the job's name: its folder, or its namespace."""
 
     @property
+    def argument(self) -> str:
+        """What to give to a command that is to find it."""
+        return self.name
+
+    @property
     @abstractmethod
     def logs_at(self) -> str:
         """For people: where its output is, or how to see it."""
@@ -138,8 +150,8 @@ class JobHandle(ABC):
         """The summary of a job that was asked to stop. ``now``: it was asked to kill its programs."""
         while (summary := self.summary()) is None:
             if time.monotonic() > deadline:
-                hint = "" if now else "`pliant stop --now` kills its programs"
-                raise MasterUnavailable(f"job {self.name} was asked to stop and is not over yet", hint=hint)
+                hint = "" if now else "kill its programs with `pliant stop --now`"
+                raise MasterUnavailable(f"job {self.name} was asked to stop and is still running", hint=hint)
             time.sleep(poll_interval)
         return summary
 
@@ -201,8 +213,17 @@ class JobHandle(ABC):
         """The nodes whose output can be printed, and ``master``."""
 
     @abstractmethod
-    def output(self, console: Console, *, nodes: frozenset[str] | None, tail: int | None, follow: bool) -> Output:
-        """Of these nodes, or of all programs; starting with the last ``tail`` lines of each."""
+    def output(
+        self,
+        printer: LinePrinter,
+        *,
+        nodes: frozenset[str] | None,
+        tail: int | None,
+        follow: bool,
+        with_servers: bool = False,
+    ) -> Output:
+        """Of these nodes, or of all programs; starting with the last ``tail`` lines of each. Pliant's own parameter servers are
+        no programs of the user: their messages are shown if they are asked for."""
 
     @abstractmethod
     def audit(self) -> dict[str, Any]:
@@ -226,8 +247,8 @@ class JobHandle(ABC):
     def refuse_if_over(self, what: str) -> None:
         if (summary := self.summary()) is not None:
             raise Conflict(
-                f"job {self.name} cannot be {what}: it is over ({summary.phase}: {summary.reason})",
-                hint="`pliant jobs` lists what runs",
+                f"job {self.name} cannot be {what}: it has ended ({summary.phase}: {summary.reason})",
+                hint="list running jobs with `pliant jobs`",
             )
 
 

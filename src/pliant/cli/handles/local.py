@@ -9,48 +9,56 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pliant.cli.handles.job_dirs import argument_of
 from pliant.cli.handles.job_handle import (
     POLL_INTERVAL_S,
     RETRY_TIMEOUT_S,
     Caller,
     JobHandle,
     JobView,
+    LinePrinter,
     Output,
+    quiet_roles,
 )
 from pliant.cli.handles.liveness import launcher_is_alive, master_is_alive
-from pliant.cli.handles.orphans import sweep_if_alone
+from pliant.cli.handles.orphans import ask_supervisor_to_stop, sweep_if_alone
 from pliant.core.errors import Conflict, MasterUnavailable, NotFound, PliantError
 from pliant.core.job import Phase
 from pliant.core.status import JobStatus
 from pliant.core.summary import JobSummary
 from pliant.files.atomic import read_json
+from pliant.files.reserve import disk_problem
 from pliant.master.job_dir import JobDir
 from pliant.rpc.retry import call_with_retry
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from pliant.core.events import EventRecord
     from pliant.rpc.channel import Address
 
 T = TypeVar("T")
 
-AWAY = "the master is away; its launcher is starting it again"
-INTERRUPTED = "the job was interrupted: no process of its master is left"
+AWAY = "the master is unavailable; its launcher is restarting it"
+INTERRUPTED = "the job was interrupted: its master is no longer running"
 
 
 class LocalJob(JobHandle):
     def __init__(self, home: JobDir) -> None:
         self.home = home
-        self.name = home.path.name
+        self.name = home.name
 
     @property
     def where(self) -> str:
         return str(self.home.path)
+
+    @property
+    def argument(self) -> str:
+        return argument_of(self.home)
 
     @property
     def logs_at(self) -> str:
@@ -91,11 +99,18 @@ class LocalJob(JobHandle):
         alive, launched = master_is_alive(home), launcher_is_alive(home)
         if (summary := self.summary()) is not None:  # it ended after the last attempt
             return JobView.of_summary(self, summary)
-        note = AWAY if launched else "the master runs and does not answer" if alive else INTERRUPTED
+        note = (
+            self._why_away(home) if launched else "the master is running but does not respond" if alive else INTERRUPTED
+        )
         status = _read_journal(home)
         if not alive and not launched and not status.phase.is_final:
             status = replace(status, phase=Phase.INTERRUPTED)
-        return JobView(self, status, alive, note, source="its journal")
+        return JobView(self, status, alive, note, source="the journal")
+
+    @staticmethod
+    def _why_away(home: JobDir) -> str:
+        problem = disk_problem(home.path)
+        return f"waiting for disk space: {problem}; the job continues when space is available" if problem else AWAY
 
     def command(self, what: str, send: Callable[[Caller], T], *, retry_timeout: float = RETRY_TIMEOUT_S) -> T:
         def attempt() -> T:
@@ -107,14 +122,15 @@ class LocalJob(JobHandle):
             if not master_is_alive(self.home) and not launcher_is_alive(self.home):
                 raise Conflict(
                     f"job {self.name} cannot be {what}: {INTERRUPTED}",
-                    hint="`pliant run --resume` with the same command continues it",
+                    hint=f"continue it with `pliant resume {self.name}`",
                 ) from None
 
         try:
             return call_with_retry(attempt, retry_timeout=retry_timeout, on_failure=check, max_pause=POLL_INTERVAL_S)
         except MasterUnavailable:
+            why = disk_problem(self.home.path) or "the master is away"
             raise MasterUnavailable(
-                f"job {self.name} cannot be {what} now: the master is away", hint="try again in a moment"
+                f"job {self.name} cannot be {what} now: {why}", hint="try again in a moment"
             ) from None
 
     def _master_address(self) -> Address:
@@ -127,8 +143,23 @@ class LocalJob(JobHandle):
         summary = self.summary() or sweep_if_alone(self.home, now)
         if summary is not None:
             return summary
-        self._ask_to_stop(now, reason)
+        try:
+            self._ask_to_stop(now, reason)
+        except MasterUnavailable:
+            if not ask_supervisor_to_stop(self.home, now):
+                raise
+            return self._wait_without_master(deadline, now)
         return self._wait_until_over(deadline, now=now, poll_interval=POLL_INTERVAL_S)
+
+    def _wait_without_master(self, deadline: float, now: bool) -> JobSummary:
+        """Its supervisor stops it, on a full disk perhaps without a summary."""
+        while launcher_is_alive(self.home) and self.summary() is None and time.monotonic() < deadline:
+            time.sleep(POLL_INTERVAL_S)
+        if launcher_is_alive(self.home):
+            return self._wait_until_over(deadline, now=now, poll_interval=POLL_INTERVAL_S)
+        problem = disk_problem(self.home.path)
+        why = f"stopped; not recorded: {problem}" if problem else "stopped; not recorded"
+        return self.summary() or JobSummary(JobStatus(self.name, Phase.INTERRUPTED, why))
 
     def events(self, after: int, limit: int) -> list[EventRecord]:
         """From the journal, which can be read while the master writes."""
@@ -139,13 +170,30 @@ class LocalJob(JobHandle):
     def nodes_with_output(self) -> list[str]:
         return [path.stem for path in sorted(self.home.logs.glob("*.log")) if path.stem != "agents"]
 
-    def output(self, console: Console, *, nodes: frozenset[str] | None, tail: int | None, follow: bool) -> Output:
-        from pliant.cli.handles.program_output import OutputTail  # rich takes its time
+    def output(
+        self,
+        printer: LinePrinter,
+        *,
+        nodes: frozenset[str] | None,
+        tail: int | None,
+        follow: bool,
+        with_servers: bool = False,
+    ) -> Output:
+        from pliant.cli.handles.program_output import OutputTail
 
-        shown = OutputTail(self.home.logs, console, nodes=nodes)
+        hidden = quiet_roles(self._strategy(), with_servers=with_servers)
+        shown = OutputTail(self.home.logs, printer, nodes=nodes, hidden_roles=hidden)
         if tail is not None:
             shown.skip_to_last(tail)
         return shown
+
+    def _strategy(self) -> str:
+        from pliant.spec import load_spec
+
+        try:
+            return load_spec(self.home.spec).strategy
+        except PliantError:
+            return ""  # a job without a readable spec: all of its output is shown
 
     def audit(self) -> dict[str, Any]:
         from pliant.master.offline import audit_of
@@ -156,6 +204,11 @@ class LocalJob(JobHandle):
         return self.is_over() and not launcher_is_alive(self.home)
 
     def remove(self) -> None:
+        native = read_json(self.home.path / "native.json") or {}
+        if native.get("task") == "predict":  # what it would have merged, had it been resumed
+            from pliant.native.prediction.outputs import parts_folder
+
+            shutil.rmtree(parts_folder(Path(native["output"]), self.name), ignore_errors=True)
         shutil.rmtree(self.home.path)
 
     def _ask_to_stop(self, now: bool, reason: str) -> None:
@@ -175,4 +228,4 @@ def _read_journal(home: JobDir) -> JobStatus:
     try:
         return JobOnDisk(home).status()
     except PliantError:
-        return JobStatus(home.path.name, Phase.RUNNING)  # not even a journal: it was just being started
+        return JobStatus(home.name, Phase.RUNNING)  # not even a journal: it was just being started

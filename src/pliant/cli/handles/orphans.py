@@ -1,7 +1,8 @@
-"""Ending what an interrupted job left on this machine: programs whose master is gone for good."""
+"""Ending a job of this machine that has no master to be asked: it is gone for good, or cannot start on a full disk."""
 
 from __future__ import annotations
 
+import os
 import signal
 
 import psutil
@@ -9,6 +10,7 @@ import psutil
 from pliant.cli.handles.liveness import master_is_alive
 from pliant.core.job import Phase
 from pliant.core.nodes.environment import NodeEnvironment
+from pliant.core.plurals import counted
 from pliant.core.status import JobStatus
 from pliant.core.summary import JobSummary
 from pliant.files.locks import FileLock
@@ -24,6 +26,24 @@ def sweep_if_alone(home: JobDir, now: bool) -> JobSummary | None:
         return _sweep(home, now)
     finally:
         launcher.release()
+
+
+def ask_supervisor_to_stop(home: JobDir, now: bool) -> bool:
+    """Signal the process that keeps starting the master, which then stops the job itself; False: it cannot be reached.
+
+    Two different signals are two requests, and so mean at once.
+    """
+    from pliant.master.supervisor import supervisor_pid
+
+    pid = supervisor_pid(home)
+    if pid is None:
+        return False
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT) if now else (signal.SIGTERM,):
+            os.kill(pid, number)
+    except OSError:
+        return False
+    return True
 
 
 def _sweep(home: JobDir, now: bool) -> JobSummary:
@@ -42,5 +62,9 @@ def _sweep(home: JobDir, now: bool) -> JobSummary:
     if home.token.exists():
         remove_job(load_spec(home.spec).name, read_token_file(home.token))
     psutil.wait_procs(left, timeout=5)
-    reason = f"its master was gone; {len(left)} processes that it had left were ended" if left else "nothing of it runs"
-    return JobSummary(JobStatus(home.path.name, Phase.INTERRUPTED, reason))
+    reason = (
+        f"its master was gone; killed {counted(len(left), 'leftover process', 'leftover processes')}"
+        if left
+        else "nothing was running"
+    )
+    return JobSummary(JobStatus(home.name, Phase.INTERRUPTED, reason))

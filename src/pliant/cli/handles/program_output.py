@@ -1,25 +1,33 @@
-"""The programs' output as it is written, each line prefixed with its node's name."""
+"""The programs' output as it is written, and how a line of it is printed: prefixed with its node's name."""
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
-from rich.console import Console
-from rich.text import Text
+from pliant.cli.handles.job_handle import LinePrinter
 
 NOT_PROGRAMS = {"master.log", "agents.log"}
-_COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
 _BLOCK = 1 << 16  # bytes
 _MAX_AT_ONCE = 1 << 20  # bytes of one file per call of ``show_new``; a program that floods does not stall the display
 
 
 class OutputTail:
-    """Prints what was added to the log files since the last call."""
+    """Shows what was added to the log files since the last call."""
 
-    def __init__(self, logs: Path, console: Console, *, nodes: frozenset[str] | None = None) -> None:
+    def __init__(
+        self,
+        logs: Path,
+        printer: LinePrinter,
+        *,
+        nodes: frozenset[str] | None = None,
+        hidden_roles: frozenset[str] = frozenset(),
+    ) -> None:
+        """``nodes``: these alone; else all programs but those of the hidden roles."""
         self._logs = logs
-        self._console = console
+        self._hidden_roles = hidden_roles
+        self._printer = printer
         self._nodes = nodes
         self._read: dict[str, int] = {}
         self._rest: dict[str, bytes] = {}  # an unfinished last line
@@ -34,7 +42,7 @@ class OutputTail:
         shown = False
         for path in self._files():
             for line in self._new_lines(path):
-                print_line(self._console, path.stem, line)
+                self._printer(path.stem, line)
                 shown = True
         return shown
 
@@ -42,12 +50,17 @@ class OutputTail:
         """Print unfinished last lines too."""
         for name, rest in self._rest.items():
             if rest:
-                print_line(self._console, Path(name).stem, rest.decode(errors="replace"))
+                self._printer(Path(name).stem, rest.decode(errors="replace"))
         self._rest.clear()
 
     def _files(self) -> list[Path]:
         found = sorted(self._logs.glob("*.log"), key=lambda path: (len(path.name), path.name))
-        return [p for p in found if (p.name not in NOT_PROGRAMS if self._nodes is None else p.stem in self._nodes)]
+        return [path for path in found if self._is_shown(path)]
+
+    def _is_shown(self, path: Path) -> bool:
+        if self._nodes is not None:
+            return path.stem in self._nodes
+        return path.name not in NOT_PROGRAMS and role_of(path.stem) not in self._hidden_roles
 
     def _new_lines(self, path: Path) -> list[str]:
         at = self._read.get(path.name, 0)
@@ -62,11 +75,13 @@ class OutputTail:
         return [line.decode(errors="replace").rstrip("\r") for line in lines]
 
 
-def print_line(console: Console, node: str, line: str) -> None:
-    number = int(node.rpartition("-")[2]) if node.rpartition("-")[2].isdigit() else 0
-    text = Text(f"{node} | ", style=_COLOURS[number % len(_COLOURS)])
-    text.append(line, style="default")
-    console.print(text)
+def role_of(node: str) -> str:
+    return node.rpartition("-")[0]
+
+
+def print_json(node: str, line: str) -> None:
+    """For programs."""
+    print(json.dumps({"node": node, "line": line}), flush=True)
 
 
 def _start_of_last(path: Path, lines: int) -> int:

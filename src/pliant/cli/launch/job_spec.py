@@ -11,20 +11,27 @@ from typing import TYPE_CHECKING, Any
 
 from pliant.cli.handles.job_dirs import fresh_name
 from pliant.core.errors import InvalidRequest, NotFound
+from pliant.core.plurals import counted
 
 if TYPE_CHECKING:
     from pliant.spec import JobSpec
     from pliant.spec.faults import FaultSpec
 
 
-def make_spec(command: list[str], name: str | None, changes: dict[str, Any]) -> JobSpec:
-    """The job's spec, from a YAML file or from a command, with the changes that the options ask for."""
+def make_spec(
+    command: list[str], name: str | None, changes: dict[str, Any], *, stored: JobSpec | None = None
+) -> JobSpec:
+    """The job's spec, from a YAML file or from a command, with the changes that the options ask for. Without a command it is
+    ``stored``, that of an earlier start, which is changed."""
     from pliant.spec import JobSpec, load_spec
 
-    from_file = command[0].endswith((".yaml", ".yml"))
+    from_file = bool(command) and command[0].endswith((".yaml", ".yml"))
     if from_file and len(command) > 1:
         raise InvalidRequest(f"a job's file takes no arguments, and {' '.join(command[1:])!r} is given")
-    if from_file:
+    if not command:
+        assert stored is not None
+        spec = stored
+    elif from_file:
         spec = load_spec(Path(command[0]))
     else:
         program = ["python", *command] if command[0].endswith(".py") else command
@@ -36,12 +43,12 @@ def make_spec(command: list[str], name: str | None, changes: dict[str, Any]) -> 
     value: dict[str, Any] = spec.entries()
     value["name"] = name or spec.name or fresh_name()
     worker = value["roles"].get("worker")
-    if worker is None and changes.keys() & {"workers", "cpu", "memory", "env"}:
-        raise InvalidRequest("the job has no role `worker` that these options could be for")
+    if worker is None and changes.keys() & {"workers", "cpu", "memory", "gpu", "env"}:
+        raise InvalidRequest("these options apply to the role `worker`, which this job does not have")
     roles = {role: entry.entries() for role, entry in value["roles"].items()}
     if "workers" in changes:
         roles["worker"]["replicas"] = changes["workers"]
-    resources = {key: changes[key] for key in ("cpu", "memory") if key in changes}
+    resources = {key: changes[key] for key in ("cpu", "memory", "gpu") if key in changes}
     if resources:
         roles["worker"]["resources"] = {**roles["worker"]["resources"].entries(), **resources}
     if "env" in changes:
@@ -79,17 +86,40 @@ def check_launchable(spec: JobSpec) -> None:
         from pliant.platforms.registry import platform_names
 
         if spec.platform.kind not in platform_names():
-            hint = f"known here: {', '.join(platform_names())}"
-            raise NotFound(f"there is no platform {spec.platform.kind!r}", hint=hint)
+            hint = f"known: {', '.join(platform_names())}"
+            raise NotFound(f"unknown platform {spec.platform.kind!r}", hint=hint)
         return
     for role in spec.roles.values():
         if role.command and "PATH" not in role.env:
             _check_program(role.command, Path(spec.working_dir or "."))
+    _check_gpus(spec)
+
+
+def _check_gpus(spec: JobSpec) -> None:
+    """The GPUs of this machine do not change: what they cannot meet now they never can."""
+    least = {name: role.min_resources.gpu or role.resources.gpu for name, role in spec.roles.items()}
+    if not any(least.values()):
+        return
+    from pliant.platforms.gpus import usable_gpus
+
+    have = len(usable_gpus())
+    has = f"this machine has {have or 'none'}"
+    for name, gpus in least.items():
+        if gpus > have:
+            hint = "`pliant doctor` shows the GPUs of this machine, also those hidden by CUDA_VISIBLE_DEVICES"
+            raise InvalidRequest(f"each {name} node requests {counted(gpus, 'GPU')}; {has}", hint=hint)
+    minimum = {name: spec.roles[name].replicas.min for name, gpus in least.items() if gpus}
+    needed = sum(least[name] * count for name, count in minimum.items())
+    if needed > have:
+        nodes = ", ".join(
+            f"{counted(count, f'{name} node')} with {least[name]} each" for name, count in minimum.items()
+        )
+        raise InvalidRequest(f"the job needs at least {needed} GPUs ({nodes}); {has}", hint="use fewer workers or GPUs")
 
 
 def _check_program(command: Sequence[str], folder: Path) -> None:
     if not folder.is_dir():
-        raise NotFound(f"there is no folder {folder} for the program to start in", hint="see working_dir")
+        raise NotFound(f"working directory {folder} does not exist", hint="check working_dir")
     program = command[0]
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
     if os.sep in program:
@@ -97,7 +127,7 @@ def _check_program(command: Sequence[str], folder: Path) -> None:
     else:
         found = shutil.which(program, path=path) is not None
     if not found:
-        raise NotFound(f"there is no program {program!r}", hint="check the spelling, and the PATH")
+        raise NotFound(f"program {program!r} not found", hint="check the spelling and PATH")
     runs_a_file = len(command) > 1 and Path(program).name.startswith("python") and command[1].endswith(".py")
     if runs_a_file and not (folder / command[1]).is_file():
-        raise NotFound(f"there is no file {command[1]} in {folder.absolute()}", hint="check the path")
+        raise NotFound(f"file {command[1]} not found in {folder.absolute()}", hint="check the path")

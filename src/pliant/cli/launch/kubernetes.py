@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
 from pliant.cli.following.kubernetes import follow
@@ -9,7 +11,7 @@ from pliant.cli.handles.cluster import Cluster
 from pliant.cli.handles.kubernetes.session import Session
 from pliant.cli.handles.open_handles import close_at_exit
 from pliant.cli.launch.manifest import completed, on_kubernetes, with_script
-from pliant.cli.launch.submitting import submit
+from pliant.cli.launch.submitting import next_steps, submit
 from pliant.cli.options.run import RunOptions
 from pliant.core.summary import JobSummary
 from pliant.spec import JobSpec
@@ -30,6 +32,10 @@ def run_on_kubernetes(spec: JobSpec, options: RunOptions, files: list[Path], *, 
         session.close()
         raise
     close_at_exit(handle)
+    if options.detach:
+        submitted = {"name": handle.name, **handle.identity()}
+        print(json.dumps(submitted, indent=1) if options.as_json else next_steps(handle.name, handle.namespace))
+        sys.exit(0)
     return follow(handle, **options.shown(output=output))
 
 

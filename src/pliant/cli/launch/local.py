@@ -1,80 +1,117 @@
-"""Launching a job on this machine: its folder is created, its master started and supervised while the job is followed."""
+"""Launching a job on this machine: its master is started and supervised, here while the job is followed, or in the background.
+
+``launch/job_folder.py`` has made the folder. If the first master cannot start, for a reason that no other start mends, that is
+taken back, and the reason is the command's error.
+"""
 
 from __future__ import annotations
 
-import shutil
+import json
+import sys
+import time
 from typing import TYPE_CHECKING
 
 from pliant.cli.following.interrupts import Interrupts
-from pliant.cli.handles.job_dirs import jobs_home
-from pliant.cli.options.run import RunOptions
-from pliant.core.errors import Conflict, PliantError
-from pliant.files.atomic import write_text
-from pliant.files.locks import FileLock
+from pliant.cli.handles.job_dirs import argument_of
+from pliant.cli.launch.job_folder import PreparedJob
+from pliant.cli.options.run import FollowOptions, StartOptions
+from pliant.core.errors import MasterUnavailable, PermanentError, PliantError
+from pliant.files.atomic import read_json
+from pliant.files.reserve import disk_problem
 from pliant.master.job_dir import JobDir
-from pliant.rpc.identity import create_token_file
 
 if TYPE_CHECKING:
+    from subprocess import Popen
+
     from pliant.core.summary import JobSummary
-from pliant.spec import JobSpec
+
+START_TIMEOUT_S = 120.0  # of a master in the background; a busy machine takes its time
+POLL_INTERVAL_S = 0.05
 
 
-def prepare(spec: JobSpec, options: RunOptions) -> JobDir:
-    """Create the job's folder, with everything in it that a master needs."""
-    home = JobDir((options.job_dir or jobs_home() / spec.name).absolute())
-    if home.exists():
-        over = home.summary_file.exists()
-        if FileLock(home.path / "launcher.lock").is_held() or FileLock(home.path / "master.lock").is_held():
-            raise Conflict(
-                f"job {spec.name} is running in {home.path}", hint="choose another --name, or `pliant stop` it"
-            )
-        if options.resume and not over:
-            return home
-        if options.resume:
-            raise Conflict(
-                f"job {spec.name} has ended; there is nothing to resume", hint=f"see `pliant status {spec.name}`"
-            )
-        if not options.overwrite:
-            how = "ended" if over else "was interrupted"
-            options_hint = "--overwrite replaces it" if over else "--resume continues it, --overwrite replaces it"
-            raise Conflict(f"there is a job in {home.path}, which {how}", hint=f"choose another --name; {options_hint}")
-        shutil.rmtree(home.path)
-    elif options.resume:
-        raise Conflict(f"there is no job in {home.path} to resume")
-    try:
-        home.create()
-        if options.log_dir is not None:
-            home.logs.rmdir()
-            options.log_dir.mkdir(parents=True, exist_ok=True)
-            home.logs.symlink_to(options.log_dir.absolute(), target_is_directory=True)
-        create_token_file(home.token)
-        write_text(home.spec, spec.to_yaml())
-    except OSError as error:
-        raise PliantError(f"cannot write the job's folder {home.path}: {error.strerror}") from error
-    return home
+def start(job: PreparedJob, options: StartOptions, *, output: bool = True) -> JobSummary:
+    """Follow it to its end and return its summary; with ``--detach``, start it in the background and exit."""
+    if not options.detach:
+        return launch(job, options, output=output)
+    launch_in_background(job)
+    name, home = argument_of(job.home), str(job.home.path)
+    if options.as_json:
+        print(json.dumps({"name": job.home.name, "job_dir": home}, indent=1))
+    elif not options.quiet:
+        print(f"job {job.home.name} runs in the background; files in {home}")
+        print(f"  pliant attach {name}   follow it\n  pliant status {name}   see how it is doing")
+        print(f"  pliant stop {name}     stop it")
+    sys.exit(0)
 
 
-def launch(home: JobDir, options: RunOptions, *, output: bool = True) -> JobSummary:
+def launch(job: PreparedJob, options: FollowOptions, *, output: bool = True) -> JobSummary:
     """Start and supervise the master, and follow the job until it is over; returns its summary."""
-    from pliant.master.supervisor import Supervisor
+    from pliant.master.supervisor import SupervisedMaster, Supervisor
 
-    supervisor = Supervisor(home)
+    supervisor = Supervisor(job.home)
     supervisor.acquire()
     with Interrupts() as interrupts:
         try:
             supervisor.start_master()
-            from pliant.cli.following.follow import (  # gRPC and rich are imported while the master starts
-                Follower,
-                SupervisedMaster,
-            )
+            from pliant.cli.following.follow import Follower  # gRPC and rich are imported while the master starts
             from pliant.cli.handles.local import LocalJob
 
-            handle = LocalJob(home)
-            follower = Follower(handle, interrupts, **options.shown(output=output))
-            follower.say(f"job {handle.name}: files in {handle.where}")
+            handle = LocalJob(job.home)
+            tail = 0 if job.is_resumed else None  # what was shown before is not shown again
+            follower = Follower(handle, interrupts, tail=tail, **options.shown(output=output))
+            follower.introduce(f"job {handle.name}: files in {handle.where}")
             supervisor.on_restart = follower.say
             master = SupervisedMaster(supervisor)
             master.start()
             return follower.follow(master)
+        except PermanentError:
+            if not supervisor.has_served:
+                job.undo()
+            raise
         finally:
             supervisor.release()
+
+
+def launch_in_background(job: PreparedJob) -> None:
+    """Start a supervisor without a terminal; returns when the job's master answers, or the job is over already."""
+    from pliant.master.supervisor import start_in_background
+
+    supervisor = start_in_background(job.home)
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not _has_started(job.home):
+        if supervisor.poll() is not None and not _has_started(job.home):
+            problem = _why_not(job.home, supervisor)
+            job.undo()
+            raise problem
+        if time.monotonic() > deadline:
+            why = disk_problem(job.home.path) or "it does not answer"
+            raise MasterUnavailable(
+                f"the master of job {job.home.name} has not started yet: {why}",
+                hint=f"`pliant status {argument_of(job.home)}` shows when it has; `pliant stop` stops it",
+            )
+        time.sleep(POLL_INTERVAL_S)
+
+
+def _has_started(home: JobDir) -> bool:
+    from pliant.cli.handles.job_handle import Caller
+
+    if home.summary_file.exists():
+        return True
+    if home.resume_file.exists():  # what is in master.json is of an earlier master
+        return False
+    try:
+        with Caller(home.address()) as caller:
+            caller.status()
+            return True
+    except PliantError:
+        return False
+
+
+def _why_not(home: JobDir, supervisor: Popen[bytes]) -> PliantError:
+    problem = read_json(home.problem_file)
+    if problem is not None:
+        return PermanentError(problem["message"], hint=problem["hint"])
+    return PermanentError(
+        f"the master of job {home.name} could not be started (exit code {supervisor.returncode})",
+        hint="start it without --detach to see more",
+    )

@@ -23,7 +23,7 @@ from pliant.spec import text as yaml_text
 MAX_BYTES = 1 << 20  # of all files of a ConfigMap together, which is Kubernetes' own limit
 KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 TOO_LARGE = (
-    "put larger things into the image (--image), or on a volume (`template` of the role), or read them from storage"
+    "put larger files into the image (--image) or on a volume (`template` of the role), or read them from storage"
 )
 
 
@@ -66,9 +66,11 @@ class Submission:
         made: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
         return {**made, **({"data": data} if data else {}), **({"binaryData": binary} if binary else {})}
 
+    def objects(self) -> list[Object]:
+        return [found for found in (self.files_map(), self.elastic_job()) if found is not None]
+
     def to_yaml(self) -> str:
-        objects = [found for found in (self.files_map(), self.elastic_job()) if found is not None]
-        return "---\n".join(yaml_text.write(found) for found in objects)
+        return "---\n".join(yaml_text.write(found) for found in self.objects())
 
 
 def read_job(path: Path, *, name: str | None, namespace: str | None) -> Submission:
@@ -76,12 +78,12 @@ def read_job(path: Path, *, name: str | None, namespace: str | None) -> Submissi
     try:
         content = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise SpecError(f"{path} is no text in UTF-8: byte {error.start}") from None
+        raise SpecError(f"{path} is not valid UTF-8: byte {error.start}") from None
     except OSError as error:
-        raise SpecError(f"{path} cannot be read: {error.strerror}", hint="give the path of a job's YAML file") from None
+        raise SpecError(f"{path} cannot be read: {error.strerror}", hint="pass the path of a job's YAML file") from None
     value = yaml_text.read(content, str(path))
     if not isinstance(value, Mapping):
-        raise SpecError(f"{path} holds no job: it must be a mapping, a job's spec or an {JOB_KIND}")
+        raise SpecError(f"{path} does not contain a job: expected a mapping, either a job spec or an {JOB_KIND}")
     if "apiVersion" in value or "kind" in value:
         return _from_resource(value, str(path), name, namespace)
     return on_kubernetes(JobSpec.from_dict(dict(value), source=str(path)), name=name, namespace=namespace)
@@ -93,7 +95,7 @@ def on_kubernetes(
     """A job for any platform, set to run there."""
     platform = spec.platform
     if platform.kind not in ("local", "kubernetes"):
-        raise InvalidRequest(f"the job is for platform {platform.kind}, and this submits to Kubernetes")
+        raise InvalidRequest(f"the job's platform is {platform.kind}, but this command submits to Kubernetes")
     options = platform.kubernetes
     given = options.namespace if "namespace" in options.model_fields_set and options.namespace != "default" else ""
     where = namespace or given
@@ -107,13 +109,15 @@ def on_kubernetes(
 def _from_resource(value: Mapping[str, Any], source: str, name: str | None, namespace: str | None) -> Submission:
     if (value.get("apiVersion"), value.get("kind")) != (API_VERSION, JOB_KIND):
         found = f"{value.get('kind')} of {value.get('apiVersion')}"
-        raise SpecError(f"{source} holds a {found}; allowed: a job's spec, or an {JOB_KIND} of {API_VERSION}")
+        raise SpecError(f"{source} contains a {found}; allowed: a job's spec, or an {JOB_KIND} of {API_VERSION}")
     metadata, inside = value.get("metadata") or {}, value.get("spec")
     if not isinstance(metadata, Mapping) or not isinstance(inside, Mapping):
         raise SpecError(f"{source}: an {JOB_KIND} needs metadata and spec")
     known, named = metadata.get("name"), inside.get("name")
     if known and named and known != named:
-        raise SpecError(f"{source}: metadata.name is {known!r} and spec.name is {named!r}; give one, or the same")
+        raise SpecError(
+            f"{source}: metadata.name is {known!r} and spec.name is {named!r}; they must match, or leave one out"
+        )
     spec = JobSpec.from_dict(dict(inside), source=f"{source}: spec")
     made = on_kubernetes(spec, name=name or known or named, namespace=namespace or metadata.get("namespace"))
     labels = {str(k): str(v) for k, v in (metadata.get("labels") or {}).items()}
@@ -126,21 +130,25 @@ def read_files(paths: Iterable[Path]) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     for path in paths:
         if path.is_dir():
-            raise InvalidRequest(f"{path} is a folder", hint=f"give --file for each file; {TOO_LARGE}")
+            raise InvalidRequest(f"{path} is a directory", hint=f"pass --file for each file; {TOO_LARGE}")
         if not KEY.fullmatch(path.name):
-            raise InvalidRequest(f"a file cannot be called {path.name!r} there", hint="letters, digits, '.', '-', '_'")
+            raise InvalidRequest(
+                f"{path.name!r} is not a valid file name in a ConfigMap", hint="use letters, digits, '.', '-', '_'"
+            )
         if path.name in files:
-            raise InvalidRequest(f"two files are called {path.name}; they all go into one folder, {FILES_FOLDER}")
+            raise InvalidRequest(
+                f"two files are named {path.name}, and all files go into one directory, {FILES_FOLDER}"
+            )
         try:
             files[path.name] = path.read_bytes()
         except FileNotFoundError:
-            raise NotFound(f"there is no file {path}", hint="check the path") from None
+            raise NotFound(f"file {path} not found", hint="check the path") from None
         except OSError as error:
             raise InvalidRequest(f"{path} cannot be read: {error.strerror}") from None
     total = sum(len(name) + len(content) for name, content in files.items())
     if total > MAX_BYTES:
         raise InvalidRequest(
-            f"the files have {total:,} bytes together, and a ConfigMap takes at most {MAX_BYTES:,}", hint=TOO_LARGE
+            f"the files total {total:,} bytes; a ConfigMap holds at most {MAX_BYTES:,}", hint=TOO_LARGE
         )
     return files
 
@@ -179,7 +187,7 @@ def with_script(command: Sequence[str], sent: Iterable[str]) -> tuple[list[str],
         changed[at] = str(folder / local.name)
     elif not local.is_absolute():
         raise NotFound(
-            f"there is no file {local} here to send along",
-            hint="check the path; a file of the image is given by its whole path, such as /app/train.py",
+            f"file {local} not found, so it cannot be sent",
+            hint="check the path; for a file in the image use an absolute path, such as /app/train.py",
         )
     return changed, None

@@ -8,27 +8,29 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from pliant.cli.handles.job_dirs import jobs_home
+from pliant.cli.launch.job_folder import folder_of, prepare
 from pliant.cli.launch.job_spec import check_launchable, make_spec
-from pliant.cli.launch.local import launch, prepare
-from pliant.cli.launch.outcome import check_summary, leave
+from pliant.cli.launch.local import start
+from pliant.cli.launch.outcome import check_summary, leave, say_output
+from pliant.cli.launch.resuming import check_same, differences, resume
 from pliant.cli.options.run import RunOptions
-from pliant.core.errors import InvalidRequest
-from pliant.core.job import Phase
+from pliant.core.errors import Conflict, InvalidRequest, NotFound
 from pliant.core.summary import JobSummary
+from pliant.files.atomic import read_json
 from pliant.master.job_dir import JobDir
 from pliant.platforms.kubernetes.names import FILES_FOLDER, SHARED_FOLDER
+from pliant.spec import load_spec
 
 if TYPE_CHECKING:
     from pliant.native.model_file.description import Description
     from pliant.spec import JobSpec
 
-ON_A_VOLUME = f"put it on a volume and name its claim by --claim: Pods see it at {SHARED_FOLDER}"
+ON_A_VOLUME = f"put it on a volume and pass its claim with --claim; Pods mount it at {SHARED_FOLDER}"
 WRITTEN = ("--output", "--checkpoint-dir")
 
 
@@ -45,6 +47,7 @@ def run_native(
     from pliant.native.preflight import run_preflight
 
     check_summary(options)
+    options.check()
     in_cluster = options.platform == "kubernetes"
     if in_cluster:
         description = _with_pod_paths(description, options.claim, servers=strategy.startswith("ps"))
@@ -56,32 +59,46 @@ def run_native(
     check_launchable(spec)
     if in_cluster:
         result = _run_in_cluster(spec, description, model, options)
-        _report_output(description, result, options)
+        say_output(description.task, description.output, result, options)
         leave(result, options)
     if options.image or options.claim:
-        raise InvalidRequest("--image and --claim are for --platform kubernetes")
-    home = prepare(spec, options)
-    if not options.resume:
-        _put_files(home, description, model)
-    result = launch(home, options)
+        raise InvalidRequest("--image and --claim require --platform kubernetes")
+    if options.resume:
+        leave(_resume(spec, description, options), options)
+    job = prepare(spec, options)
+    try:
+        _put_files(job.home, description, model)
+    except BaseException:
+        job.undo()
+        raise
     if description.task == "predict":
-        _clear_parts(description, result)
-    _report_output(description, result, options)
+        _clear_parts(description, spec.name)
+    result = start(job, options)
+    say_output(description.task, description.output, result, options)
     leave(result, options)
 
 
-def _clear_parts(description: Description, result: JobSummary) -> None:
-    """Remove the parts of a job that was stopped or failed: nobody will merge them. One that succeeds merges them itself."""
+def _resume(spec: JobSpec, description: Description, options: RunOptions) -> JobSummary:
+    """The command is given again, and must be the same; `pliant resume` needs none."""
+    home = folder_of(spec.name, options)
+    if not home.exists():
+        raise NotFound(f"there is no job in {home.path} to resume", hint="`pliant jobs` lists the jobs of this machine")
+    check_same(home, load_spec(home.spec), spec)
+    given, stored = description.model_dump(mode="json"), read_json(home.path / "native.json") or {}
+    found = list(differences({**stored, "model": ""}, {**given, "model": ""}))  # the copy has a path of its own
+    if found:
+        raise Conflict(
+            f"job {spec.name} was started otherwise: {'; '.join(found)}",
+            hint=f"`pliant resume {spec.name}` continues it as it was started",
+        )
+    return resume(home, options)
+
+
+def _clear_parts(description: Description, job: str) -> None:
+    """Of an earlier job of this name that was stopped or failed, and that nobody resumed."""
     from pliant.native.prediction.outputs import parts_folder
 
-    shutil.rmtree(parts_folder(Path(description.output), result.name), ignore_errors=True)
-
-
-def _report_output(description: Description, result: JobSummary, options: RunOptions) -> None:
-    """Say where the result is."""
-    if result.phase is Phase.SUCCEEDED and description.output and not options.quiet:
-        what = "predictions are" if description.task == "predict" else "the model is"
-        print(f"pliant | {what} in {description.output}", file=sys.stderr if options.as_json else sys.stdout)
+    shutil.rmtree(parts_folder(Path(description.output), job), ignore_errors=True)
 
 
 def _run_in_cluster(spec: JobSpec, description: Description, model: Path, options: RunOptions) -> JobSummary:
@@ -92,8 +109,8 @@ def _run_in_cluster(spec: JobSpec, description: Description, model: Path, option
     names = files_of(model.resolve())
     if packages := [str(name) for name in names if len(name.parts) > 1]:
         raise InvalidRequest(
-            f"{model} imports the package that {packages[0]} is of; files are sent to a cluster without folders",
-            hint="put it into modules beside the model file, or into the image",
+            f"{model} imports the package of {packages[0]}; directories cannot be sent to a cluster",
+            hint="use modules next to the model file, or put the package into the image",
         )
     with TemporaryDirectory() as folder:
         saved = description.save(Path(folder))
@@ -109,7 +126,7 @@ def _with_pod_paths(description: Description, claim: str | None, *, servers: boo
     """With paths as Pods see them: relative ones are below the shared claim. Refuses those that no Pod sees or that are lost."""
     if servers and not claim:
         raise InvalidRequest(
-            "parameter servers on Kubernetes need a folder that all Pods of the job share", hint=ON_A_VOLUME
+            "parameter servers on Kubernetes need a directory shared by all Pods of the job", hint=ON_A_VOLUME
         )
     return description.model_copy(
         update={
@@ -127,18 +144,18 @@ def pod_path(path: str, option: str, claim: str | None) -> str:
         return path
     if "://" in path:
         if option == "--output":
-            raise InvalidRequest(f"{option} {path} is an URL", hint=ON_A_VOLUME)
+            raise InvalidRequest(f"{option} {path} is a URL", hint=ON_A_VOLUME)
         return path
     if Path(path).is_absolute():
         shared = Path(path).is_relative_to(SHARED_FOLDER)
         if not shared and Path(path).exists():
-            raise InvalidRequest(f"{option} {path} is a path of this machine, and Pods do not see it", hint=ON_A_VOLUME)
+            raise InvalidRequest(f"{option} {path} is on this machine, where Pods cannot read it", hint=ON_A_VOLUME)
         if option in WRITTEN and not (claim and shared):
             raise InvalidRequest(f"{option} {path} would be lost with the Pod that writes it", hint=ON_A_VOLUME)
         return path
     if not claim:
-        hint = f"{ON_A_VOLUME}; or use an URL"
-        raise InvalidRequest(f"{option} {path}: Pods do not see files of this machine", hint=hint)
+        hint = f"{ON_A_VOLUME}; or use a URL"
+        raise InvalidRequest(f"{option} {path}: Pods cannot read files on this machine", hint=hint)
     return f"{SHARED_FOLDER}/{path}"
 
 

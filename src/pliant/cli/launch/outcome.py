@@ -6,32 +6,40 @@ import json
 import sys
 from typing import NoReturn
 
-from pliant.cli.options.run import RunOptions
+from pliant.cli.options.run import FollowOptions
 from pliant.core.errors import InvalidRequest, PliantError
+from pliant.core.job import Phase
 from pliant.core.summary import JobSummary
 from pliant.files.atomic import write_json, write_problem
 
 
-def leave(result: JobSummary, options: RunOptions) -> NoReturn:
+def leave(result: JobSummary, options: FollowOptions) -> NoReturn:
     if options.summary is not None:
         try:
             options.summary.parent.mkdir(parents=True, exist_ok=True)
             write_json(options.summary, result.to_json())
         except OSError as error:
-            how = f"job {result.name} is over ({result.phase})"
+            how = f"job {result.name} has ended ({result.phase})"
             raise PliantError(f"{how}, but --summary {options.summary} cannot be written: {error.strerror}") from None
     if options.as_json:
         print(json.dumps(result.to_json(), indent=1))
     sys.exit(result.exit_code)
 
 
-def check_summary(options: RunOptions) -> None:
+def say_output(task: str, output: str, result: JobSummary, options: FollowOptions) -> None:
+    """Where the result of native training is."""
+    if result.phase is Phase.SUCCEEDED and output and not options.quiet:
+        what = "predictions are" if task == "predict" else "the model is"
+        print(f"pliant | {what} in {output}", file=sys.stderr if options.as_json else sys.stdout)
+
+
+def check_summary(options: FollowOptions) -> None:
     """Before a launch: otherwise the error would show only after the job."""
     path = options.summary
     if path is None:
         return
     there = next(folder for folder in path.absolute().parents if folder.exists())
     if path.is_dir():
-        raise InvalidRequest(f"--summary {path} is a directory", hint="give the path of a file")
+        raise InvalidRequest(f"--summary {path} is a directory", hint="pass the path of a file")
     if problem := write_problem(there):
-        raise InvalidRequest(f"--summary {path} cannot be written: {there}: {problem}", hint="give another path")
+        raise InvalidRequest(f"--summary {path} cannot be written: {there}: {problem}", hint="choose another path")

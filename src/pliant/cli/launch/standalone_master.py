@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import re
@@ -12,13 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from pliant.cli.handles.job_dirs import fresh_name, jobs_home
+from pliant.cli.launch.job_folder import remove_own_files
 from pliant.cli.launch.job_spec import check_launchable
-from pliant.core.errors import Conflict, InvalidRequest, PliantError
+from pliant.core.errors import Conflict, InvalidRequest, PermanentError, PliantError
 from pliant.core.job import Phase
 from pliant.core.nodes.environment import NodeEnvironment
 from pliant.files.atomic import read_json
+from pliant.files.locks import FileLock
 from pliant.master.job_dir import JobDir
-from pliant.master.process import Master
+from pliant.master.process import Master, StopUnrecorded
+from pliant.master.unrecorded_stop import stop_without_journal
 from pliant.rpc.identity import create_token_file
 from pliant.spec import JobSpec, load_spec
 from pliant.spec.job import LABEL, MAX_NAME
@@ -40,7 +44,7 @@ def prepare(name: str | None, job_dir: Path | None, file: Path | None, given: di
         if wanted != stored:
             raise Conflict(
                 f"the job in {home.path} was started with other options",
-                hint="give the same ones or none to continue it, or another --name",
+                hint="continue it with the same options or none, or choose another --name",
             )
         return home
     empty = JobSpec.from_dict({"components": {"need_pod_manager": False}})
@@ -51,7 +55,7 @@ def prepare(name: str | None, job_dir: Path | None, file: Path | None, given: di
         create_token_file(home.token)
         home.spec.write_text(made.to_yaml())
     except OSError as error:
-        raise PliantError(f"cannot write the job's folder {home.path}: {error.strerror}") from error
+        raise PliantError(f"cannot write to the job directory {home.path}: {error.strerror}") from error
     return home
 
 
@@ -83,13 +87,14 @@ def _roles(value: dict[str, Any], given: dict[str, Any]) -> dict[str, dict[str, 
         roles.setdefault("ps", {})
     elif "servers" in given and not roles["ps"].get("command"):
         raise InvalidRequest(
-            "--num-ps is given, and nothing says what parameter servers run",
-            hint="choose ps-sync or ps-async by --distribution-strategy, or give another framework's servers by --ps-command",
+            "--num-ps needs a parameter server program",
+            hint="use --distribution-strategy ps-sync or ps-async, or pass another framework's server command with --ps-command",
         )
     return roles
 
 
-def serve(home: JobDir, host: str, port: int) -> Phase:
+def serve(home: JobDir, host: str, port: int, lock: FileLock, *, as_json: bool = False) -> Phase:
+    """``lock``: the master's, which the caller has acquired."""
     log_file = logging.FileHandler(home.logs / "master.log")
     handlers: list[logging.Handler] = [logging.StreamHandler(), log_file]
     logging.basicConfig(
@@ -97,7 +102,7 @@ def serve(home: JobDir, host: str, port: int) -> Phase:
     )
 
     async def run() -> Phase:
-        announcement = asyncio.create_task(_announce(home))
+        announcement = asyncio.create_task(_announce(home, as_json=as_json))
         try:
             return await Master(home, host=host, port=port).run()
         finally:
@@ -105,22 +110,36 @@ def serve(home: JobDir, host: str, port: int) -> Phase:
             with contextlib.suppress(asyncio.CancelledError):
                 await announcement
 
+    served_before = home.master_file.exists()
     try:
         return asyncio.run(run())
+    except StopUnrecorded as error:
+        logging.getLogger(__name__).error("%s; stopping without the journal", error)
+        lock.release()
+        recorded = stop_without_journal(home, "stopped by the user", lambda: False)
+        return Phase.STOPPED if recorded else Phase.INTERRUPTED
+    except PermanentError:
+        if not served_before and not home.master_file.exists():
+            remove_own_files(home)
+        raise
     finally:
         logging.getLogger().removeHandler(log_file)
         log_file.close()
 
 
-async def _announce(home: JobDir) -> None:
+async def _announce(home: JobDir, *, as_json: bool) -> None:
     """Once it listens: its address, and how a program connects."""
     while (where := read_json(home.master_file)) is None or where["pid"] != os.getpid():
         await asyncio.sleep(POLL_INTERVAL_S)
     address = where["address"]
     tls_dir = home.tls if home.tls.exists() else None
     environment = NodeEnvironment(master_addr=address, token_file=home.token, tls_dir=tls_dir)
+    if as_json:
+        found = {"name": home.name, "job_dir": str(home.path), "address": address, "token_file": str(home.token)}
+        print(json.dumps({**found, "environment": environment.to_env()}), flush=True)
+        return
     setting = " ".join(f"{key}={shlex.quote(value)}" for key, value in environment.to_env().items())
-    print(f"job        {home.path.name}, in {home.path}")
+    print(f"job        {home.name}, in {home.path}")
     print(f"address    {address}")
     print(f"token file {home.token}")
     print(f"connect    {setting} python train.py", flush=True)

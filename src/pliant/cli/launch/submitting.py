@@ -57,12 +57,12 @@ def _check_replaceable(job: Object, namespace: str, overwrite: bool) -> None:
     name, phase = job["metadata"]["name"], phase_of(job)
     if not is_over(job):
         raise Conflict(
-            f"job {name} is in namespace {namespace} and not over ({phase})",
-            hint=f"choose another --name, or `pliant stop {name} -N {namespace}`",
+            f"job {name} is still active in namespace {namespace} ({phase})",
+            hint=f"choose another --name, or run `pliant stop {name} -N {namespace}`",
         )
     if not overwrite:
         raise Conflict(
-            f"there is a job {name} in namespace {namespace}, which ended ({phase})",
+            f"job {name} already exists in namespace {namespace}; it has ended ({phase})",
             hint="choose another --name, or --overwrite to replace it",
         )
 
@@ -72,9 +72,9 @@ async def _create(api: KubeApi, namespace: str, body: Object) -> Object:
         return await api.create(ELASTIC_JOBS, body, namespace)
     except NotFound as error:
         if await api.find(NAMESPACES, namespace) is None:
-            hint = f"`kubectl create namespace {namespace}`, or give another with -N"
-            raise NotFound(f"there is no namespace {namespace}", hint=hint) from None
-        raise NotFound(f"the cluster knows no ElasticJobs: {error.message}", hint=INSTALL) from None
+            hint = f"`kubectl create namespace {namespace}`, or choose another with -N"
+            raise NotFound(f"namespace {namespace} not found", hint=hint) from None
+        raise NotFound(f"ElasticJob is not installed in the cluster: {error.message}", hint=INSTALL) from None
 
 
 async def _remove(api: KubeApi, namespace: str, job: Object) -> None:
@@ -85,8 +85,8 @@ async def _remove(api: KubeApi, namespace: str, job: Object) -> None:
     while await _left(api, namespace, name):
         if time.monotonic() > until:
             raise RetryableError(
-                f"job {name} was deleted, and what it owned is still there",
-                hint=f"see `kubectl get pods -n {namespace} -l {job_selector(name)}`, and try again",
+                f"job {name} was deleted, but its Pods still exist",
+                hint=f"check `kubectl get pods -n {namespace} -l {job_selector(name)}` and try again",
             )
         await asyncio.sleep(POLL_INTERVAL_S)
 
@@ -103,3 +103,13 @@ async def _left(api: KubeApi, namespace: str, name: str) -> bool:
         if await api.find(kind, owned_name, namespace) is not None:
             return True
     return bool((await api.list(PODS, namespace, labels=job_selector(name))).items)
+
+
+def next_steps(name: str, namespace: str) -> str:
+    return (
+        f"job {name} was submitted to namespace {namespace}\n"
+        f"  pliant attach {name} -N {namespace}\n"
+        f"  pliant status {name} -N {namespace} --watch\n"
+        f"  pliant logs {name} -N {namespace} -f\n"
+        f"  pliant stop {name} -N {namespace}"
+    )

@@ -9,10 +9,10 @@ import typer
 
 from pliant.cli.handles.cluster import Cluster
 
-Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="The job's name, or its folder. [default: newest]")]
-NamedJob = Annotated[str | None, typer.Argument(metavar="NAME", help="The job's name, or its folder.")]
-Folder = Annotated[Path | None, typer.Option("--job-dir", help="The job's folder, if it is not below ~/.pliant/jobs.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="The job's name or directory. [default: newest]")]
+NamedJob = Annotated[str | None, typer.Argument(metavar="NAME", help="The job's name or directory.")]
+Folder = Annotated[Path | None, typer.Option("--job-dir", help="The job's directory, if outside ~/.pliant/jobs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Namespace = Annotated[
     str | None,
     typer.Option(
@@ -21,7 +21,7 @@ Namespace = Annotated[
         metavar="NAMESPACE",
         envvar="PLIANT_NAMESPACE",
         show_envvar=False,
-        help="The job's namespace in Kubernetes; without it, the job is on this machine. [default: PLIANT_NAMESPACE]",
+        help="The job's Kubernetes namespace; without it, jobs on this machine are used. [default: PLIANT_NAMESPACE]",
     ),
 ]
 Context = Annotated[
@@ -31,7 +31,7 @@ Context = Annotated[
         metavar="CONTEXT",
         envvar="PLIANT_KUBE_CONTEXT",
         show_envvar=False,
-        help="A context of the kubeconfig. [default: PLIANT_KUBE_CONTEXT, else the current one]",
+        help="The kubeconfig context. [default: PLIANT_KUBE_CONTEXT, else the current one]",
     ),
 ]
 

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
 Data = Annotated[
     list[str],
-    typer.Option("--data", "--training-data", "--prediction-data", metavar="PATH", help="File, folder, glob or URL."),
+    typer.Option(
+        "--data", "--training-data", "--prediction-data", metavar="PATH", help="File, directory, glob or URL."
+    ),
 ]
-BatchSize = Annotated[int, typer.Option("--batch-size", "--minibatch-size", min=1, help="Records of one batch.")]
+BatchSize = Annotated[int, typer.Option("--batch-size", "--minibatch-size", min=1, help="Records per batch.")]
 DEFAULT_MAX_PS = 8  # at least
 OTHER_NAMES = {"allreducestrategy": "allreduce", "parameterserverstrategy": "ps-async", "ps": "ps-async"}
-ShardSize = Annotated[int, typer.Option(min=0, help="Records of a shard. [default: a few batches]")]
+ShardSize = Annotated[int, typer.Option(min=0, help="Records per shard. [default: a few batches]")]
 
 
 def strategy_name(given: str) -> str:
@@ -39,10 +41,13 @@ class ModelOptions:
         ),
     ] = ""
     model_params: Annotated[
-        str, typer.Option(metavar="JSON | k=v,k=v", help="Arguments of the class, such as width=32,depth=2.")
+        str, typer.Option(metavar="JSON | k=v,k=v", help="Arguments for the class, such as width=32,depth=2.")
     ] = ""
     data_options: Annotated[
-        str, typer.Option("--data-options", "--data-reader-params", metavar="JSON | k=v", help="Options of the reader.")
+        str,
+        typer.Option(
+            "--data-options", "--data-reader-params", metavar="JSON | k=v", help="Options for the data reader."
+        ),
     ] = ""
     trained: Annotated[
         str,
@@ -51,7 +56,7 @@ class ModelOptions:
             "--checkpoint",
             "--checkpoint-dir-for-init",
             metavar="DIR",
-            help="A trained model: an --output directory, a safetensors file, or a directory of checkpoints.",
+            help="Trained model: an --output directory, a safetensors file, or a checkpoint directory.",
         ),
     ] = ""
 
@@ -59,7 +64,7 @@ class ModelOptions:
         from pliant.native.model_file.description import Description
 
         if task != "train" and not self.trained:
-            raise InvalidRequest("--trained is missing", hint="give the --output directory of `pliant train`")
+            raise InvalidRequest("--trained is missing", hint="pass the --output directory of `pliant train`")
         return Description(
             task=task,  # type: ignore[arg-type]  # a command's own name
             model=self.model.name,
@@ -74,17 +79,33 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class WorkerOptions:
-    max_workers: Annotated[
-        int | None, typer.Option("--max-workers", "--num-workers", min=1, help="Maximum number of workers.")
+    workers: Annotated[
+        str | None,
+        typer.Option("--workers", "-n", metavar="N | MIN:MAX", help="Number of workers. [default: 1]"),
     ] = None
-    min_workers: Annotated[int | None, typer.Option(min=1, help="Minimum number of workers. [default: 1]")] = None
+    max_workers: Annotated[
+        int | None, typer.Option("--max-workers", "--num-workers", min=1, help="Same as --workers 1:MAX.")
+    ] = None
+    min_workers: Annotated[int | None, typer.Option(min=1, help="With --max-workers: same as --workers MIN:MAX.")] = (
+        None
+    )
 
     def range(self) -> tuple[int, int]:
+        if self.workers is not None:
+            return self._of_workers(self.workers)
         low = self.min_workers or 1
         high = self.max_workers or low
         if low > high:
             raise InvalidRequest(f"--min-workers {low} is more than --max-workers {high}")
         return low, high
+
+    def _of_workers(self, text: str) -> tuple[int, int]:
+        if self.max_workers is not None or self.min_workers is not None:
+            raise InvalidRequest("--workers cannot be combined with --min-workers or --max-workers")
+        low, colon, high = text.partition(":")
+        if not low.isdecimal() or (colon and not high.isdecimal()) or not 1 <= int(low) <= int(high or low):
+            raise InvalidRequest(f"--workers {text!r} is neither N nor MIN:MAX", hint="for example: -n 4, or -n 1:4")
+        return int(low), int(high or low)
 
 
 @dataclass(frozen=True)
@@ -103,15 +124,31 @@ class ServerOptions:
     ] = 0
     max_ps: Annotated[
         int | None,
-        typer.Option(min=1, help=f"Maximum to scale to. [default: 4 times --num-ps, at least {DEFAULT_MAX_PS}]"),
+        typer.Option(
+            min=1, help=f"Maximum number when scaling. [default: 4 times --num-ps, at least {DEFAULT_MAX_PS}]"
+        ),
     ] = None
-    min_ps: Annotated[int | None, typer.Option(min=1, help="Minimum to scale to. [default: 1]")] = None
+    min_ps: Annotated[int | None, typer.Option(min=1, help="Minimum number when scaling. [default: 1]")] = None
+    ps_memory: Annotated[
+        str | None,
+        typer.Option(metavar="512Mi | 2Gi", help="Memory per parameter server; enforced where the system supports it."),
+    ] = None
 
     @property
     def given(self) -> str:
         """The option that asks for servers; empty if none does."""
-        asked = {"--num-ps": self.num_ps, "--max-ps": self.max_ps, "--min-ps": self.min_ps}
-        return next((f"{option} {number}" for option, number in asked.items() if number), "")
+        asked = {
+            "--num-ps": self.num_ps,
+            "--max-ps": self.max_ps,
+            "--min-ps": self.min_ps,
+            "--ps-memory": self.ps_memory,
+        }
+        return next((f"{option} {given}" for option, given in asked.items() if given), "")
+
+    def role(self) -> dict[str, Any]:
+        """The role ``ps``."""
+        resources = {"resources": {"memory": self.ps_memory}} if self.ps_memory else {}
+        return {"replicas": self.replicas(), "command": ["python", "-m", "pliant.ps"], **resources}
 
     def replicas(self) -> dict[str, int]:
         """Of the role ``ps``."""

@@ -14,21 +14,52 @@ from pliant.cli.handles.cluster import Cluster
 from pliant.cli.options.common import Context, Namespace
 from pliant.core.errors import InvalidRequest
 
+NO_RESUME_IN_A_CLUSTER = (
+    "a job in a cluster continues by itself after a loss; to pause and continue one, set `spec.suspend` of its ElasticJob "
+    "(docs/kubernetes.md) instead of stopping it"
+)
+
 
 @dataclass(frozen=True)
-class RunOptions:
-    name: Annotated[str | None, typer.Option("--name", "--job-name", help="The job's name. [default: one is made]")] = (
+class FollowOptions:
+    """Of every command that follows a job to its end."""
+
+    summary: Annotated[Path | None, typer.Option(help="Write the job's summary to this file as JSON.")] = None
+    as_json: Annotated[bool, typer.Option("--json", help="Print only the summary, as JSON, on standard output.")] = (
+        False
+    )
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Hide progress and worker output.")] = False
+
+    def shown(self, *, output: bool = True) -> dict[str, bool]:
+        """What a follower shows. ``output``: of the workers."""
+        return {"show_output": output and not self.quiet, "progress": not self.quiet, "to_stderr": self.as_json}
+
+
+@dataclass(frozen=True)
+class StartOptions(FollowOptions):
+    """Of every command that starts a job and follows it."""
+
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Start the job in the background; `pliant attach` follows it.")
+    ] = False
+
+    def check(self) -> None:
+        if self.detach and self.summary is not None:
+            raise InvalidRequest(
+                "--summary is written by a command that follows the job, and --detach does not",
+                hint="pass it to `pliant attach`; `pliant status --json` shows the same",
+            )
+
+
+@dataclass(frozen=True)
+class RunOptions(StartOptions):
+    name: Annotated[str | None, typer.Option("--name", "--job-name", help="The job's name. [default: generated]")] = (
         None
     )
-    job_dir: Annotated[Path | None, typer.Option(help="The job's folder. [default: ~/.pliant/jobs/NAME]")] = None
-    summary: Annotated[Path | None, typer.Option(help="Write the summary of the job to this file, as JSON.")] = None
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the summary as JSON on standard output, and nothing else there.")
-    ] = False
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no output of the workers.")] = False
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an ended job of the same name.")] = False
+    job_dir: Annotated[Path | None, typer.Option(help="The job's directory. [default: ~/.pliant/jobs/NAME]")] = None
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished job of the same name.")] = False
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue a job that was interrupted (power loss, reboot).")
+        bool, typer.Option("--resume", help="Continue a job that was stopped or interrupted, or that failed.")
     ] = False
     platform: Annotated[str | None, typer.Option(help="Where nodes run. [default: local]")] = None
     cpu: Annotated[float | None, typer.Option(help="CPUs per worker; enforced where the system supports it.")] = None
@@ -36,31 +67,36 @@ class RunOptions:
         str | None,
         typer.Option(metavar="512Mi | 2Gi", help="Memory per worker; enforced where the system supports it."),
     ] = None
-    env: Annotated[
-        list[str] | None, typer.Option("--env", "-e", metavar="NAME=VALUE", help="Environment of the workers.")
+    gpu: Annotated[
+        int | None,
+        typer.Option("--gpu", "--gpus", min=0, help="GPUs per worker, which no other worker uses. [default: 0]"),
     ] = None
-    tls: Annotated[bool, typer.Option("--tls", help="Encrypt the job's traffic by mutual TLS.")] = False
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", "-e", metavar="NAME=VALUE", help="Environment variable for the workers."),
+    ] = None
+    tls: Annotated[bool, typer.Option("--tls", help="Encrypt the job's traffic with mutual TLS.")] = False
     audit: Annotated[
-        bool, typer.Option("--audit", help="Record every accepted range of records, for `pliant audit`.")
+        bool, typer.Option("--audit", help="Record every accepted range of records for `pliant audit`.")
     ] = False
     metrics_port: Annotated[int | None, typer.Option(help="Serve Prometheus metrics on this port.")] = None
-    max_restarts: Annotated[
-        int | None, typer.Option(help="Restarts per node after errors of the program. [default: 3]")
-    ] = None
+    max_restarts: Annotated[int | None, typer.Option(help="Restarts per node after program errors. [default: 3]")] = (
+        None
+    )
     give_up_after: Annotated[
         float | None,
         typer.Option(
             metavar="SECONDS",
-            help="Give up a node that no machine is large enough for; 0: wait for ever. [default: 600]",
+            help="Give up on a node that fits no machine after this time; 0: never. [default: 600]",
         ),
     ] = None
-    log_dir: Annotated[Path | None, typer.Option(help="Write the logs to this folder.")] = None
+    log_dir: Annotated[Path | None, typer.Option(help="Write logs to this directory.")] = None
     namespace: Namespace = None
     context: Context = None
     image: Annotated[str | None, typer.Option(help="On Kubernetes: image of master and nodes.")] = None
     claim: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="On Kubernetes: a volume claim that all Pods mount at /pliant/shared."),
+        typer.Option(metavar="NAME", help="On Kubernetes: volume claim that all Pods mount at /pliant/shared."),
     ] = None
 
     @property
@@ -73,6 +109,7 @@ class RunOptions:
             "platform": self.platform,
             "cpu": self.cpu,
             "memory": self.memory,
+            "gpu": self.gpu,
             "env": environment(self.env or []) or None,
             "tls": self.tls or None,
             "audit": self.audit or None,
@@ -83,16 +120,14 @@ class RunOptions:
         }
         return {key: value for key, value in changes.items() if value is not None}
 
-    def shown(self, *, output: bool = True) -> dict[str, bool]:
-        """What a follower shows. ``output``: of the workers."""
-        return {"show_output": output and not self.quiet, "progress": not self.quiet, "to_stderr": self.as_json}
-
     def refuse_folders(self) -> None:
         """For a job that does not run on this machine."""
-        given = {"--job-dir": self.job_dir, "--log-dir": self.log_dir, "--resume": self.resume}
+        if self.resume:
+            raise InvalidRequest("--resume applies only to local jobs", hint=NO_RESUME_IN_A_CLUSTER)
+        given = {"--job-dir": self.job_dir, "--log-dir": self.log_dir}
         if flag := next((flag for flag, value in given.items() if value), ""):
-            hint = "a job in a cluster needs no launcher; see `pliant status NAME -N NAMESPACE`"
-            raise InvalidRequest(f"{flag} is for jobs of this machine", hint=hint)
+            hint = "a job in a cluster has no launcher; use `pliant status NAME -N NAMESPACE`"
+            raise InvalidRequest(f"{flag} applies only to local jobs", hint=hint)
 
 
 def environment(given: list[str]) -> dict[str, str]:
@@ -112,7 +147,7 @@ def pairs(text: str, option: str) -> dict[str, Any]:
             value: dict[str, Any] = json.loads(text)
             return value
         except ValueError as error:
-            raise InvalidRequest(f"{option} {text!r} is no JSON object: {error}") from None
+            raise InvalidRequest(f"{option} {text!r} is not a JSON object: {error}") from None
     found: dict[str, Any] = {}
     for entry in text.replace(";", ",").split(","):
         name, equals, value_text = entry.partition("=")

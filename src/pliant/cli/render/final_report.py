@@ -6,16 +6,18 @@ from rich.console import Console
 from rich.text import Text
 
 from pliant.cli.handles.job_handle import JobHandle
-from pliant.cli.render.progress import clock
+from pliant.cli.render.progress import clock, metrics_line, step_text
 from pliant.core.job import Failure, Phase
+from pliant.core.memory_advice import memory_advice
+from pliant.core.plurals import counted
 from pliant.core.status import DatasetStatus, EvaluationStatus, JobStatus
 from pliant.core.summary import JobSummary
 
 _NEXT_STEPS = {
-    "Error": "fix the program and run the job again; errors are forgiven up to --max-restarts times per node",
+    "Error": "fix the program and rerun; each node is restarted up to --max-restarts times",
     "OOM": "request more memory (--memory), raise the limit (fault.memory.ceiling), or use smaller batches",
-    "Killed": "something outside killed it; see the machine's log (dmesg) and who else uses it",
-    "Hang": "it was silent or made no progress; raise fault.heartbeat_timeout or fault.progress_timeout if it is slow",
+    "Killed": "an external process killed it; check the machine's log (dmesg) and its other users",
+    "Hang": "no heartbeat or no progress; if it is just slow, raise fault.heartbeat_timeout or fault.progress_timeout",
 }
 _STYLES = {Phase.SUCCEEDED: "bold green", Phase.FAILED: "bold red"}
 _MIN_STALL_S = 0.05  # shorter stalls are not worth a word
@@ -29,13 +31,17 @@ def print_final_report(console: Console, handle: JobHandle, summary: JobSummary)
     head.append(status.phase, style=_STYLES.get(status.phase, "bold yellow"))
     head.append(f" in {clock(summary.seconds)}: {status.reason}")
     console.print(head)
-    for dataset in status.datasets:
+    for dataset in status.used_datasets:
         if (
             status.phase is not Phase.SUCCEEDED or dataset.records_done or not dataset.records_total
         ):  # else never wanted
             console.print(f"pliant | {_dataset(dataset)}", markup=False)
+    if training := _training(status):
+        console.print(f"pliant | {training}", markup=False)
     for line in _evaluations(status):
         console.print(f"pliant | {line}", markup=False)
+    for advice in memory_advice(status):
+        console.print(f"pliant | {advice.sentence()}", markup=False)
     if survived := _survived(summary):
         console.print(f"pliant | survived: {', '.join(survived)}", markup=False)
     console.print(f"pliant | {handle.logs_at}", markup=False)
@@ -44,28 +50,41 @@ def print_final_report(console: Console, handle: JobHandle, summary: JobSummary)
 def _survived(summary: JobSummary) -> list[str]:
     status, found = summary.status, []
     if summary.restarts:
-        found.append(f"{summary.restarts} restarts in place")
+        found.append(f"{counted(summary.restarts, 'restart')} in place")
     if summary.replacements:
-        found.append(f"{summary.replacements} nodes replaced")
+        found.append(f"{counted(summary.replacements, 'node')} replaced")
     if status.master_starts > 1:
-        found.append(f"{status.master_starts - 1} restarts of the master")
+        found.append(counted(status.master_starts - 1, "master restart"))
     if status.stalled_seconds >= _MIN_STALL_S:
         found.append(f"stalled for {status.stalled_seconds:.1f} s")
     return found
+
+
+def _training(status: JobStatus) -> str:
+    """What the programs reported of their steps, if they did."""
+    progress = status.progress
+    if not progress.step:
+        return ""
+    parts = [f"training: {step_text(progress)}"]
+    if progress.records_done and not status.used_datasets:
+        parts.append(f"{progress.records_done:,} records")
+    if progress.loss is not None:
+        parts.append(f"loss {progress.loss:.4g}")
+    return ", ".join([*parts, *filter(None, [metrics_line(status)])])
 
 
 def _dataset(dataset: DatasetStatus) -> str:
     total, done = dataset.records_total, dataset.records_done
     text = f"dataset {dataset.name}: {done:,} of {total:,} records"
     if dataset.records_restored:
-        text += f" ({dataset.records_restored:,} of them before the restored position)"
+        text += f" ({dataset.records_restored:,} of them before the restored checkpoint)"
     if dataset.exact and total:
         epochs = dataset.epochs
         text += f", each exactly once{f' in each of {epochs} epochs' if epochs > 1 else ''}"
     elif dataset.complete and dataset.shards_total and done >= total:  # without shards it is a total over datasets
         text += ", NOT each exactly once (`pliant audit` names them if the job was run with --audit)"
     if dataset.parked:
-        text += f", {len(dataset.parked)} shards given up"
+        text += f", gave up on {counted(len(dataset.parked), 'shard')}"
     return text
 
 
@@ -93,5 +112,5 @@ def _print_failure(console: Console, failure: Failure) -> None:
     console.print(f"pliant | first failure: {failure.node}, {failure.kind}: {failure.message}", markup=False)
     for line in failure.traceback.splitlines():
         console.print(f"  {failure.node} | {line}", markup=False)
-    console.print(f"pliant | its whole output: {failure.log}", markup=False)
-    console.print(f"pliant | what to do: {_NEXT_STEPS.get(failure.kind, 'see the log')}", markup=False)
+    console.print(f"pliant | full output: {failure.log}", markup=False)
+    console.print(f"pliant | what to do: {failure.hint or _NEXT_STEPS.get(failure.kind, 'see the log')}", markup=False)

@@ -10,9 +10,18 @@ from rich.table import Table
 from rich.text import Text
 
 from pliant.cli.handles.job_handle import JobView
-from pliant.cli.render.progress import NODE_STYLES, clock, progress_of, waiting_line
+from pliant.cli.render.progress import (
+    NODE_STYLES,
+    clock,
+    figures,
+    has_bars,
+    metrics_line,
+    progress_of,
+    waiting_line,
+)
 from pliant.core.job import Failure, Phase
 from pliant.core.nodes.fault_policy import ExitReason
+from pliant.core.plurals import counted
 from pliant.core.resources import Resources
 from pliant.core.status import DatasetStatus, JobStatus, NodeStatus, ParametersStatus, ParkedShard
 
@@ -36,11 +45,14 @@ def job_view(view: JobView) -> RenderableType:
     parts: list[RenderableType] = [_headline(view)]
     if (waiting := waiting_line(status)) is not None and not view.is_over:
         parts.append(waiting)
+    parts += [Text(f"warning: {message}", style="yellow") for message in status.warnings]
     if view.note:
-        parts.append(Text(f"{view.note}; this is what {view.source} says", style="yellow"))
-    if status.datasets:
+        parts.append(Text(f"{view.note}; shown from {view.source}", style="yellow"))
+    if metrics := metrics_line(status):
+        parts.append(Text(metrics))
+    if has_bars(status):
         parts += [Text(), progress_of(status)]
-        for dataset in status.datasets:
+        for dataset in status.used_datasets:
             if dataset.partitions:
                 parts += [Text(), partition_table(dataset)]
             parts += [_parked(shard) for shard in dataset.parked]
@@ -114,10 +126,26 @@ def usage_table(status: JobStatus) -> Table:
 
 
 def usage_view(status: JobStatus) -> RenderableType:
-    """Of nodes, and of parameter servers where there are some."""
-    if status.parameters is None:
-        return usage_table(status)
-    return Group(usage_table(status), Text(), _parameters(status.parameters), parameter_table(status.parameters))
+    """How far the job is, what its nodes use, and its parameter servers where there are some."""
+    parts: list[RenderableType] = [_training_line(status)]
+    if metrics := metrics_line(status):
+        parts.append(Text(metrics))
+    parts += [Text(), usage_table(status)]
+    if status.parameters is not None:
+        parts += [Text(), _parameters(status.parameters), parameter_table(status.parameters)]
+    return Group(*parts)
+
+
+def _training_line(status: JobStatus) -> Text:
+    text = Text().append(status.name, style="bold")
+    shown = figures(status)
+    if (percent := status.progress.percent) is not None:
+        shown.insert(0, f"{percent:.1f} %")
+    if status.steps_per_second:
+        shown.append(f"{status.steps_per_second:,.1f} steps/s")
+    if status.eta is not None:
+        shown.append(f"{clock(status.eta)} left")
+    return text.append("".join(f"  {figure}" for figure in shown), style="default")
 
 
 def parameter_table(parameters: ParametersStatus) -> Table:
@@ -129,7 +157,7 @@ def parameter_table(parameters: ParametersStatus) -> Table:
         table.add_column(name, justify="right")
     for seat in parameters.seats:
         stats = seat.stats
-        serving = seat.node if seat.address else f"{seat.node or 'nobody'}, not ready"
+        serving = seat.node if seat.address else f"{seat.node or 'no server'}, not ready"
         table.add_row(
             str(seat.seat),
             Text(serving + (", leaving" if seat.leaving else ""), style="default" if seat.address else "yellow"),
@@ -148,7 +176,7 @@ def _parameters(parameters: ParametersStatus) -> Text:
     text = Text(f"parameters: iteration {parameters.iteration:,}, {parameters.examples:,} examples", style="bold")
     text.append(f"; dump of iteration {parameters.dump_iteration:,}" if parameters.dump_order else "; no dump yet")
     if parameters.stale:
-        text.append(f"; {parameters.stale:,} gradients were too old")
+        text.append(f"; {parameters.stale:,} stale gradients rejected")
     return text
 
 
@@ -187,10 +215,7 @@ def _headline(view: JobView) -> Text:
     text = Text().append(f"{status.name}  ", style="bold")
     text.append(view.phase, style=PHASE_STYLES.get(view.phase, "yellow"))
     text.append(f"  {clock(status.seconds)}", style="default")
-    if status.records_per_second and not view.is_over:
-        text.append(f"  {status.records_per_second:,.0f} records/s", style="default")
-    if status.global_step:
-        text.append(f"  step {status.global_step:,}", style="default")
+    text.append("".join(f"  {figure}" for figure in figures(status)), style="default")
     if status.master_starts > 1:
         text.append(f"  master started {status.master_starts} times", style="yellow")
     if status.reason:
@@ -201,11 +226,13 @@ def _headline(view: JobView) -> Text:
 
 def _parked(shard: ParkedShard) -> Text:
     where = f"records [{shard.start}, {shard.end}) of {shard.name}, epoch {shard.epoch}"
-    return Text(f"given up: {where}: failed {shard.failures} times, last: {shard.message}", style="red")
+    return Text(f"gave up on {where}: failed {counted(shard.failures, 'time')}, last: {shard.message}", style="red")
 
 
 def _failure(failure: Failure) -> Text:
     text = Text(f"first failure: {failure.node}, {failure.kind}: {failure.message}", style="red")
     for line in failure.traceback.splitlines()[-12:]:
         text.append(f"\n  {line}", style="default")
+    if failure.hint:
+        text.append(f"\nwhat to do: {failure.hint}", style="default")
     return text

@@ -12,7 +12,7 @@ from __future__ import annotations
 from pliant.core.events.base import Event, describe, event_from_facts, event_type
 from pliant.core.events.changes import ChangeAccepted, ChangeNoted, ChangeRefused, ChangesUnavailable
 from pliant.core.events.data import DatasetCreated, DatasetEnded, DatasetsRestored, LeaseTimedOut, SessionTimedOut
-from pliant.core.events.job import JobEnded, JournalLost, MasterStarted, TakenOver
+from pliant.core.events.job import JobEnded, JobResumed, JournalLost, MasterStarted, TakenOver, WorkersNotCombined
 from pliant.core.events.kinds import EventKind
 from pliant.core.events.nodes import (
     ExitCause,
@@ -86,6 +86,7 @@ __all__ = [
     "GroupFormed",
     "GroupRestarted",
     "JobEnded",
+    "JobResumed",
     "JournalLost",
     "LastDumpTimedOut",
     "LaunchRefused",
@@ -121,6 +122,7 @@ __all__ = [
     "SessionTimedOut",
     "TakenOver",
     "TrainingStopped",
+    "WorkersNotCombined",
     "WorldFormed",
     "WorldLimitsSet",
     "WorldTakenOver",

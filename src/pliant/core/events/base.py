@@ -53,7 +53,7 @@ def event_from_facts(kind: str, facts: Mapping[str, Any]) -> Event:
         hints = _hints(known)
         return _TYPES[known](**{name: _from_json(hints[name], value) for name, value in facts.items()})
     except (KeyError, TypeError, ValueError) as error:
-        raise CorruptData(f"an event of kind {kind!r} with the facts {facts!r} is not understood: {error!r}") from error
+        raise CorruptData(f"an event of kind {kind!r} with the facts {facts!r} cannot be parsed: {error!r}") from error
 
 
 def event_type(kind: EventKind) -> type[Event]:

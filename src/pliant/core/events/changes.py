@@ -28,7 +28,7 @@ class ChangeRefused(Event, kind=EventKind.CHANGE_REFUSED):
     reason: str
 
     def _sentence(self) -> str:
-        return f"{_request(self.source, self.request)} is refused: {self.reason}"
+        return f"{_request(self.source, self.request)} was refused: {self.reason}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class ChangesUnavailable(Event, kind=EventKind.CHANGES_UNAVAILABLE):
     reason: str
 
     def _sentence(self) -> str:
-        return f"requests for changes cannot be read from the platform: {self.reason}"
+        return f"cannot read change requests from the platform: {self.reason}"
 
 
 def _request(source: RequestSource, request: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pliant.core.events.base import Event
 from pliant.core.events.kinds import EventKind
+from pliant.core.plurals import counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,9 +20,11 @@ class DatasetCreated(Event, kind=EventKind.DATASET):
     partitions: int = 0  # of a stream that has some
 
     def _sentence(self) -> str:
-        parts = f" of {self.partitions:,} partition(s)" if self.partitions else ""
-        size = f"a stream{parts}" if self.stream else f"{self.records:,} records, {self.shards:,} shards"
-        return f"dataset {self.dataset}: {size}, {self.epochs} epoch(s), {self.type}"
+        parts = f" of {counted(self.partitions, 'partition')}" if self.partitions else ""
+        size = (
+            f"a stream{parts}" if self.stream else f"{counted(self.records, 'record')}, {counted(self.shards, 'shard')}"
+        )
+        return f"dataset {self.dataset}: {size}, {counted(self.epochs, 'epoch')}, {self.type}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +34,7 @@ class DatasetEnded(Event, kind=EventKind.DATASET_ENDED):
     records_total: int
 
     def _sentence(self) -> str:
-        return f"dataset {self.dataset} ends after {self.records_done:,} of {self.records_total:,} records"
+        return f"dataset {self.dataset} ended after {self.records_done:,} of {self.records_total:,} records"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +51,7 @@ class SessionTimedOut(Event, kind=EventKind.SESSION):
     seconds: float
 
     def _sentence(self) -> str:
-        return f"the program of {self.node} was silent for {self.seconds:.0f} s; its shards go to others"
+        return f"no message from the program of {self.node} for {self.seconds:.0f} s; its shards are requeued"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,4 +62,4 @@ class LeaseTimedOut(Event, kind=EventKind.LEASE):
 
     def _sentence(self) -> str:
         silence = f"no report on a shard of {self.dataset} from {self.node} for {self.seconds:.0f} s"
-        return f"{silence}; its shards go to others"
+        return f"{silence}; its shards are requeued"

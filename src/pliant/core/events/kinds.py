@@ -11,6 +11,8 @@ class EventKind(StrEnum):
     JOURNAL_LOST = "journal-lost"
     TAKEN_OVER = "taken-over"
     JOB = "job"
+    RESUMED = "resumed"
+    NOT_COMBINED = "not-combined"
     # nodes and their programs
     LAUNCH = "launch"
     REFUSED = "refused"

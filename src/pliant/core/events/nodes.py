@@ -16,7 +16,7 @@ class NodeLaunched(Event, kind=EventKind.LAUNCH):
     reason: str
 
     def _sentence(self) -> str:
-        return f"{self.node} is launched: {self.reason}"
+        return f"launched {self.node}: {self.reason}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class NodeTooLarge(Event, kind=EventKind.TOO_LARGE):
     reason: str  # what was asked for, and what the largest machine has
 
     def _sentence(self) -> str:
-        return f"{self.node} cannot be started, however long it waits: {self.reason}"
+        return f"{self.node} can never be scheduled: {self.reason}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class NodeScheduled(Event, kind=EventKind.SCHEDULED):
     node: str
 
     def _sentence(self) -> str:
-        return f"{self.node} is scheduled after it had to wait"
+        return f"{self.node} was scheduled"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +68,7 @@ class ExitCause(StrEnum):
     OWN = "own"  # it ended by itself, or was killed by somebody else
     GROUP = "group"  # the master restarts its group
     MASTER = "master"  # the master had it killed
+    REMOVAL = "removal"  # its node is removed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +84,7 @@ class ProgramExited(Event, kind=EventKind.EXIT):
             ExitCause.OWN: f"exited ({self.exit_reason.value})",
             ExitCause.GROUP: "ended with its group",
             ExitCause.MASTER: "was killed at the master's request",
+            ExitCause.REMOVAL: "ended",
         }
         return f"the program of {self.node} {what[self.cause]}: {self.message}"
 
@@ -95,7 +97,7 @@ class ProgramRestarted(Event, kind=EventKind.RESTART):
     reason: str
 
     def _sentence(self) -> str:
-        return f"the program of {self.node} restarts in {self.delay_s:g} s: {self.reason}"
+        return f"the program of {self.node} will restart in {self.delay_s:g} s: {self.reason}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,8 +117,8 @@ class NodeHung(Event, kind=EventKind.HANG):
     killed: bool = False  # its program, by its agent; else the node is removed
 
     def _sentence(self) -> str:
-        then = "; its program is killed and the node replaced" if self.killed else ""
-        return f"{self.node} hangs: {self.reason}{then}"
+        then = "; killing its program and replacing the node" if self.killed else ""
+        return f"{self.node} is hanging: {self.reason}{then}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +128,7 @@ class ProgramFrozen(Event, kind=EventKind.FROZEN):
     killed: bool  # and started again in place; else its peers continue without it
 
     def _sentence(self) -> str:
-        then = "it is killed and restarted" if self.killed else "its peers continue without it"
+        then = "killing and restarting it" if self.killed else "its peers continue without it"
         return f"{self.node} is frozen: {self.reason}; {then}"
 
 
@@ -137,7 +139,7 @@ class NodeGivenUp(Event, kind=EventKind.GIVE_UP):
     reason: str
 
     def _sentence(self) -> str:
-        return f"{self.node} is given up ({self.exit_reason.value}) and the job fails: {self.reason}"
+        return f"gave up on {self.node} ({self.exit_reason.value}), failing the job: {self.reason}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +149,7 @@ class NodeRemoved(Event, kind=EventKind.REMOVE):
     reason: str
 
     def _sentence(self) -> str:
-        return f"{self.node} is removed: {self.reason}"
+        return f"removing {self.node}: {self.reason}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pliant.core.events.base import Event, some
 from pliant.core.events.kinds import EventKind
+from pliant.core.plurals import counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,7 +15,7 @@ class ParametersRestored(Event, kind=EventKind.PS_RESTORED):
     iteration: int
 
     def _sentence(self) -> str:
-        return f"the parameters start from the dump {self.path}, iteration {self.iteration:,}"
+        return f"parameters restored from the dump {self.path}, iteration {self.iteration:,}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +25,7 @@ class ParametersDefined(Event, kind=EventKind.PS_DEFINED):
 
     def _sentence(self) -> str:
         names = some((*self.tables, *self.variables))
-        return f"{len(self.tables)} tables, {len(self.variables)} variables: {names}"
+        return f"defined {counted(len(self.tables), 'table')}, {counted(len(self.variables), 'variable')}: {names}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +33,7 @@ class ScheduleDefined(Event, kind=EventKind.PS_SCHEDULE):
     groups: int
 
     def _sentence(self) -> str:
-        return f"learning rates follow a schedule, in {self.groups} group(s)"
+        return f"learning rates follow a schedule, in {counted(self.groups, 'group')}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +69,7 @@ class SeatsLeaving(Event, kind=EventKind.PS_LEAVING):
     seats: tuple[int, ...]
 
     def _sentence(self) -> str:
-        return f"seats {', '.join(map(str, self.seats))} move their parameters to the others and then leave"
+        return f"seats {', '.join(map(str, self.seats))} move their parameters to other servers and then leave"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +79,7 @@ class ParametersMoved(Event, kind=EventKind.PS_MOVE):
     reason: str
 
     def _sentence(self) -> str:
-        return f"{self.share:.0%} of the parameters of {self.node} move to the others ({self.reason})"
+        return f"{self.share:.0%} of the parameters of {self.node} move to other servers ({self.reason})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +89,7 @@ class SeatRetired(Event, kind=EventKind.PS_RETIRED):
 
     def _sentence(self) -> str:
         holder = f" of {self.node}" if self.node else ""
-        return f"seat {self.seat}{holder} is empty and removed"
+        return f"seat {self.seat}{holder} is empty and was removed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,8 +100,8 @@ class DumpCompleted(Event, kind=EventKind.DUMP):
     seconds: float
 
     def _sentence(self) -> str:
-        what = "all parameters" if self.full else "what changed"
-        return f"dump {self.order} of {what} at iteration {self.iteration:,} is complete after {self.seconds:.1f} s"
+        what = "all parameters" if self.full else "changed parameters"
+        return f"dump {self.order} of {what} at iteration {self.iteration:,} completed in {self.seconds:.1f} s"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,4 +120,4 @@ class LastDumpTimedOut(Event, kind=EventKind.DUMP_TIMEOUT):
     seconds: float
 
     def _sentence(self) -> str:
-        return f"the last dump is not complete after {self.seconds:.0f} s; the job ends without it"
+        return f"the final dump did not complete within {self.seconds:.0f} s; the job ends without it"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pliant.core.events.base import Event
 from pliant.core.events.kinds import EventKind
+from pliant.core.plurals import counted
 from pliant.core.resources import Resources, RolloutMode
 
 
@@ -22,9 +23,9 @@ class RolloutStarted(Event, kind=EventKind.ROLLOUT):
     reason: str
 
     def _sentence(self) -> str:
-        how = "are resized in place" if self.mode is RolloutMode.IN_PLACE else "are replaced one by one"
+        how = "to be resized in place" if self.mode is RolloutMode.IN_PLACE else "to be replaced one by one"
         why = f" ({self.reason})" if self.reason else ""
-        return f"{self.role}: {_words(self.before)} -> {_words(self.resources)} each; {self.nodes} nodes {how}{why}"
+        return f"{self.role}: {_words(self.before)} -> {_words(self.resources)} each; {counted(self.nodes, 'node')} {how}{why}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +37,8 @@ class RolloutFinished(Event, kind=EventKind.ROLLED_OUT):
     reason: str
 
     def _sentence(self) -> str:
-        return f"{self.role}: all nodes have {_words(self.resources)}; {self.nodes} got it in {self.seconds:.1f} s"
+        updated = f"{counted(self.nodes, 'node')} updated in {self.seconds:.1f} s"
+        return f"{self.role}: all nodes have {_words(self.resources)}; {updated}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +50,7 @@ class NodeResized(Event, kind=EventKind.RESIZE):
 
     def _sentence(self) -> str:
         why = f" ({self.reason})" if self.reason else ""
-        return f"{self.node} is resized in place: {_words(self.before)} -> {_words(self.resources)}{why}"
+        return f"resizing {self.node} in place: {_words(self.before)} -> {_words(self.resources)}{why}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,7 +35,7 @@ class EvaluationFailed(Event, kind=EventKind.EVALUATION_FAILED):
     reason: str
 
     def _sentence(self) -> str:
-        return f"the evaluation of version {self.version} was given up: {self.reason}"
+        return f"gave up on the evaluation of version {self.version}: {self.reason}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class BestVersionFound(Event, kind=EventKind.BEST_VERSION):
     value: float
 
     def _sentence(self) -> str:
-        return f"version {self.version} is the best: {self.monitor} {self.value:.6g}"
+        return f"version {self.version} is the best so far: {self.monitor} {self.value:.6g}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,4 +53,4 @@ class TrainingStopped(Event, kind=EventKind.TRAINING_STOPPED):
     reason: str
 
     def _sentence(self) -> str:
-        return f"training ends early: {self.reason}"
+        return f"training stopped early: {self.reason}"

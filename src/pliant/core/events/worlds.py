@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pliant.core.events.base import Event
 from pliant.core.events.kinds import EventKind
+from pliant.core.plurals import counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,7 +15,7 @@ class GroupConnected(Event, kind=EventKind.GROUP_CONNECTED):
     generation: int
 
     def _sentence(self) -> str:
-        return f"the program of {self.node} is connected to its peers, as under torchrun"
+        return f"the program of {self.node} connected to its peers (as under torchrun)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,7 @@ class GroupFormed(Event, kind=EventKind.GROUP_FORMED):
     world_size: int
 
     def _sentence(self) -> str:
-        return f"generation {self.generation} has {self.world_size} programs; {self.node} is rank 0"
+        return f"generation {self.generation} has {counted(self.world_size, 'program')}; {self.node} is rank 0"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +54,7 @@ class WorldLimitsSet(Event, kind=EventKind.WORLD_LIMITS):
     max_nodes: int
 
     def _sentence(self) -> str:
-        return f"worlds have {self.min_nodes} to {self.max_nodes} members from now on"
+        return f"worlds now have {self.min_nodes} to {counted(self.max_nodes, 'member')}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +63,7 @@ class MemberSilent(Event, kind=EventKind.SILENT):
     seconds: float
 
     def _sentence(self) -> str:
-        return f"{self.node} was silent for {self.seconds:.0f} s and is removed from its world"
+        return f"no message from {self.node} for {self.seconds:.0f} s; removed from its world"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,4 +73,4 @@ class WorldTakenOver(Event, kind=EventKind.WORLD_TAKEN_OVER):
     members: tuple[str, ...]
 
     def _sentence(self) -> str:
-        return f"round {self.round} of {len(self.members)} workers goes on, as {self.node} announced it"
+        return f"round {self.round} of {counted(len(self.members), 'worker')} continues, as announced by {self.node}"

@@ -21,9 +21,11 @@ Invariants:
   replaced. The target is the wanted number, and one more while a node is replaced.
 - A replacement inherits its line's counts of failures, so no line is relaunched more often for a kind than its
   budget; one kind never uses up another's. What is not a failure (``scale``, ``replace``, ``stop``) counts nowhere.
-- A node that is being removed ends as Deleted, whatever its program did, and its end has no consequences.
+- A node that is being removed ends as Deleted, whatever its program did, and its end has no consequences. Its message says why it
+  was removed; a program that ended in order is Completed.
 - The memory of a line grows with each out-of-memory, up to what the largest machine has, and is never shrunk again.
-- After ``stop`` or ``FailJob`` nothing is launched and no program is restarted.
+- After ``stop`` or ``FailJob`` nothing is launched and no program is restarted, until ``reopen``: then every line that had
+  not finished goes on, and budgets are fresh.
 - The state is bounded: of the ended nodes only the last ``keep_ended`` are remembered; events of others are late
   and are ignored. The counts of a line live in the record of its living node, so they are never forgotten.
 """
@@ -35,8 +37,9 @@ from dataclasses import replace as changed
 from typing import Any
 
 from pliant.core.errors import Conflict
-from pliant.core.nodes.fault_policy import ExitReason, FaultPolicy, Step
+from pliant.core.nodes.fault_policy import ORDERLY_ENDS, OUT_OF_GRACE, ExitReason, FaultPolicy, Step
 from pliant.core.nodes.liveness import Liveness
+from pliant.core.nodes.permanent import JobProgress
 from pliant.core.nodes.roster import DEFAULT_KEEP_ENDED
 from pliant.core.nodes.scheduling_book import SchedulingBook
 from pliant.core.nodes.states import (
@@ -50,8 +53,10 @@ from pliant.core.nodes.states import (
     RoleSpec,
     RoleState,
     parse_exit_reason,
+    parse_permanent,
     parse_resources,
 )
+from pliant.core.plurals import counted
 
 
 class NodeBook(SchedulingBook):
@@ -92,7 +97,7 @@ class NodeBook(SchedulingBook):
         self._started = True
         decisions: list[Decision] = []
         for role in self._roles:
-            decisions += self._fill(now, role, "the job starts")
+            decisions += self._fill(now, role, "job start")
         return decisions
 
     def scale(
@@ -122,7 +127,7 @@ class NodeBook(SchedulingBook):
         if old is None or not old.is_active:
             return []
         removal = self._remove(now, old, self._policy.grace, reason)
-        return [removal, self._add(now, old.role, f"in place of {node}: {reason}", after=old, resources=asked)]
+        return [removal, self._add(now, old.role, f"replaces {node}: {reason}", after=old, resources=asked)]
 
     def remove(self, now: float, *, node: str, reason: str) -> list[Decision]:
         """Remove this node and lower the target of its role by one."""
@@ -159,7 +164,7 @@ class NodeBook(SchedulingBook):
         for role in self._roles if self._started else ():
             parked = [node for node in self._nodes.values() if node.parked and node.role == role]
             for node in parked[: self._missing(role)]:
-                decisions.append(self._add(now, role, f"in place of {node.name}: {reason}", after=node))
+                decisions.append(self._add(now, role, f"replaces {node.name}: {reason}", after=node))
             decisions += self._fill(now, role, reason)
         for node in list(self._nodes.values()):
             if node.parked:
@@ -178,7 +183,7 @@ class NodeBook(SchedulingBook):
         The living are expected to register. Those that succeeded count; the others are missing, and are launched by ``start``.
         """
         if self._started:
-            raise Conflict("the job has started; nodes are taken over before that")
+            raise Conflict("the job has already started; nodes can only be taken over before that")
         numbers = {name: self._number(name) for name in (*living, *succeeded, *ended)}
         for role, number in numbers.values():
             self.reserve(now, role=role, number=number)
@@ -207,7 +212,39 @@ class NodeBook(SchedulingBook):
         """Remove all nodes. A second call with less grace shortens it for those that are left."""
         self._stopped = self._stopped or reason
         seconds = self._policy.grace if grace is None else grace
+        for node in self.live():
+            if node.is_active:
+                self._put(changed(node, parked=True))
         return [self._remove(now, node, seconds, reason) for node in self.live()]
+
+    def reopen(self, now: float, *, reason: str, work_roles: list[str]) -> list[Decision]:
+        """After a stop or a failure, since somebody resumes the job: what is missing is launched, with fresh budgets.
+
+        Each line that was running goes on, with the memory that it is known to need; lines that were given up come back.
+        What finished stays finished, unless no node of ``work_roles`` would be launched: then the work was not done although
+        all finished, and they are launched again.
+        """
+        if not self.closed:
+            return []
+        failed = self._failure.node if self._failure is not None else ""
+        self._stopped = self._failure = None
+        for name, role in self._roles.items():
+            spec = changed(role.spec, replicas=min(role.spec.max_replicas, role.spec.replicas + role.given_up))
+            self._roles[name] = changed(role, spec=spec, given_up=0, surge=0, rollout=None, note=reason)
+        if not self._suspended and not any(self._missing(name) for name in work_roles):
+            for name in work_roles:
+                self._roles[name] = changed(self.role(name), succeeded=0)
+        decisions: list[Decision] = []
+        for name in self._roles if self._started else ():
+            lines = [n for n in self._nodes.values() if n.role == name and (n.parked or n.name == failed)]
+            for node in lines[: self._missing(name)]:
+                why = f"in place of {node.name}: {reason}"
+                decisions.append(self._add(now, name, why, after=changed(node, failures={})))
+            decisions += self._fill(now, name, reason)
+        for node in list(self._nodes.values()):
+            if node.parked:
+                self._put(changed(node, parked=bool(self._suspended), failures={}))
+        return decisions
 
     # --- events of the platform ---
 
@@ -218,7 +255,7 @@ class NodeBook(SchedulingBook):
             return []
         if found.state is NodeState.DELETED and found.started_at is None:
             called_off = self._put(changed(found, accepted_at=now, gone=False))
-            return [Remove(node, 0.0, f"called off while it was created: {called_off.removal}")]
+            return [Remove(node, 0.0, f"canceled during creation: {called_off.removal}")]
         if not found.may_become(NodeState.CREATING):
             return []
         self._put(changed(found, state=NodeState.CREATING, accepted_at=now, waiting_since=None))
@@ -280,13 +317,26 @@ class NodeBook(SchedulingBook):
         return []
 
     def program_exited(
-        self, now: float, *, node: str, incarnation: int, exit_reason: str, message: str, peak_mb: int = 0
+        self,
+        now: float,
+        *,
+        node: str,
+        incarnation: int,
+        exit_reason: str,
+        message: str,
+        peak_mb: int = 0,
+        permanent: str = "",
+        progress: int = 0,
+        single_machine: bool = False,
     ) -> list[Decision]:
         """The agent asks what to do after this exit: restart as ``RestartProgram`` says, or else leave.
 
+        ``permanent``: the kind of an error that a restart would repeat; ``progress``: how far the job got (``JobProgress``);
+        ``single_machine``: all nodes are on one.
+
         A repeated report is answered alike as long as the node lives; one of an ended node has no consequences.
         """
-        kind = parse_exit_reason(exit_reason)
+        kind, lasting = parse_exit_reason(exit_reason), parse_permanent(permanent)
         found = self._find(node)
         if found is None or found.ended:
             return []
@@ -295,7 +345,16 @@ class NodeBook(SchedulingBook):
         if incarnation != found.incarnation:
             return []
         alive = found.state is NodeState.RUNNING
-        return self._over(now, found, kind, message, agent_alive=alive, peak_mb=peak_mb)
+        return self._over(
+            now,
+            changed(found, permanent=lasting),
+            kind,
+            message,
+            agent_alive=alive,
+            peak_mb=peak_mb,
+            progress=JobProgress(progress),
+            single_machine=single_machine,
+        )
 
     def program_recalled(
         self, now: float, *, node: str, incarnation: int, message: str, exit_reason: str = ""
@@ -396,17 +455,27 @@ class NodeBook(SchedulingBook):
             if node.removal is not None:
                 found.append(Remove(node.name, node.removal_grace, node.removal))
             elif node.ended_at is not None and now >= node.ended_at + self._policy.grace:
-                found.append(Remove(node.name, 0.0, "it ended, and its agent stayed"))
+                found.append(Remove(node.name, 0.0, "it ended but its agent kept running"))
         return found
 
     # --- inside ---
 
     def _over(
-        self, now: float, node: Node, kind: ExitReason, message: str, *, agent_alive: bool, peak_mb: int = 0
+        self,
+        now: float,
+        node: Node,
+        kind: ExitReason,
+        message: str,
+        *,
+        agent_alive: bool,
+        peak_mb: int = 0,
+        progress: JobProgress = JobProgress.NONE,
+        single_machine: bool = False,
     ) -> list[Decision]:
         """A live node, or its program, ended: record it and decide what follows."""
+        node = changed(node, peak_mb=max(node.peak_mb, peak_mb))
         if node.removal is not None:
-            self._end(now, node, NodeState.DELETED, kind, message)
+            self._end(now, node, NodeState.DELETED, *end_of_removed(node, kind, message))
             return []
         policy = self._policies.get(node.role, self._policy)
         decision = policy.next_step(
@@ -416,6 +485,9 @@ class NodeBook(SchedulingBook):
             agent_alive=agent_alive and not self.closed,
             max_memory_mb=self._capacity.max_memory_mb if self._capacity is not None else None,
             peak_mb=peak_mb,
+            permanent=node.permanent,
+            progress=progress,
+            may_be_of_one_machine=not single_machine and self._may_be_of_one_machine(node),
         )
         if decision.step is Step.NOTHING:
             role = self._roles[node.role]
@@ -433,9 +505,11 @@ class NodeBook(SchedulingBook):
         self._hosts.failed(now, node.host, kind)
         if self.closed:
             return []
+        if decision.step is Step.FAIL_JOB:
+            return self._fail_job(node, kind, f"{node.name} failed: {decision.reason}")
         if decision.step is Step.GIVE_UP:
             return self._give_up(node, kind, decision.reason)
-        reason = f"in place of {node.name}: {decision.reason}"
+        reason = f"replaces {node.name}: {decision.reason}"
         return [self._add(now, node.role, reason, after=node, delay=decision.delay)]
 
     def _restart(self, now: float, node: Node, delay: float, reason: str) -> RestartProgram:
@@ -451,29 +525,52 @@ class NodeBook(SchedulingBook):
         self._liveness.began(node, now)
         return self._put(node).restart()
 
+    def _may_be_of_one_machine(self, node: Node) -> bool:
+        """Whether the permanent error of a node was seen on no other machine, and its line was not tried again because of it."""
+        kind = node.permanent
+        if kind is None or not kind.may_be_of_one_machine:
+            return False
+        before = self._nodes.get(node.replaces or "")
+        if before is not None and before.permanent is kind:
+            return False
+        return not any(
+            other.permanent is kind and other.role == node.role and other.host != node.host
+            for other in self._nodes.values()
+            if other.name != node.name
+        )
+
+    def _fail_job(self, node: Node, kind: ExitReason, reason: str) -> list[Decision]:
+        role = self._roles[node.role]
+        self._failure = FailJob(reason, node.name, kind)
+        self._roles[node.role] = changed(role, given_up=role.given_up + 1)
+        return [self._failure]
+
     def _give_up(self, node: Node, kind: ExitReason, why: str) -> list[Decision]:
         """The end of a line. Either the job fails, or it continues with one node less."""
         role = self._roles[node.role]
         left = len(self.active(node.role)) + role.succeeded
         min_replicas = role.spec.min_replicas
         if role.spec.critical or left < min_replicas:
-            because = "the role is critical" if role.spec.critical else f"{left} are left, {min_replicas} are needed"
-            self._failure = FailJob(f"{node.name} is given up: {why} ({because})", node.name, kind)
-            self._roles[node.role] = changed(role, given_up=role.given_up + 1)
-            return [self._failure]
+            because = (
+                "the role is critical"
+                if role.spec.critical
+                else f"{_nodes_of(node.role, left)} left, minimum {min_replicas}"
+            )
+            return self._fail_job(node, kind, f"gave up on {node.name}: {why}; {because}")
         if role.surge and node.resources_version == role.resources_version:
             # It was one more than wanted, to replace another: that one stays, and so do all that have other resources.
-            note = f"{node.name} is given up: {why}; the others keep the resources that they have"
+            note = f"gave up on {node.name}: {why}; the other nodes keep their current resources"
             self._roles[node.role] = changed(role, surge=0, rollout=None, given_up=role.given_up + 1, note=note)
             return []
         target = role.spec.replicas - 1
-        note = f"{node.name} is given up: {why}; going on with {target}"
+        note = f"gave up on {node.name}: {why}; continuing with {_nodes_of(node.role, target)}"
         spec = changed(role.spec, replicas=target)
         self._roles[node.role] = changed(role, spec=spec, given_up=role.given_up + 1, note=note, at_zero_since=None)
         return []
 
     def _aim(self, now: float, role: str, target: int, reason: str, first: Sequence[str] = ()) -> list[Decision]:
         state = self._roles[role]
+        before = state.spec.replicas
         beyond = max(0, min(state.surge, state.spec.max_replicas - target))  # else it is one of those that are wanted
         state = changed(state, surge=beyond)
         spec = changed(state.spec, replicas=target)
@@ -484,7 +581,8 @@ class NodeBook(SchedulingBook):
         if surplus <= 0:
             return self._fill(now, role, reason)
         order = sorted(self.active(role), key=lambda node: (node.name in first, node.number), reverse=True)
-        return [self._remove(now, node, self._policy.grace, reason) for node in order[:surplus]]
+        why = f"scaled down from {before} to {target}: {reason}"
+        return [self._remove(now, node, self._policy.grace, why) for node in order[:surplus]]
 
     def _fill(self, now: float, role: str, reason: str) -> list[Decision]:
         return [self._add(now, role, reason) for _ in range(self._missing(role))]
@@ -517,8 +615,20 @@ class NodeBook(SchedulingBook):
             raise Conflict(f"the job is ending ({why}) and cannot be {verb}")
 
 
+def end_of_removed(node: Node, kind: ExitReason, message: str) -> tuple[ExitReason, str]:
+    """What is said of the end of a node that is being removed: why that is, and how its program failed to end in order."""
+    removal = node.removal or ""
+    if kind not in ORDERLY_ENDS:
+        return kind, f"{removal}; {message}"
+    return ExitReason.COMPLETED, removal + (f"; {OUT_OF_GRACE}" if OUT_OF_GRACE in message else "")
+
+
 def _at_zero(now: float, role: RoleState, target: int) -> float | None:
     """Since when a person, or a plan, wants no nodes of a role; None: they want some."""
     if target > 0:
         return None
     return now if role.at_zero_since is None else role.at_zero_since
+
+
+def _nodes_of(role: str, count: int) -> str:
+    return counted(count, role if role == "worker" else f"{role} node")

@@ -62,19 +62,19 @@ class Capacity:
     def problem(self, asked: Resources) -> str:
         """Why no machine can ever run this node, with the numbers; empty: one can."""
         if not self.machines:
-            return "the platform has no machine that the job may use"
+            return "no machine of the platform is available to the job"
         if any(machine.fits(asked) for machine in self.machines):
             return ""
         wanted = {kind: getattr(asked, kind) for kind in UNITS}
         short = [
-            f"{amount:.12g} {UNITS[kind]} asked for, the largest machine has {most:.12g}"
+            f"{amount:.12g} {UNITS[kind]} requested, the largest machine has {most:.12g}"
             for kind, amount in wanted.items()
             if (most := self.largest(kind)) is not None and amount > most
         ]
         if short:
             return "; ".join(short)
         together = ", ".join(f"{amount:.12g} {UNITS[kind]}" for kind, amount in wanted.items() if amount)
-        return f"{together} asked for, and no machine has all of that"
+        return f"{together} requested, but no machine has all of that"
 
     def to_json(self) -> list[dict[str, Any]]:
         return [machine.to_json() for machine in self.machines]

@@ -67,6 +67,7 @@ class NodeEnvironment:
     role: str = ""
     cpu: float = 0.0  # cores; 0: no limit
     memory_mb: int = 0  # 0: no limit
+    gpus: tuple[str, ...] = ()  # that it was given for itself, as CUDA_VISIBLE_DEVICES names them
     limits: LimitMode = LimitMode.AUTO
     host: str = ""  # the machine; empty: as it calls itself
     address: str = ""  # where other nodes reach this one
@@ -80,7 +81,7 @@ class NodeEnvironment:
 
     @property
     def resources(self) -> Resources:
-        return Resources(self.cpu, self.memory_mb)
+        return Resources(self.cpu, self.memory_mb, len(self.gpus))
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> NodeEnvironment:
@@ -118,12 +119,17 @@ def _read(variable: _Variable, text: str) -> Any:
         return variable.decode(text)
     except ValueError as error:
         raise PermanentError(
-            f"the environment variable {variable.name} is {text!r}: {error}", hint="Pliant sets it; do not change it"
+            f"the environment variable {variable.name} is {text!r}: {error}",
+            hint="it is set by Pliant; do not change it",
         ) from None
 
 
 def _decimal(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(value)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
 
 
 def _is_set(text: str) -> bool:
@@ -150,6 +156,7 @@ _VARIABLES = {
     "role": _Variable("PLIANT_ROLE"),
     "cpu": _Variable("PLIANT_CPU", float, _decimal),
     "memory_mb": _Variable("PLIANT_MEMORY_MB", int),
+    "gpus": _Variable("PLIANT_GPUS", _names, ",".join),
     "limits": _Variable("PLIANT_LIMITS", LimitMode),
     "host": _Variable("PLIANT_HOST"),
     "address": _Variable("PLIANT_ADDRESS"),

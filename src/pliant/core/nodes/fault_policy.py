@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pliant.core.nodes.permanent import JobProgress, PermanentErrors, PermanentKind
+from pliant.core.plurals import counted
 from pliant.core.resources import Resources
 from pliant.core.shares import exact, floor_share
 
@@ -23,6 +25,10 @@ class ExitReason(StrEnum):
     ERROR = "Error"
     HANG = "Hang"
     UNKNOWN = "Unknown"
+
+
+ORDERLY_ENDS = frozenset({ExitReason.COMPLETED, ExitReason.PREEMPTED})  # of a program that was asked to end
+OUT_OF_GRACE = "killed after its grace period"  # in the message of one that did not
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +70,9 @@ class MemoryGrowth:
 
         ``max_memory_mb``: of the largest machine; None: it is not known.
         """
-        limits = [(self.ceiling_mb, "the limit of fault.memory.ceiling")] if self.ceiling_mb else []
+        limits = [(self.ceiling_mb, "the limit set by fault.memory.ceiling")] if self.ceiling_mb else []
         if max_memory_mb is not None:
-            limits.append((max_memory_mb, "all that the largest machine has"))
+            limits.append((max_memory_mb, "the size of the largest machine"))
         return min(limits) if limits else (None, "")
 
     def grown(self, memory_mb: int, ceiling_mb: int | None = None) -> int:
@@ -79,6 +85,7 @@ class Step(StrEnum):
     RESTART = "restart in place"
     REPLACE = "replace"
     GIVE_UP = "give up"
+    FAIL_JOB = "fail the job"  # however many nodes are left: the others would fail in the same way
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +94,16 @@ class FaultDecision:
     reason: str
     delay: float = 0.0  # seconds before it is carried out
     memory_mb: int | None = None  # request of the replacement; None: as before
+
+
+_FAILED = {
+    ExitReason.ERROR: "failed",
+    ExitReason.KILLED: "was killed",
+    ExitReason.OOM: "ran out of memory",
+    ExitReason.PREEMPTED: "was preempted",
+    ExitReason.HANG: "hung",
+    ExitReason.UNKNOWN: "ended for an unknown reason",
+}
 
 
 def default_budgets() -> dict[ExitReason, Budget]:
@@ -132,6 +149,7 @@ class FaultPolicy:
     unschedulable_shrink_after: float = 120.0  # seconds before fewer resources are requested
     unschedulable_give_up_after: float = 600.0  # seconds for a request that no machine can meet; 0: never
     grace: float = 10.0  # between SIGTERM and SIGKILL
+    permanent_errors: PermanentErrors = PermanentErrors.FAIL
 
     def next_step(
         self,
@@ -142,39 +160,51 @@ class FaultPolicy:
         agent_alive: bool,
         max_memory_mb: int | None = None,
         peak_mb: int = 0,
+        permanent: PermanentKind | None = None,
+        progress: JobProgress = JobProgress.NONE,
+        may_be_of_one_machine: bool = False,
     ) -> FaultDecision:
         """Decide after one exit.
 
         ``failures`` counts the earlier failures of this line of nodes by kind, this one not included. ``max_memory_mb``: of the
-        largest machine, if that is known. ``peak_mb``: what was measured of this node; 0: nothing was.
+        largest machine, if that is known. ``peak_mb``: what was measured of this node; 0: nothing was. ``permanent``: a restart
+        would fail in the same way, unless the job got further before (``progress``) or the machine is at fault
+        (``may_be_of_one_machine``).
         """
         if exit_reason is ExitReason.COMPLETED:
             return FaultDecision(Step.NOTHING, "the program finished")
         # A policy need not name every kind.
         budget = self.budgets.get(exit_reason) or default_budgets()[exit_reason]
         before = failures.get(exit_reason.value, 0)
+        is_permanent = permanent is not None and self._is_permanent(permanent, progress)
+        if permanent is not None and is_permanent and not may_be_of_one_machine:
+            return FaultDecision(Step.FAIL_JOB, f"{permanent.in_words()}; not restarted, it would fail the same way")
         if budget.limit >= 0 and before >= budget.limit:
-            last = (
-                f", the last time with {memory_mb} MB{_peak(peak_mb)}"
-                if exit_reason is ExitReason.OOM and memory_mb
-                else ""
-            )
+            last = f", last with {memory_mb} MB{_peak(peak_mb)}" if exit_reason is ExitReason.OOM and memory_mb else ""
             return FaultDecision(
-                Step.GIVE_UP, f"{exit_reason.value} happened {before + 1} times; {budget.limit} are forgiven{last}"
+                Step.GIVE_UP, f"{_FAILED[exit_reason]} {counted(before + 1, 'time')} (limit {budget.limit}){last}"
             )
         delay = budget.backoff.delay(before)
-        tries = f"{exit_reason.value} {before + 1}" + (f" of {budget.limit} forgiven" if budget.limit >= 0 else "")
+        if permanent is not None and is_permanent:
+            why = f"{permanent.in_words()}; this may be specific to its machine, trying another machine"
+            return FaultDecision(Step.REPLACE, why, delay)
+        tries = f"{exit_reason.value} {before + 1}" + (f" of {budget.limit}" if budget.limit >= 0 else "")
         if exit_reason is ExitReason.OOM and memory_mb > 0:
             ceiling, whose = self.memory.ceiling(max_memory_mb)
             grown = self.memory.grown(memory_mb, ceiling)
             if grown <= memory_mb:
-                why = f"out of memory with {memory_mb} MB{_peak(peak_mb)}; no more may be asked for, {ceiling} MB is {whose}"
+                why = f"out of memory with {memory_mb} MB{_peak(peak_mb)}; cannot request more, {ceiling} MB is {whose}"
                 return FaultDecision(Step.GIVE_UP, why)
-            return FaultDecision(Step.REPLACE, f"{tries}: {memory_mb} MB were too few, {grown} MB next", delay, grown)
+            return FaultDecision(
+                Step.REPLACE, f"{tries}: {memory_mb} MB was not enough, requesting {grown} MB", delay, grown
+            )
         if budget.in_place and agent_alive:
-            return FaultDecision(Step.RESTART, f"{tries}: the program is started again", delay)
-        return FaultDecision(Step.REPLACE, f"{tries}: the node is replaced", delay)
+            return FaultDecision(Step.RESTART, f"{tries}: restarting the program", delay)
+        return FaultDecision(Step.REPLACE, f"{tries}: replacing the node", delay)
+
+    def _is_permanent(self, kind: PermanentKind, progress: JobProgress) -> bool:
+        return self.permanent_errors is PermanentErrors.FAIL and kind.is_of_whole_job(progress)
 
 
 def _peak(peak_mb: int) -> str:
-    return f", its measured peak was {peak_mb} MB" if peak_mb else ""
+    return f", measured peak {peak_mb} MB" if peak_mb else ""

@@ -52,7 +52,7 @@ class Liveness:
             late = silent_s > self._policy.start_timeout
             return f"its agent did not register within {silent_s:.0f} s" if late else ""
         late = node.state is NodeState.RUNNING and silent_s > self._policy.heartbeat_timeout
-        return f"its agent has been silent for {silent_s:.0f} s" if late else ""
+        return f"no heartbeat from its agent for {silent_s:.0f} s" if late else ""
 
     def stall(self, node: Node, role: RoleSpec, now: float) -> str:
         """For how long its program has made no progress although it should have, in words; empty: it is not overdue.
@@ -64,7 +64,7 @@ class Liveness:
         stalled_s = now - self.last_progress(node)
         if not 0 < self._policy.progress_timeout < stalled_s:
             return ""
-        never = "" if node.name in self._reported else " (it has reported none to this master)"
+        never = "" if node.name in self._reported else " (none reported to this master)"
         return f"its program has made no progress for {stalled_s:.0f} s{never}"
 
     def last_progress(self, node: Node) -> float:

@@ -99,21 +99,21 @@ def next_step(
     why = f"{role.spec.name}: {role.spec.resources} instead of {rollout.before}"
     if servers is not None and rollout.seat is not None:
         if rollout.seat in servers.seats:
-            return Wait(f"the partitions of seat {rollout.seat} move to other servers")
+            return Wait(f"moving the partitions of seat {rollout.seat} to other servers")
         gone = [node.name for node in (*old, *active) if node.name not in servers.seated]
-        return Settle(gone[0] if gone else "", f"its parameters are on other servers ({why})")
+        return Settle(gone[0] if gone else "", f"its parameters were moved to other servers ({why})")
     if role.surge and (not old or rollout.mode is not RolloutMode.ROLLING):
         seated = [node.name for node in active if servers is not None and node.name in servers.seated]
-        too_many = f"one node more than wanted is left ({why})"
+        too_many = f"one surplus node left ({why})"
         return MoveOff(seated[-1], too_many) if seated else Settle("", too_many)
     if not old:
         return Finish()
     if rollout.mode is not RolloutMode.ROLLING:
-        return Wait(f"{old[0].name} is resized")
+        return Wait(f"resizing {old[0].name}")
     fresh = [node for node in active if node.resources_version >= role.resources_version]
     if coming := [node for node in fresh if not _does_its_part(node, joined, servers)]:
         if role.surge and servers is None and all(_lacks_room(node, now) for node in coming):
-            return Settle(old[0].name, f"there is no room for its successor beside it ({why})")
+            return Settle(old[0].name, f"not enough room to start its successor first ({why})")
         return Wait(f"{coming[0].name} is not ready yet")
     if servers is not None:
         return _next_server(role, old[0], why, servers)
@@ -126,7 +126,7 @@ def _next_server(role: RoleState, old: Node, why: str, servers: Servers) -> Roll
     if old.name not in servers.seated:
         return Settle(old.name, why)
     if servers.leaving:
-        return Wait("fewer servers were asked for, and one is leaving")
+        return Wait("a scale-down is in progress and one server is leaving")
     if role.surge or not (_may_surge(role.spec) or role.spec.replicas <= max(1, role.spec.min_replicas)):
         return MoveOff(old.name, why)
     return Surge(old.name, why)

@@ -44,7 +44,7 @@ class RolloutBook(Roster):
         state, wanted = self.role(role), parse_resources(resources)
         is_known = mode is not RolloutMode.NEW_NODES and self._capacity is not None and self._capacity.machines
         if is_known and self._capacity is not None and (problem := self._capacity.problem(wanted)):
-            raise InvalidRequest(f"no node of the role {role} could be started with that: {problem}")
+            raise InvalidRequest(f"no node of the role {role} could be scheduled with these resources: {problem}")
         before, earlier, version = state.spec.resources, state.rollout, state.resources_version + 1
         if earlier is not None and earlier.mode is mode and before == wanted:
             return []  # it is on its way
@@ -95,7 +95,7 @@ class RolloutBook(Roster):
         if old is None or not old.is_active:
             return []
         removal = self._remove(now, old, self._grace, reason)
-        return [removal, self._add(now, role, f"in place of {node}: {reason}", after=old)]
+        return [removal, self._add(now, role, f"replaces {node}: {reason}", after=old)]
 
     def resized(self, now: float, *, node: str, resources: dict[str, Any], version: int) -> list[Decision]:
         """The platform gave a running node these resources, in place."""
@@ -163,7 +163,7 @@ def _parse_mode(value: str) -> RolloutMode:
     try:
         mode = RolloutMode(value)
     except ValueError:
-        raise InvalidRequest(f"rollout {value!r}; known are {', '.join(RolloutMode)}") from None
+        raise InvalidRequest(f"rollout {value!r}; known: {', '.join(RolloutMode)}") from None
     if mode is RolloutMode.AUTO:
-        raise InvalidRequest("whether nodes are resized in place or replaced must be decided before")
+        raise InvalidRequest("the rollout mode must be chosen beforehand")
     return mode

@@ -78,7 +78,7 @@ class Roster(StateMachine):
 
     def role(self, name: str) -> RoleState:
         if name not in self._roles:
-            raise NotFound(f"no role {name!r}; there are {', '.join(self._roles) or 'none'}")
+            raise NotFound(f"unknown role {name!r}; known: {', '.join(self._roles) or 'none'}")
         return self._roles[name]
 
     def nodes(self) -> list[Node]:
@@ -88,7 +88,7 @@ class Roster(StateMachine):
     def get(self, name: str) -> Node:
         node = self._find(name)
         if node is None:
-            raise NotFound(f"node {name!r} ended long ago; its record was dropped")
+            raise NotFound(f"node {name!r} ended long ago and its record was deleted")
         return node
 
     def live(self, role: str | None = None) -> list[Node]:
@@ -165,7 +165,7 @@ class Roster(StateMachine):
         """None: it is no longer remembered, so this event is late."""
         node = self._nodes.get(name)
         if node is None and not self._existed(name):
-            raise NotFound(f"no node {name!r}")
+            raise NotFound(f"node {name!r} not found")
         return node
 
     def _existed(self, name: str) -> bool:
@@ -182,7 +182,7 @@ class Roster(StateMachine):
             number = int(digits)
             if name == f"{role}-{number}":
                 return role, number
-        raise InvalidRequest(f"{name!r} is not the name of a node of this job")
+        raise InvalidRequest(f"{name!r} is not a node of this job")
 
     def _put(self, node: Node) -> Node:
         self._nodes[node.name] = node

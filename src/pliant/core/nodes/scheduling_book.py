@@ -30,13 +30,13 @@ class SchedulingBook(RolloutBook):
             return []
         since = now if found.waiting_since is None else found.waiting_since
         delay = self._policy.unschedulable_backoff.delay(found.refusals)
-        reason = f"there was no room for {node} ({message}): try {found.refusals + 2}"
+        reason = f"{node} was unschedulable ({message}): attempt {found.refusals + 2}"
         asked, shrunk_at = found.resources, found.shrunk_at
         if now - (since if shrunk_at is None else shrunk_at) >= self._policy.unschedulable_shrink_after:
             asked = self._shrunk(found)
         if asked != found.resources:
             shrunk_at = now
-            reason += f", after {now - since:.0f} s with less: {in_words(asked)}"
+            reason += f", after {now - since:.0f} s with reduced resources: {in_words(asked)}"
         waiting = changed(
             found,
             waiting_since=since,
@@ -86,7 +86,7 @@ class SchedulingBook(RolloutBook):
         if found is None or self.closed or node not in self.starved(now):
             return []
         asked, waited = self._shrunk(found), now - (found.waiting_since or now)
-        why = f"no room for {node} in {waited:.0f} s ({found.message}): asked for with less, {in_words(asked)}"
+        why = f"{node} was unschedulable for {waited:.0f} s ({found.message}): retrying with reduced resources, {in_words(asked)}"
         removal = self._remove(now, found, 0.0, why)
         version = found.resources_version
         return [removal, self._add(now, found.role, why, after=found, resources=asked, version=version)]
@@ -136,7 +136,7 @@ class SchedulingBook(RolloutBook):
         if found is None or not problem:
             return []
         limit = f"{self.give_up_after:g} s (fault.unschedulable.give_up_after)"
-        self._end(now, found, NodeState.FAILED, ExitReason.UNKNOWN, "no machine is large enough for it")
+        self._end(now, found, NodeState.FAILED, ExitReason.UNKNOWN, "no machine is large enough")
         self._put(changed(self._nodes[node], removal=problem, removal_grace=0.0))
         return [Remove(node, 0.0, problem), *self._give_up(found, ExitReason.UNKNOWN, f"{problem}; waited {limit}")]
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from pliant.core.errors import InvalidRequest
 from pliant.core.nodes.fault_policy import ExitReason
+from pliant.core.nodes.permanent import PermanentKind
 from pliant.core.resources import Resources, RolloutMode
 
 
@@ -23,7 +24,7 @@ class NodeState(StrEnum):
     RUNNING = "Running"  # its agent registered
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
-    DELETED = "Deleted"  # removed at our request
+    DELETED = "Deleted"  # removed by the master
 
 
 ENDED = frozenset({NodeState.SUCCEEDED, NodeState.FAILED, NodeState.DELETED})
@@ -36,12 +37,12 @@ TRANSITIONS: Mapping[tuple[NodeState, NodeState], str] = {
     (NodeState.PENDING, NodeState.FAILED): "the platform could not create it",
     (NodeState.PENDING, NodeState.DELETED): "no longer wanted",
     (NodeState.CREATING, NodeState.RUNNING): "its agent registered",
-    (NodeState.CREATING, NodeState.SUCCEEDED): "it finished without having registered",
+    (NodeState.CREATING, NodeState.SUCCEEDED): "it finished without registering",
     (NodeState.CREATING, NodeState.FAILED): "it ended, or never registered",
-    (NodeState.CREATING, NodeState.DELETED): "removed at our request",
+    (NodeState.CREATING, NodeState.DELETED): "removed by the master",
     (NodeState.RUNNING, NodeState.SUCCEEDED): "its program finished",
     (NodeState.RUNNING, NodeState.FAILED): "its program or the node itself failed",
-    (NodeState.RUNNING, NodeState.DELETED): "removed at our request",
+    (NodeState.RUNNING, NodeState.DELETED): "removed by the master",
 }
 
 
@@ -63,10 +64,10 @@ class RoleSpec:
         """Raise InvalidRequest, naming the limits, if this cannot be."""
         if not 0 <= self.min_replicas <= self.max_replicas:
             limits = f"min_replicas {self.min_replicas} and max_replicas {self.max_replicas}"
-            raise InvalidRequest(f"role {self.name}: {limits} leave no number between")
+            raise InvalidRequest(f"role {self.name}: {limits} allow no value")
         if not self.min_replicas <= self.replicas <= self.max_replicas:
             limits = f"{self.min_replicas} to {self.max_replicas}"
-            raise InvalidRequest(f"role {self.name}: {self.replicas} replicas asked for, {limits} are allowed")
+            raise InvalidRequest(f"role {self.name}: {self.replicas} replicas requested; allowed: {limits}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +106,10 @@ class Node:
     gone: bool = False  # the platform reports that nothing of it is left
     address: str = ""  # where others reach it, reported by its agent
     high_priority: bool = False
-    parked: bool = False  # removed by a suspension: its line continues when the job is resumed
+    parked: bool = False  # removed by a suspension or a stop: its line continues when the job is resumed
     resources_version: int = 0  # of the role's resources that it has, or was launched for
+    permanent: PermanentKind | None = None  # the error that it ended with, if a restart would not help
+    peak_mb: int = 0  # of the memory that its programs held; 0: it was not measured, or they have not ended
 
     @property
     def ended(self) -> bool:
@@ -134,6 +137,7 @@ class Node:
             "exit_reason": self.exit_reason.value if self.exit_reason else None,
             "resources": self.resources.to_json(),
             "failures": dict(self.failures),
+            "permanent": self.permanent.value if self.permanent else None,
         }
         return {name: getattr(self, name) for name in self.__slots__} | typed
 
@@ -145,6 +149,7 @@ class Node:
             "exit_reason": ExitReason(reason) if reason else None,
             "resources": Resources.from_json(value["resources"]),
             "failures": dict(value["failures"]),
+            "permanent": PermanentKind(value["permanent"]) if value["permanent"] else None,
         }
         return cls(**{**value, **typed})
 
@@ -174,7 +179,7 @@ class RoleState:
     """The current state of a role: ``spec.replicas`` is its target, ``note`` says why."""
 
     spec: RoleSpec
-    note: str = "as the job was described"
+    note: str = "initial state"
     next_number: int = 0
     succeeded: int = 0  # lines that finished; each still counts towards the target
     given_up: int = 0  # lines whose budget is used up
@@ -294,7 +299,15 @@ def parse_exit_reason(value: str) -> ExitReason:
     try:
         return ExitReason(value)
     except ValueError:
-        raise InvalidRequest(f"exit reason {value!r}; known are {', '.join(ExitReason)}") from None
+        raise InvalidRequest(f"unknown exit reason {value!r}; known: {', '.join(ExitReason)}") from None
+
+
+def parse_permanent(value: str) -> PermanentKind | None:
+    """Empty: the error may pass by itself."""
+    try:
+        return PermanentKind(value) if value else None
+    except ValueError:
+        raise InvalidRequest(f"permanent error {value!r}; known are {', '.join(PermanentKind)}") from None
 
 
 def parse_resources(value: Mapping[str, Any]) -> Resources:
@@ -303,5 +316,5 @@ def parse_resources(value: Mapping[str, Any]) -> Resources:
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise InvalidRequest(f"resources {value!r}: cpu, memory_mb and gpu are numbers") from error
     if not math.isfinite(resources.cpu) or min(resources.cpu, resources.memory_mb, resources.gpu) < 0:
-        raise InvalidRequest(f"resources {value!r}: none can be negative or infinite")
+        raise InvalidRequest(f"resources {value!r}: values must be finite and not negative")
     return resources

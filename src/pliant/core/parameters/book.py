@@ -98,7 +98,7 @@ class ParameterBook(StateMachine):
         restored without it."""
         found = self.seat(seat)
         if not found.leaving or not self.map.is_empty(seat):
-            raise Conflict(f"seat {seat} still has parameters, or is not leaving")
+            raise Conflict(f"seat {seat} still holds parameters, or is not leaving")
         self._seats.remove(seat)
         if self.open_dump is not None and self.open_dump.waits_for(seat):
             self.dump_failed(now, order=self.open_dump.order)
@@ -122,12 +122,12 @@ class ParameterBook(StateMachine):
     ) -> PushDecision:
         """The first values of variables, staged as (session, sequence). Those of the first worker count."""
         if unknown := [name for name in names if not self._definitions.has_variable(name)]:
-            raise NotFound(f"there is no variable {unknown[0]!r}", hint="define it first")
+            raise NotFound(f"variable {unknown[0]!r} is not defined", hint="define it first")
         initialized = [self._definitions.is_initialized(name) for name in names]
         if names and all(initialized):
-            return PushDecision(PushOutcome.REPEATED, self.iteration, reason="the variables have their first values")
+            return PushDecision(PushOutcome.REPEATED, self.iteration, reason="the variables are already initialized")
         if any(initialized):
-            raise Conflict(f"some of the variables {names[:3]} have their first values, others do not")
+            raise Conflict(f"some of the variables {names[:3]} are initialized, others are not")
         if outdated := self._outdated(holders, map_version):
             return PushDecision(PushOutcome.MOVED, self.iteration, reason=outdated)
         self._definitions.initialize(names)
@@ -156,14 +156,14 @@ class ParameterBook(StateMachine):
     ) -> PushDecision:
         """Finder: what would be decided on a contribution now."""
         if sequence < 1 or not 1 <= examples <= MAX_EXAMPLES:
-            raise InvalidRequest(f"contribution {sequence} with {examples} examples")
+            raise InvalidRequest(f"invalid contribution {sequence} with {examples} examples")
         if (last := self._contributions.repeated(session, sequence)) is not None:
             return PushDecision(PushOutcome.REPEATED, self.iteration, last.staleness)
         if not 0 <= based_on <= self.iteration:
-            raise InvalidRequest(f"a gradient of iteration {based_on}; the newest is {self.iteration}")
+            raise InvalidRequest(f"gradient of iteration {based_on}, but the newest iteration is {self.iteration}")
         staleness = self.iteration - based_on
         if self.over:
-            reason = f"training is over: it ended with iteration {self.iteration}"
+            reason = f"training ended with iteration {self.iteration}"
             return PushDecision(PushOutcome.OVER, self.iteration, staleness, reason)
         bound = 0 if self.options.sync else self.options.max_staleness
         if staleness > bound and (self.options.sync or bound):
@@ -226,7 +226,7 @@ class ParameterBook(StateMachine):
         self, now: float, *, source: int, target: int, partitions: list[int], blocks: list[list[Any]], reason: str
     ) -> Order:
         if self._contributions.pending:
-            raise Conflict("accepted contributions are pending; nothing is moved now")
+            raise Conflict("cannot move parameters while accepted contributions are pending")
         self.seat(source), self.seat(target)
         move = Move(source, target, tuple(partitions), tuple((str(n), int(at)) for n, at in blocks), reason)
         self.map = self.map.moved(move)
@@ -301,7 +301,7 @@ class ParameterBook(StateMachine):
     ) -> None:
         """Begin from a dump of another job, or with another number of seats; before anything else happens."""
         if self._log or self._definitions or self._dumps:
-            raise Conflict("parameters are already defined; a dump can be restored only before that")
+            raise Conflict("cannot restore a dump: parameters are already defined")
         sizes = {str(variable["name"]): floats(variable) for variable in variables}
         self._definitions = Definitions(tables, variables, initialized)
         if sizes:
@@ -477,5 +477,5 @@ class ParameterBook(StateMachine):
         if map_version != self.map.version:
             return f"the map has version {self.map.version}, not {map_version}"
         if (stale := self._seats.stale_holder(holders)) is not None:
-            return f"seat {stale} has another server now, or none"
+            return f"seat {stale} is now held by another server or by none"
         return ""

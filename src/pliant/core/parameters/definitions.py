@@ -57,7 +57,7 @@ class Definitions:
         new_variables = _new(self._variables, variables, "variable")
         count = len(self._tables) + len(self._variables) + len(new_tables) + len(new_variables)
         if (new_tables or new_variables) and count > MAX_DEFINITIONS:
-            raise InvalidRequest(f"more than {MAX_DEFINITIONS} tables and variables")
+            raise InvalidRequest(f"more than {MAX_DEFINITIONS} tables and variables in total")
         return new_tables, new_variables
 
     def add(self, tables: Iterable[Definition], variables: Iterable[Definition]) -> None:
@@ -102,7 +102,7 @@ def _new(known: Mapping[str, Definition], given: Sequence[Definition], what: str
             differs = [key for key in {**definition, **known[name]} if definition.get(key) != known[name].get(key)]
             raise Conflict(
                 f"{what} {name!r} is already defined, with a different {', '.join(sorted(differs))}",
-                hint="all workers have to define it the same way",
+                hint="all workers must define it identically",
             )
     if len({definition["name"] for definition in new}) != len(new):
         raise InvalidRequest(f"a {what} is defined twice in one call")

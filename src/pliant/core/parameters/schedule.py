@@ -40,7 +40,7 @@ class RateSchedule:
         rows = _checked(factors)
         if first < 0 or first > max(self.until, now_at):
             raise InvalidRequest(
-                f"a schedule from update {first} on leaves a gap: updates from {max(self.until, now_at)} on are not known"
+                f"a schedule starting at update {first} leaves a gap from update {max(self.until, now_at)}"
             )
         if self.factors and len(rows[0]) != len(self.factors[0]):
             raise Conflict(f"a schedule of {len(rows[0])} groups; the known one has {len(self.factors[0])}")
@@ -64,5 +64,5 @@ def _checked(factors: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], ...
     for row in factors:
         for factor in row:
             if not (math.isfinite(factor) and factor >= 0):
-                raise InvalidRequest(f"a factor of the learning rate has to be finite and not negative, not {factor}")
+                raise InvalidRequest(f"a learning-rate factor must be finite and not negative, not {factor}")
     return tuple(tuple(float(factor) for factor in row) for row in factors)

@@ -44,21 +44,21 @@ class Seats:
     def get(self, number: int) -> Seat:
         seat = self._seats.get(number)
         if seat is None:
-            raise NotFound(f"there is no seat {number}", hint=f"seats: {', '.join(map(str, self._seats))}")
+            raise NotFound(f"seat {number} does not exist", hint=f"seats: {', '.join(map(str, self._seats))}")
         return seat
 
     def of_node(self, node: str) -> Seat:
         found = next((seat for seat in self if seat.node == node), None)
         if found is None:
             held = ", ".join(seat.node for seat in self if seat.node) or "none"
-            raise NotFound(f"{node!r} is not a parameter server that holds a seat", hint=f"those that do: {held}")
+            raise NotFound(f"{node!r} does not hold a parameter server seat", hint=f"holders: {held}")
         return found
 
     def holder(self, number: int, fencing_token: int) -> Seat:
         """The seat, if this token is its current one."""
         seat = self._seats.get(number)
         if seat is None or not seat.node or seat.fencing_token != fencing_token:
-            raise SessionExpired(f"this server does not hold seat {number} (any more)", hint="join again, or end")
+            raise SessionExpired(f"this server does not (or no longer) hold seat {number}", hint="join again, or exit")
         return seat
 
     def stale_holder(self, holders: Sequence[Sequence[int]]) -> int | None:
@@ -77,11 +77,11 @@ class Seats:
     def join(self, node: str, incarnation: int) -> Seat | None:
         """The seat that the node had, else a vacant one, with a new fencing token. None: there is none."""
         if not node:
-            raise InvalidRequest("a parameter server needs the name of its node")
+            raise InvalidRequest("a parameter server must send its node name")
         own = next((seat for seat in self if seat.node == node), None)
         if own is not None and incarnation < own.incarnation:
             raise Conflict(
-                f"run {incarnation} of {node} was superseded by run {own.incarnation}; this program should end"
+                f"run {incarnation} of {node} was superseded by run {own.incarnation}; this program should exit"
             )
         seat = own or next((seat for seat in self if not seat.node), None)
         if seat is None:
@@ -108,7 +108,7 @@ class Seats:
         """So many seats that stay: those in ``leaving`` do not, and of the others the newest leave, or vacant ones are added.
         Returns those that leave from now on."""
         if count < 1:
-            raise InvalidRequest(f"{count} parameter servers; at least one is needed")
+            raise InvalidRequest(f"{count} parameter servers requested; at least one is required")
         staying = [seat for seat in self if not seat.leaving and seat.number not in leaving]
         for _ in range(count - len(staying)):
             back = next((seat for seat in self if seat.leaving and seat.number not in leaving), None)
@@ -132,7 +132,7 @@ class Seats:
         if not 0 < share <= 1:
             raise InvalidRequest(f"a share of {share}; allowed: more than 0, at most 1")
         if others <= 0:
-            raise Conflict(f"seat {number} is the only one that keeps parameters", hint="scale the role ps up first")
+            raise Conflict(f"seat {number} is the only one that holds parameters", hint="scale the role ps up first")
         kept = (1 - share) * partitions
         self.unbalanced = True
         return self._put(replace(seat, weight=others * kept / (total - kept)))

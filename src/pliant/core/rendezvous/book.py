@@ -17,7 +17,7 @@ Invariants:
 4.  Rank 0 is the *leader*: the oldest of those with the highest step, out of all who arrived, so that the newest
     state is never left behind. The oldest of the others follow, oldest first. Age is the order of first arrival, and
     is kept from round to round.
-5.  It is formed at once if waiting cannot help or would cost more than it gains: as many as fit have arrived, or
+5.  It is formed at once if waiting cannot help or would cost more than it gains: the maximum number of members joined, or
     all that are expected, or every survivor of the previous world is back. Else ``wait_seconds`` after the latest
     arrival. In every case only with at least ``min_nodes``; until then those who are there wait.
 6.  An incarnation is one life of a name. It ends when it leaves, dies, or a new incarnation of its name joins, and
@@ -34,6 +34,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pliant.core.errors import Conflict, CorruptData, InvalidRequest, NotFound, SessionExpired
+from pliant.core.plurals import counted
 from pliant.core.state_machine import StateMachine
 
 MAX_ENDED_REMEMBERED = 1024  # ended incarnations whose late calls are still recognised
@@ -58,7 +59,7 @@ class Limits:
             raise InvalidRequest(f"wait_seconds must be a number of at least 0, not {self.wait_seconds!r}")
         if self.max_size < self.min_nodes:
             raise InvalidRequest(
-                f"no world can be formed: no multiple of node_unit={self.node_unit} lies between"
+                f"no world can be formed: no multiple of node_unit={self.node_unit} is between"
                 f" min_nodes={self.min_nodes} and max_nodes={self.max_nodes}"
             )
 
@@ -188,16 +189,16 @@ class RendezvousBook(StateMachine):
             elif after > self.round:
                 raise InvalidRequest(f"after={after}, but the latest round is {self.round}")
         if self.closed:
-            raise Conflict("the rendezvous is closed: the job is ending", hint="finish; no more worlds are formed")
+            raise Conflict("the rendezvous is closed: the job is ending", hint="exit; no more worlds will be formed")
         if why := self._ended.get((member, incarnation)):
-            raise SessionExpired(f"{member} ({incarnation}) is out: {why}", hint="join with a new incarnation")
+            raise SessionExpired(f"{member} ({incarnation}) was expelled: {why}", hint="join with a new incarnation")
         intact = self._intact()
         live = self._live.get(member)
         if live and live.member.incarnation != incarnation:
             self._end(member, live.member.incarnation, "a new incarnation of it has joined")
             live = None
         if live and after is not None and after < live.last_round:
-            return Outcome(f"{member} was put into round {live.last_round} after it sent this")
+            return Outcome(f"{member} was assigned to round {live.last_round} after it sent this request")
         self._awaited.discard(member)
         if not live:
             self._arrivals += 1
@@ -223,7 +224,7 @@ class RendezvousBook(StateMachine):
             if member not in self._live:
                 if self._takes_over and not self._has_formed:
                     self._gone.add(member)
-                return self._settle(now, f"{member} was not here", intact)
+                return self._settle(now, f"{member} was not a member", intact)
             incarnation = self._live[member].member.incarnation
         self._end(member, incarnation, "it was declared dead")
         return self._settle(now, f"{member} ({incarnation}) is dead", intact)
@@ -238,22 +239,22 @@ class RendezvousBook(StateMachine):
         """The number of workers launched and alive: no need to wait once they have arrived. 0: unknown."""
         _check_int("count", count, at_least=0)
         self._expected = count
-        return self._settle(now, f"{count} are expected", self._intact())
+        return self._settle(now, f"{count} expected", self._intact())
 
     def take_over(self, now: float, *, members: list[str]) -> Outcome:
         """The journal of an earlier master is lost: ``members`` may be in a world, which they are expected to announce."""
         if self.world is not None or self._live:
-            raise Conflict("this rendezvous has members already; worlds are taken over before that")
+            raise Conflict("this rendezvous already has members; worlds can only be taken over before that")
         for member in members:
             _check_identity(member, "any")
         self._takes_over = True
         self._awaited = set(members)
-        return Outcome(f"{len(members)} may be in a world that they know of")
+        return Outcome(f"waiting for {counted(len(members), 'member')} to announce a world")
 
     def stop_awaiting(self, now: float) -> Outcome:
         """Whoever has not announced a world by now is late, and joins the next one."""
         self._awaited.clear()
-        return self._settle(now, "nobody else is awaited", self._intact())
+        return self._settle(now, "not waiting for further members", self._intact())
 
     def announce(
         self, now: float, *, member: str, incarnation: str, world: dict[str, Any] | None, after: int = 0
@@ -266,31 +267,38 @@ class RendezvousBook(StateMachine):
         if not self._takes_over:
             raise InvalidRequest(f"round {after} was never formed; the latest is {self.round}")
         if announced and (member, incarnation) not in {(m.name, m.incarnation) for m in announced.members}:
-            raise InvalidRequest(f"{member} ({incarnation}) announces round {announced.round}, and is not in it")
+            raise InvalidRequest(
+                f"{member} ({incarnation}) announced round {announced.round} but is not a member of it"
+            )
         intact = self._intact()
         self._awaited.discard(member)
         self._gone.discard(member)
         self._min_round = max(self._min_round, after, announced.round if announced else 0)
         if announced is None or announced.round <= self.round or self._has_formed:
-            return self._settle(now, f"{member} is in no world of others", intact)
+            return self._settle(now, f"{member} is in no world", intact)
         self._live = {name: live for name, live in self._live.items() if live.waiting}
         self.world = announced
         self._arrivals = max(self._arrivals, *(m.seniority for m in announced.members))
         for m in announced.members:
             if (m.name, m.incarnation) not in self._ended and m.name not in self._live and m.name not in self._gone:
                 self._live[m.name] = _Live(m, waiting=False, last_round=announced.round)
-        return self._settle(now, f"round {announced.round} is taken over, as {member} announced it", intact)
+        return self._settle(now, f"round {announced.round} is taken over, as announced by {member}", intact)
 
     def form(self, now: float) -> Outcome:
         """Forms the world that ``due`` has found."""
         if not self.due(now):
             return Outcome("no world is due")
-        return self._form(now, "nobody else came in time", broke=None)
+        return self._form(now, "no further member joined in time", broke=None)
 
     def close(self, now: float) -> Outcome:
         """The job is ending: no more worlds. The current one stays until its members go."""
         self.closed = True
-        return Outcome("no more worlds are formed")
+        return Outcome("no more worlds will be formed")
+
+    def reopen(self, now: float) -> Outcome:
+        """The job is resumed after its end."""
+        self.closed = False
+        return Outcome("worlds are formed again")
 
     # --- finders and readers ---
 
@@ -311,7 +319,7 @@ class RendezvousBook(StateMachine):
         if not live.waiting and self.world and self._intact():
             return self.world
         if self.closed:
-            return Closed("the job is ending: no more worlds are formed")
+            return Closed("the job is ending: no more worlds will be formed")
         if live.waiting:
             return Waiting(self._why_waiting(), round=live.last_round)
         gone = ", ".join(self._missing())
@@ -404,7 +412,7 @@ class RendezvousBook(StateMachine):
         """``joins``: then 0 means none yet."""
         latest = max(self.round, self._min_round)
         if not 0 <= round <= latest or not (round or joins):
-            hint = "announce the world, and ask again" if self._takes_over else ""
+            hint = "announce the world and retry" if self._takes_over else ""
             raise NotFound(f"round {round} was never formed; the latest is {latest}", hint=hint)
 
     def _formable(self) -> bool:
@@ -417,11 +425,11 @@ class RendezvousBook(StateMachine):
         if not self._formable():
             return ""
         if len(self._live) >= self.limits.max_size:
-            return "as many as fit have arrived"
+            return "the maximum number of members joined"
         if 0 < self._expected <= len(self._live):
-            return "all that are expected have arrived"
+            return "all expected members joined"
         if self.world and any(live.last_round == self.round for live in self._live.values()):
-            return "every survivor is back"
+            return "all survivors rejoined"
         return ""
 
     def _settle(self, now: float, happened: str, was_intact: bool) -> Outcome:
@@ -440,7 +448,7 @@ class RendezvousBook(StateMachine):
         self._gone.clear()
         for member in members:
             self._live[member.name] = _Live(member, waiting=False, last_round=self.round)
-        return Outcome(f"round {self.round} has {len(members)} members: {why}", self.world, broke)
+        return Outcome(f"round {self.round} has {counted(len(members), 'member')}: {why}", self.world, broke)
 
     def _end(self, name: str, incarnation: str, why: str) -> None:
         live = self._live.get(name)
@@ -453,12 +461,12 @@ class RendezvousBook(StateMachine):
     def _why_waiting(self) -> str:
         arrived, limits = len(self.waiting), self.limits
         if staying := len(self._live) - arrived:
-            return f"round {self.round} is in use by {staying}; {arrived} wait for the next"
+            return f"round {self.round} is in use by {counted(staying, 'member')}; {arrived} waiting for the next"
         if self._awaited:
-            return f"{arrived} have arrived; {len(self._awaited)} may still be in a world, and are awaited"
+            return f"{arrived} joined; waiting for {len(self._awaited)} that may still be in a world"
         if not limits.size(arrived):
-            return f"{arrived} have arrived, at least {limits.min_nodes} are needed in units of {limits.node_unit}"
-        return f"{arrived} have arrived; waiting {limits.wait_seconds:g} s after the latest for more"
+            return f"{arrived} joined; at least {limits.min_nodes} required, in units of {limits.node_unit}"
+        return f"{arrived} joined; waiting up to {limits.wait_seconds:g} s for more"
 
 
 def _read_world(value: Mapping[str, Any]) -> World:
@@ -475,13 +483,13 @@ def _read_world(value: Mapping[str, Any]) -> World:
         _check_int("step", member.step, at_least=0)
         _check_int("seniority", member.seniority, at_least=1)
     if not members or len({member.name for member in members}) != len(members):
-        raise InvalidRequest("a world has members, each once")
+        raise InvalidRequest("a world must have members, each listed once")
     return world
 
 
 def _check_int(field: str, value: object, *, at_least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
-        raise InvalidRequest(f"{field} must be a whole number of at least {at_least}, not {value!r}")
+        raise InvalidRequest(f"{field} must be an integer of at least {at_least}, not {value!r}")
 
 
 def _check_text(field: str, value: object, *, max_chars: int, min_chars: int = 0) -> None:

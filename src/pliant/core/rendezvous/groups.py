@@ -113,9 +113,9 @@ class GroupBook(StateMachine):
         """Begin the next generation; the first of the nodes is rank 0."""
         group = self.group(role)
         if not nodes or len(set(nodes)) != len(nodes):
-            raise InvalidRequest(f"a generation of {role} needs nodes, each once, not {nodes!r}")
+            raise InvalidRequest(f"a generation of {role} needs nodes, each listed once, not {nodes!r}")
         if not 0 < port < 1 << 16:
-            raise InvalidRequest(f"{port} is not a port")
+            raise InvalidRequest(f"invalid port {port}")
         if group.running:
             raise Conflict(f"generation {group.generation} of {role} still has running programs")
         formed = Group(
@@ -146,7 +146,7 @@ class GroupBook(StateMachine):
                 members[free[0]] = node
             else:
                 members.append(node)
-            altered = altered or f"{node} came"
+            altered = altered or f"{node} joined"
         running = tuple(name for name in members if name in (*group.running, node))
         finished = tuple(name for name in group.finished if name != node)
         changed = replace(group, members=tuple(members), running=running, finished=finished, altered=altered)
@@ -184,7 +184,7 @@ class GroupBook(StateMachine):
             return []
         group = self._put(replace(group, connected=True))
         if group.altered and not group.ending and group.running:
-            return self._end(group, f"{group.altered} before the programs met")
+            return self._end(group, f"{group.altered} before the programs connected")
         return []
 
     def gone(
@@ -225,7 +225,7 @@ class GroupBook(StateMachine):
         group = self.group(role)
         if generation == group.generation:
             return group.ending
-        return f"generation {generation} is over" if 0 < generation < group.generation else ""
+        return f"generation {generation} has ended" if 0 < generation < group.generation else ""
 
     def excuses(self, role: str, node: str, generation: int, message: str) -> bool:
         """Whether a failure is only a consequence of the end of its generation."""

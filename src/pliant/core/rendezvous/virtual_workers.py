@@ -79,7 +79,7 @@ def _weight(rank: int, weight: float) -> Fraction:
 
 def _check_positive(field: str, value: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidRequest(f"{field} must be a whole number of at least 1, not {value!r}")
+        raise InvalidRequest(f"{field} must be an integer of at least 1, not {value!r}")
 
 
 def share_missing(total: int, done: Sequence[Collection[int]]) -> list[list[int]]:

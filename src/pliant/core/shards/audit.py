@@ -169,7 +169,7 @@ def _check_shard(audit: DatasetAudit, extent: Extent, accepted: list[AuditRow], 
         elif row.begin < upto:
             again = min(upto, row.end)
             audit.doubled += again - row.begin
-            _tell(audit.doubles, _finding(row, row.begin, again, f"again by {row.node}, lease {row.lease}"))
+            _tell(audit.doubles, _finding(row, row.begin, again, f"accepted again by {row.node}, lease {row.lease}"))
         covered += max(0, row.end - max(upto, row.begin))
         upto = max(upto, row.end)
     size = extent.end - extent.start
@@ -211,7 +211,7 @@ def _unseen(queue: ShardQueue, before: _Before, seen: dict[int, list[int]]) -> I
 
 
 def _why_missing(given_up: str) -> str:
-    return f"given up: {given_up}" if given_up else "never accepted"
+    return f"gave up: {given_up}" if given_up else "never accepted"
 
 
 def _holes(ordinals: list[int], known: list[range]) -> Iterator[range]:

@@ -48,19 +48,17 @@ class ShardBook(StateMachine):
 
     # --- datasets
 
-    def create(self, now: float, *, dataset: dict[str, Any], origin: str = "") -> bool:
-        """Define a dataset; False if it existed already, with the same definition. ``origin``: a name that no other one has."""
+    def create(self, now: float, *, dataset: dict[str, Any], origin: str = "", node: str = "") -> bool:
+        """Define a dataset; False if it existed already, with the same definition. ``origin``: a name that no other one has;
+        ``node``: whose program defines it."""
         spec = DatasetSpec.from_json(dataset)
         spec.check()
         known = self._queues.get(spec.name)
         if known is None:
-            self._queues[spec.name] = ShardQueue(spec, origin)
+            self._queues[spec.name] = ShardQueue(spec, origin, node)
             return True
         if known.spec != spec:
-            old, new = known.spec.to_json(), spec.to_json()
-            different = [f for f in old if old[f] != new[f]]
-            shown = "; ".join(f"{f}: {_short(old[f])} before, {_short(new[f])} now" for f in different)
-            raise Conflict(f"dataset {spec.name!r} is already defined differently: {shown}")
+            raise _defined_differently(known, spec, node)
         return False
 
     def grow(
@@ -85,12 +83,10 @@ class ShardBook(StateMachine):
         """Delete a dataset that is complete."""
         queue = self._queue(dataset)
         if not queue.complete:
-            raise Conflict(f"dataset {dataset!r} still has shards to do")
+            raise Conflict(f"dataset {dataset!r} still has unprocessed shards")
         waiting = [n for n, q in self._queues.items() if q.spec.type is ShardType.TRAIN_END and not q.complete]
         if queue.is_training and waiting:
-            raise Conflict(
-                f"dataset {waiting[0]!r} waits for the end of training, which depends on dataset {dataset!r}"
-            )
+            raise Conflict(f"dataset {waiting[0]!r} waits for training to end, which depends on dataset {dataset!r}")
         del self._queues[dataset]
 
     def end(self, now: float, *, dataset: str) -> bool:
@@ -108,7 +104,7 @@ class ShardBook(StateMachine):
         """
         queue = self._queue(dataset)
         if queue.out or queue.returned or queue.spec.stream:
-            raise Conflict(f"dataset {dataset!r} is handed out by leases; it cannot be committed by a plan as well")
+            raise Conflict(f"dataset {dataset!r} is leased to workers; it cannot also be committed by a plan")
         if not 0 <= shards <= queue.shards_per_epoch * queue.spec.epochs:
             total = queue.shards_per_epoch * queue.spec.epochs
             raise InvalidRequest(f"{shards} shards of dataset {dataset!r}, which has {total} in all epochs")
@@ -187,7 +183,7 @@ class ShardBook(StateMachine):
         """Process ``[lease, records]`` done so far, all of them or (``unreportable``) none. Not numbered: the caller journals it
         together with what makes a second call impossible."""
         if lost := self.unreportable(session, progress):
-            raise Conflict(f"lease {lost[0]} is not, or no longer, held by this session")
+            raise Conflict(f"lease {lost[0]} is not (or no longer) held by this session")
         holder, accepted = self._session(session), list[Accepted]()
         for number, records in progress:
             self._advance(now, holder, number, records, accepted)
@@ -246,6 +242,10 @@ class ShardBook(StateMachine):
             holder.revoked[lease.number] = Revoked(dataset, since, max_learned_s)
             holder.timed_out = True
         return len(stuck)
+
+    def retry_parked(self, now: float) -> int:
+        """Somebody resumes a failed job: shards that kept failing get another chance; returns how many."""
+        return sum(queue.retry_parked() for queue in self._queues.values())
 
     def forgive(self, now: float) -> None:
         """The master was unavailable: nobody could report meanwhile, so silence is counted from now on."""
@@ -439,7 +439,7 @@ class ShardBook(StateMachine):
         released: Sequence[int],
     ) -> None:
         if request < 1:
-            raise InvalidRequest(f"request {request}; requests are numbered from 1")
+            raise InvalidRequest(f"invalid request number {request}; requests are numbered from 1")
         if request < holder.request:
             raise InvalidRequest(f"request {request} is older than {holder.request}, the last one answered")
         if not 0 <= want <= MAX_LEASES_PER_CALL:
@@ -450,7 +450,7 @@ class ShardBook(StateMachine):
         numbers = [*advanced, *ended]
         is_unique = len(set(ended)) == len(ended) and len(set(advanced)) == len(advanced)
         if not is_unique or not set(advanced).isdisjoint(done):
-            raise InvalidRequest("a lease is reported twice in one call")
+            raise InvalidRequest("a lease was reported twice in one call")
         for number in numbers:
             if not 1 <= number <= holder.granted:
                 raise InvalidRequest(f"lease {number} was never granted to this session")
@@ -458,7 +458,7 @@ class ShardBook(StateMachine):
             lease = holder.held.get(number)
             if records < 0 or (lease is not None and records > lease.size):
                 size = lease.size if lease is not None else "no more"
-                raise InvalidRequest(f"{records} records of lease {number}, which has {size}")
+                raise InvalidRequest(f"{records} records reported for lease {number}, which has {size}")
 
     def _check_notes(self, holder: Session, done: Sequence[int], notes: Sequence[Sequence[Any]]) -> None:
         for number, text in notes:
@@ -497,13 +497,13 @@ class ShardBook(StateMachine):
         queue = self._queues.get(dataset)
         if queue is None:
             known = ", ".join(sorted(self._queues)) or "none yet"
-            raise NotFound(f"there is no dataset {dataset!r}", hint=f"datasets of this job: {known}")
+            raise NotFound(f"dataset {dataset!r} not found", hint=f"datasets of this job: {known}")
         return queue
 
     def _session(self, session: str) -> Session:
         holder = self._sessions.get(session)
         if holder is None:
-            raise SessionExpired("the master does not know this session, or has closed it", hint="open a new one")
+            raise SessionExpired("unknown or closed session", hint="open a new one")
         return holder
 
     # --- as JSON
@@ -590,6 +590,13 @@ class ShardBook(StateMachine):
         return list(taken)
 
 
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+def _defined_differently(known: ShardQueue, given: DatasetSpec, node: str) -> Conflict:
+    old, new = known.spec.described_fields(), given.described_fields()
+    different = [field for field in old if old[field] != new[field]]
+    before = ", ".join(f"{field} {old[field]}" for field in different)
+    now = ", ".join(f"{field} {new[field]}" for field in different)
+    return Conflict(
+        f"dataset {given.name!r} already exists with {before}, defined by {known.defined_by or 'the job'}; "
+        f"{node or 'this program'} gave {now}",
+        hint="every worker defines a dataset with the same values; another dataset needs another name",
+    )

@@ -109,7 +109,7 @@ class DatasetSpec:
             raise InvalidRequest(f"{where}: lease_floor is {self.lease_floor}; allowed: more than 0 seconds")
         for part in self.files:
             if not part.name or not 0 <= part.start <= part.end <= MAX_RECORDS:
-                raise InvalidRequest(f"{where}: file part {part} is no range of records")
+                raise InvalidRequest(f"{where}: file part {part} is not a range of records")
         records = self.size or len(self.indices) or sum(part.end - part.start for part in self.files)
         if records * self.epochs > MAX_RECORDS:
             raise InvalidRequest(f"{where}: {self.epochs} epochs of {records} records; together at most {MAX_RECORDS}")
@@ -155,6 +155,16 @@ class DatasetSpec:
             "seed": str(self.seed) if shuffled else "none",
         }
 
+    def described_fields(self) -> dict[str, str]:
+        """Every field as a short text; two definitions are equal if these are."""
+        plain = {
+            field: "none" if value is None else str(value)
+            for field, value in self.to_json().items()
+            if field not in ("files", "indices", "partitions")
+        }
+        layout = self.layout_fields()
+        return plain | {field: layout[field] for field in ("files", "indices", "partitions")}
+
 
 def _digest(value: Any) -> str:
     return blake2b(json.dumps(value).encode(), digest_size=8).hexdigest()
@@ -178,15 +188,15 @@ def _check_types(value: Mapping[str, Any]) -> None:
     where = f"dataset {value['name']!r:.200}"
     for field, given in value.items():
         if type(given) not in _TYPES.get(field, (int,)):
-            raise InvalidRequest(f"{where}: {field} is {given!r:.60}, which is of the wrong type")
+            raise InvalidRequest(f"{where}: {field} is {given!r:.60}, which has the wrong type")
     for part in value.get("files", ()):
         if not isinstance(part, list | tuple) or [type(x) for x in part] != [str, int, int]:
-            raise InvalidRequest(f"{where}: file part {part!r:.60} is no [name, start, end]")
+            raise InvalidRequest(f"{where}: file part {part!r:.60} is not [name, start, end]")
     for part in value.get("partitions", ()):
         if not isinstance(part, list | tuple) or [type(x) for x in part] != [str, int]:
-            raise InvalidRequest(f"{where}: partition {part!r:.60} is no [name, start]")
+            raise InvalidRequest(f"{where}: partition {part!r:.60} is not [name, start]")
     if any(type(index) is not int for index in value.get("indices", ())):
-        raise InvalidRequest(f"{where}: indices must be whole numbers")
+        raise InvalidRequest(f"{where}: indices must be integers")
 
 
 def _in_range(where: str, field: str, value: int, low: int, high: int) -> None:

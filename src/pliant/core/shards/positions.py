@@ -26,7 +26,7 @@ VERSION = 2  # of the form of a checkpoint
 def check_version(checkpoint: Mapping[str, Any]) -> None:
     version = checkpoint.get("version")
     if version != VERSION:
-        raise InvalidRequest(f"a shard checkpoint of version {version!r}; this release reads {VERSION}")
+        raise InvalidRequest(f"a shard checkpoint of version {version!r}; this release supports {VERSION}")
 
 
 def to_restore(queue: ShardQueue, entry: Mapping[str, Any]) -> RestoredPosition | None:
@@ -41,13 +41,13 @@ def to_restore(queue: ShardQueue, entry: Mapping[str, Any]) -> RestoredPosition 
         raise Conflict(
             f"dataset {queue.spec.name!r} was already restored from another position, with {queue.restored.records:,} "
             f"records done; this one has {found.records:,}",
-            hint="restore the same position in all workers of a job",
+            hint="restore the same checkpoint in all workers of a job",
         )
     if queue.has_begun:
         raise Conflict(
-            f"dataset {queue.spec.name!r} has begun: {queue.finished_records:,} records are done, {queue.out:,} shards are in "
-            "work; a position is restored before the first shard is handed out",
-            hint="a running job keeps its position by itself; restore in a new job, before its workers iterate",
+            f"dataset {queue.spec.name!r} has already started ({queue.finished_records:,} records done, "
+            f"{queue.out:,} shards in progress); a position can be restored only before the first shard is leased",
+            hint="a running job keeps its position itself; restore only in a new job, before its workers start iterating",
         )
     return found
 
@@ -55,7 +55,7 @@ def to_restore(queue: ShardQueue, entry: Mapping[str, Any]) -> RestoredPosition 
 def _check_layout(queue: ShardQueue, entry: Mapping[str, Any]) -> None:
     name, saved, here = queue.spec.name, entry.get("layout"), queue.layout_fields
     if not isinstance(saved, Mapping):
-        raise InvalidRequest(f"the checkpoint of dataset {name!r} is damaged: it has no layout")
+        raise InvalidRequest(f"the checkpoint of dataset {name!r} is corrupt: it has no layout")
     fields = [*here, *(field for field in saved if field not in here)]
     shown = [
         f"{field}: {saved.get(field, 'none')} in the checkpoint, {here.get(field, 'none')} in this job"
@@ -63,7 +63,7 @@ def _check_layout(queue: ShardQueue, entry: Mapping[str, Any]) -> None:
         if saved.get(field, "none") != here.get(field, "none")
     ]
     if shown:
-        raise Conflict(f"a position of dataset {name!r} has another meaning in this job: {'; '.join(shown)}")
+        raise Conflict(f"the checkpoint of dataset {name!r} does not match this job: {'; '.join(shown)}")
 
 
 def _checked(queue: ShardQueue, entry: Mapping[str, Any]) -> RestoredPosition:
@@ -73,7 +73,7 @@ def _checked(queue: ShardQueue, entry: Mapping[str, Any]) -> RestoredPosition:
         epoch = state["epoch"]
         if type(epoch) is int and epoch >= queue.spec.epochs:
             raise Conflict(
-                f"a position of dataset {name!r} is beyond its end: epochs: the checkpoint is in epoch {epoch + 1}, "
+                f"the checkpoint of dataset {name!r} is beyond the end: epochs: the checkpoint is in epoch {epoch + 1}, "
                 f"{queue.spec.epochs} in this job"
             )
         trial.set_position(state)
@@ -81,6 +81,6 @@ def _checked(queue: ShardQueue, entry: Mapping[str, Any]) -> RestoredPosition:
         position = trial.position()  # in one form, however it was written down
         position["slowest_s"] = float(position["slowest_s"])
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise InvalidRequest(f"the checkpoint of dataset {name!r} is damaged: {error!r}") from error
+        raise InvalidRequest(f"the checkpoint of dataset {name!r} is corrupt: {error!r}") from error
     digest = blake2b(json.dumps(position, sort_keys=True).encode(), digest_size=16).hexdigest()
     return RestoredPosition(digest, position)

@@ -59,8 +59,9 @@ class RestoredPosition:
 
 
 class ShardQueue:
-    def __init__(self, spec: DatasetSpec, origin: str = "") -> None:
+    def __init__(self, spec: DatasetSpec, origin: str = "", defined_by: str = "") -> None:
         self.spec = spec
+        self.defined_by = defined_by  # the node, or empty: the job's spec
         self.origin = origin  # of which its own saved positions are recognised; empty: none is
         self.restored: RestoredPosition | None = None
         self.coverage = Coverage()  # of all records that are done
@@ -208,6 +209,15 @@ class ShardQueue:
         self.out -= 1
         self.lost.append(ParkedShard(shard, self.extent(shard), message))
 
+    def retry_parked(self) -> int:
+        """Queue again what was given up; returns how many shards."""
+        if self.ended or self.spec.skip_parked:
+            return 0
+        shards = [replace(parked.shard, failures=0, timeouts=0) for parked in self.parked]
+        self.parked.clear()
+        self.returned.extend(shards)
+        return len(shards)
+
     def fail(self, shard: EpochShard, message: str) -> None:
         """The program failed on it: retry it later, or park it."""
         self._blame(replace(shard, failures=shard.failures + 1), message)
@@ -318,6 +328,7 @@ class ShardQueue:
             "returned": pack(list(self.returned)),
             "lost": [[p.shard.to_json(), p.message] for p in self.lost],
             "origin": self.origin,
+            "defined_by": self.defined_by,
             "coverage": self.coverage.fingerprint,
             "restored": [restored.digest, restored.position] if restored is not None else None,
         }
@@ -326,6 +337,7 @@ class ShardQueue:
         self.set_position(state)
         self.lost = self._parked(state["lost"])
         self.origin = state["origin"]
+        self.defined_by = state["defined_by"]
         self.coverage = Coverage(state["coverage"])
         self.restored = RestoredPosition(*state["restored"]) if state["restored"] else None
 
@@ -377,7 +389,7 @@ class ShardQueue:
         counts += [number for entry in self.open_epochs.items() for number in entry]
         counts += [number for shard in known for number in shard.to_json()]
         if any(type(count) is not int for count in counts):
-            raise InvalidRequest(f"dataset {self.spec.name!r} cannot be in this state: counts must be whole numbers")
+            raise InvalidRequest(f"dataset {self.spec.name!r} has an invalid saved state: counts must be integers")
         shards, handed_out = self.shards_per_epoch, self.epoch * self.shards_per_epoch + self.cursor
         facts = {
             "cursor": 0 <= self.epoch < self.spec.epochs and 0 <= self.cursor <= shards,
@@ -397,7 +409,7 @@ class ShardQueue:
             found = (self.stream.records, self.stream.closed, self.stream.cursor)
             facts["partitions"] = facts.get("partitions", True) and found == (self.length, self.closed, self.cursor)
         if wrong := [name for name, holds in facts.items() if not holds]:
-            raise InvalidRequest(f"dataset {self.spec.name!r} cannot be in this state: see {', '.join(wrong)}")
+            raise InvalidRequest(f"dataset {self.spec.name!r} has an invalid saved state: check {', '.join(wrong)}")
 
     def _cut(self, shard: EpochShard) -> bool:
         """Whether this shard was handed out and is not finished."""

@@ -124,7 +124,9 @@ class Stream:
 
     def _close_all(self, records: int, end: int | None, close: bool) -> int:
         if records or end is not None or not close:
-            raise InvalidRequest(f"stream {self._name!r} has partitions; say which one grows", hint=self._known())
+            raise InvalidRequest(
+                f"stream {self._name!r} has partitions; specify which one to extend", hint=self._known()
+            )
         for part in self.partitions:
             part.closed = True
         self._add_up()
@@ -134,7 +136,7 @@ class Stream:
         if name is None:
             return self.partitions[0]
         if not self.is_partitioned:
-            raise InvalidRequest(f"stream {self._name!r} has no partitions, and {name!r:.100} is given")
+            raise InvalidRequest(f"stream {self._name!r} has no partitions, but {name!r:.100} was given")
         if name not in self._numbers:
             raise NotFound(f"stream {self._name!r} has no partition {name!r:.100}", hint=self._known())
         return self.partitions[self._numbers[name]]
@@ -144,7 +146,7 @@ class Stream:
         if records < 0:
             raise InvalidRequest(f"a stream cannot grow by {records} records")
         if end is not None and records:
-            raise InvalidRequest(f"{self._called(part)}: give records or an end, not both")
+            raise InvalidRequest(f"{self._called(part)}: specify records or an end, not both")
         if end is not None and end < part.start:
             raise InvalidRequest(f"{self._called(part)} starts at {part.start}; it cannot end at {end}")
         grown = part.end + records if end is None else max(part.end, end)

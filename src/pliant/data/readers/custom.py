@@ -30,8 +30,8 @@ class CustomReader(DataReader):
         missing = [name for name in ("create_shards", "read_records") if not callable(getattr(reader, name, None))]
         if missing:
             raise InvalidRequest(
-                f"{type(reader).__name__} is no data reader: it has no {' and no '.join(missing)}",
-                hint="derive from pliant.data.DataReader, implement both methods, or __len__ and __getitem__",
+                f"{type(reader).__name__} is not a data reader: it has no {' and no '.join(missing)}",
+                hint="subclass pliant.data.DataReader, or implement both methods, or __len__ and __getitem__",
             )
         self._reader = reader
 

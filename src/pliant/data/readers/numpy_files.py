@@ -64,11 +64,11 @@ def _load(path: str) -> Array | dict[str, Array]:
 def _whole(path: str, loaded: Any) -> Array | dict[str, Array]:
     if isinstance(loaded, np.ndarray):
         if loaded.ndim == 0:
-            raise CorruptData(f"{path}: a single number has no records")
+            raise CorruptData(f"{path}: a scalar has no records")
         return loaded
     with loaded:
         arrays = {name: loaded[name] for name in loaded.files}
     lengths = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
     if len(set(lengths.values())) != 1:
-        raise CorruptData(f"{path}: its arrays must have one length, they have {lengths}")
+        raise CorruptData(f"{path}: its arrays must have the same length, not {lengths}")
     return arrays

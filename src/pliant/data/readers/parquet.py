@@ -48,7 +48,7 @@ class ParquetReader(PartReader):
         if isinstance(columns, str):
             columns = [columns]
         if columns is not None and not (isinstance(columns, list | tuple) and all(isinstance(c, str) for c in columns)):
-            raise InvalidRequest(f"columns is {columns!r}", hint="pass a list of their names")
+            raise InvalidRequest(f"columns is {columns!r}", hint="pass a list of column names")
         self._columns = list(columns) if columns is not None else None
         self._groups: OrderedDict[tuple[int, int], Any] = OrderedDict()
         self._lock = Lock()  # over the cache and the files, which pyarrow does not share between threads

@@ -51,7 +51,7 @@ class SqlReader(PartReader):
         except sql.exc.NoSuchTableError:
             known = ", ".join(sql.inspect(self._engine).get_table_names())
             raise NotFound(
-                f"no table {self._table_name!r} in {self._where}", hint=f"tables: {known or 'none'}"
+                f"table {self._table_name!r} not found in {self._where}", hint=f"tables: {known or 'none'}"
             ) from None
 
     @property
@@ -75,7 +75,9 @@ class SqlReader(PartReader):
         keys = list(self._table.primary_key.columns)
         if len(keys) != 1:
             what = f"table {self._table_name!r} has {len(keys)} columns in its primary key"
-            raise InvalidRequest(f"{what}, so rows have no order by one column", hint="name a unique column: key=…")
+            raise InvalidRequest(
+                f"{what}, so rows cannot be ordered by a single column", hint="pass a unique column: key=…"
+            )
         return keys[0]
 
     @cached_property
@@ -116,7 +118,7 @@ class SqlReader(PartReader):
             rows = connection.execute(query.limit(skip + stop - start)).mappings()
             found = [dict(row) for row in islice(rows, skip, None)]
         if len(found) != stop - start:
-            raise CorruptData(f"table {self._table_name!r} of {self._where}: rows went away since it was opened")
+            raise CorruptData(f"table {self._table_name!r} of {self._where}: rows were deleted after it was opened")
         return found
 
     def close(self) -> None:

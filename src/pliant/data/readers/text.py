@@ -27,7 +27,9 @@ class _TextReader(PartReader):
 
     def __init__(self, paths: Paths, *, encoding: str = "utf-8", index_dir: PathLike | None = None) -> None:
         if "\n".encode(encoding) != b"\n":
-            raise InvalidRequest(f"text in {encoding} cannot be cut at line ends", hint="convert it to UTF-8 first")
+            raise InvalidRequest(
+                f"text in {encoding} cannot be split at line ends", hint="convert the file to UTF-8 first"
+            )
         self._paths = expand(paths)
         self._encoding = encoding
         self._index_dir = index_dir
@@ -50,11 +52,11 @@ class _TextReader(PartReader):
                 text = raw.decode(self._encoding)
             except UnicodeDecodeError as error:
                 place = f"{self._paths[number]}: records {first} to {behind}"
-                raise CorruptData(f"{place} are not {self._encoding}: {error}") from error
+                raise CorruptData(f"{place} are not valid {self._encoding}: {error}") from error
             found = list(islice(self._parse(number, first, skip, text), behind - first))
             if len(found) < behind - first:
                 raise CorruptData(
-                    f"{self._paths[number]}: changed since it was indexed: record {first + len(found)} is gone"
+                    f"{self._paths[number]}: changed since it was indexed: record {first + len(found)} is missing"
                 )
             yield from found
 
@@ -100,7 +102,7 @@ class CsvReader(_TextReader):
         if len(quotechar) != 1 or not quotechar.isascii() or len(delimiter) != 1:
             raise InvalidRequest("delimiter and quotechar must be one character each")
         if columns is not None and not header:
-            raise InvalidRequest("columns cannot be chosen by name in a CSV file without a header")
+            raise InvalidRequest("columns cannot be selected by name in a CSV file without a header")
         self._quote = quotechar
         self._header = header
         self._header_records = int(header)

@@ -59,10 +59,10 @@ class ChunkHeader(NamedTuple):  # not a dataclass: one is made for every chunk t
 def parse_header(buffer: bytes | mmap, position: int, available: int) -> ChunkHeader:
     """The header at ``position``; ``available`` bytes of the file start there."""
     if available < HEADER.size:
-        raise ChunkDamage(f"the file ends inside a header: {available} of {HEADER.size} bytes")
+        raise ChunkDamage(f"the file is truncated inside a header: {available} of {HEADER.size} bytes")
     magic, second, third, fourth, fifth = HEADER.unpack_from(buffer, position)
     if magic != MAGIC:
-        raise ChunkDamage(f"no chunk starts here: found {magic:08x} where {MAGIC:08x} must be")
+        raise ChunkDamage(f"no chunk starts here: found {magic:08x}, expected {MAGIC:08x}")
     if fourth in _OLDER:
         header = ChunkHeader(Dialect.OLDER, _OLDER[fourth], checksum=third, size=fifth, records=second)
     elif third in _CURRENT:

@@ -78,7 +78,7 @@ def _expand_gzip(data: memoryview, limit: int) -> bytes:
         if limit < 0:
             raise ExpansionFailed("the payload expands to more than the limit for one chunk")
         if not member.eof:
-            raise ExpansionFailed("the gzip payload is cut short")
+            raise ExpansionFailed("the gzip payload is truncated")
         parts.append(part)
         rest = member.unused_data
     return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -92,7 +92,7 @@ def _check_block_length(data: memoryview, limit: int) -> int:
         if byte < 0x80:
             break
     if length > min(limit, most_expanded(Compression.SNAPPY_BLOCK, len(data))):
-        raise ExpansionFailed(f"a snappy block of {len(data)} bytes cannot stand for {length}")
+        raise ExpansionFailed(f"a snappy block of {len(data)} bytes cannot expand to {length}")
     return length
 
 

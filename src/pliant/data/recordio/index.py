@@ -35,7 +35,7 @@ class Damage:
 
     def error(self) -> CorruptData:
         return CorruptData(
-            str(self), hint="restore the file, or leave damaged chunks out: skip_corrupt=True (--skip-corrupt)"
+            str(self), hint="restore the file, or skip corrupt chunks: skip_corrupt=True (--skip-corrupt)"
         )
 
 

@@ -63,7 +63,7 @@ def find_records(buffer: Buffer, origin: int, size: int, count: int) -> tuple[Pl
     ends = np.empty(count, np.int64)
     found = _scan(buffer, origin, origin + size, ends)
     if found < count:
-        raise ChunkDamage(f"record {found} of {count} is longer than the payload has bytes left")
+        raise ChunkDamage(f"record {found} of {count} is longer than the rest of the payload")
     if int(ends[-1]) != origin + size:
         raise ChunkDamage(f"{origin + size - int(ends[-1])} bytes are left after the last of {count} records")
     starts = np.empty(count, np.int64)

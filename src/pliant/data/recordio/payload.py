@@ -40,7 +40,7 @@ class Payload:
 
     def __init__(self, buffer: Buffer, origin: int, size: int, count: int) -> None:
         if size < count * LENGTH_BYTES or (count == 0 and size):
-            raise ChunkDamage(f"{size} bytes of payload cannot be {count} records")
+            raise ChunkDamage(f"{size} bytes of payload cannot hold {count} records")
         self.count = count
         self._buffer = buffer
         self._first = origin + LENGTH_BYTES

@@ -82,7 +82,7 @@ class BackgroundComponent(Component):
 
     def _log_failure(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("the %s has failed; the job goes on without it", self.title, exc_info=error)
+            log.error("the %s failed; the job continues without it", self.title, exc_info=error)
 
     async def stop(self) -> None:
         for task in self._tasks:

@@ -89,7 +89,7 @@ class ChangeHandler(BackgroundComponent):
                 async for request in channel.requests():
                     await self._handle_of_platform(request, channel)
             except PliantError as error:
-                log.error("requests for changes cannot be read: %s", error)
+                log.error("cannot read change requests: %s", error)
                 self._journal.event(ChangesUnavailable(reason=error.message))
             await asyncio.sleep(RECONNECT_S)
 
@@ -128,7 +128,7 @@ class ChangeHandler(BackgroundComponent):
         except PliantError:
             return ""  # it is refused for another reason
         problem = next(filter(None, problems), "")
-        return f"{problem}; --rolling (rollout: rolling) replaces the nodes one by one" if problem else ""
+        return f"{problem}; use --rolling (rollout: rolling) to replace the nodes one by one" if problem else ""
 
     def _execute(self, found: Resolved, reason: str) -> None:
         match found.change:
@@ -156,4 +156,4 @@ class ChangeHandler(BackgroundComponent):
                 assert self._nodes is not None
                 self._nodes.change(method, operation.arguments)
             case other:
-                raise AssertionError(f"no component carries out {other}")
+                raise AssertionError(f"no component handles {other}")

@@ -138,7 +138,7 @@ class GroupCoordinator(Component):
         if node is None:
             return
         if name in self.book.group(node.role).running:
-            self._restart(node.role, f"the program of {name} is stopped")
+            self._restart(node.role, f"stopping the program of {name}")
 
     # --- time
 
@@ -153,7 +153,7 @@ class GroupCoordinator(Component):
             for name in self.book.stray(role, there):
                 node = self._node(name)
                 if node is not None:
-                    self._gone(node, None, finished=False, message="it is not there")
+                    self._gone(node, None, finished=False, message="it does not exist")
             leaving = next(
                 (n.name for n in self._nodes.live(role) if not n.is_active and n.name in group.running), None
             )
@@ -208,7 +208,7 @@ class GroupCoordinator(Component):
             addr, port = first.address, random.randrange(MIN_PORT, _first_ephemeral())
         # At the start the others are being created, and programs wait for each other by themselves.
         names = ready if before.generation else [node.name for node in active]
-        reason = before.ending or "the job starts"
+        reason = before.ending or "job start"
         self._record(self._journal.do(self.book.form, role=role, nodes=names, addr=addr, port=port, reason=reason))
 
     def _record(self, decisions: Iterable[Decision]) -> None:
@@ -222,13 +222,15 @@ class GroupCoordinator(Component):
     def _assignment(self, start: StartProgram | None) -> RankAssignment | None:
         if start is None:
             return None
+        # A program that has GPUs of its own sees only these: to scripts that choose one by LOCAL_RANK it is alone on its machine.
+        is_alone = not self._is_single_machine or self._nodes.get(start.node).resources.gpu > 0
         return RankAssignment(
             generation=start.generation,
             rank=start.rank,
             world_size=start.world_size,
-            local_rank=start.rank if self._is_single_machine else 0,
-            local_world_size=start.world_size if self._is_single_machine else 1,
-            group_rank=0 if self._is_single_machine else start.rank,
+            local_rank=0 if is_alone else start.rank,
+            local_world_size=1 if is_alone else start.world_size,
+            group_rank=start.rank if is_alone else 0,
             addr=start.addr,
             port=start.port,
             restart_count=start.restart_count,
@@ -243,7 +245,7 @@ def free_port(host: str = "127.0.0.1") -> int:
         if (bound := _bind(host, port)) is not None:
             return bound
     bound = _bind(host, 0)
-    assert bound is not None, "the system has no free port left"
+    assert bound is not None, "no free port left on this machine"
     return bound
 
 

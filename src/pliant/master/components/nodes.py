@@ -39,9 +39,10 @@ from pliant.core.events import (
     describe,
 )
 from pliant.core.job import JobBook
-from pliant.core.nodes.book import NodeBook
+from pliant.core.nodes.book import NodeBook, end_of_removed
 from pliant.core.nodes.capacity import Capacity
 from pliant.core.nodes.fault_policy import ExitReason
+from pliant.core.nodes.permanent import JobProgress, PermanentKind
 from pliant.core.nodes.states import (
     Decision,
     FailJob,
@@ -111,10 +112,13 @@ class NodeManager(BackgroundComponent):
         *,
         capacity: Callable[[], Awaitable[Capacity | None]] = unknown_capacity,
         peak_memory: Callable[[str], float] = lambda node: 0.0,
+        progress: Callable[[], JobProgress] = lambda: JobProgress.NONE,
+        is_single_machine: bool = True,
         takes_over: bool = False,
         can_resize: bool = False,
     ) -> None:
         """``capacity`` asks the platform what it could give to one node at most; ``peak_memory``: of a node, in MB, 0: unknown.
+        ``progress``: how far the job has got. ``is_single_machine``: all nodes share one.
         ``takes_over``: living nodes that the journal does not know go on under this master (``core/takeover.py``).
         ``can_resize``: the platform can give a running node other resources."""
         super().__init__()
@@ -129,6 +133,8 @@ class NodeManager(BackgroundComponent):
         self._describe = describe
         self._read_capacity = capacity
         self._peak_memory = peak_memory
+        self._progress = progress
+        self._is_single_machine = is_single_machine
         self._too_large: dict[str, str] = {}  # nodes of which that was said, and how
         self._takes_over = takes_over
         self._busy = asyncio.Lock()  # one plan at a time
@@ -174,7 +180,7 @@ class NodeManager(BackgroundComponent):
             if event is not None and not event.alive:
                 self._ended(event)
             elif event is None and node.accepted_at is not None:
-                self._ended(NodeEvent(node.name, False, ExitReason.UNKNOWN, "it was gone when the master came back"))
+                self._ended(NodeEvent(node.name, False, ExitReason.UNKNOWN, "it was gone when the master restarted"))
         for node in self.book.nodes():
             if node.ended and not node.gone and (node.name not in there or not there[node.name].alive):
                 self._ended(there.get(node.name) or NodeEvent(node.name, False))
@@ -196,7 +202,7 @@ class NodeManager(BackgroundComponent):
             role, _, number = name.rpartition("-")
             self._journal.do(self.book.reserve, role=role, number=int(number))
         await self._scaler.scale(
-            ScalePlan(remove=tuple(NodeRemoval(name, 0.0) for name in names), reason="the job starts over")
+            ScalePlan(remove=tuple(NodeRemoval(name, 0.0) for name in names), reason="the job restarts from scratch")
         )
 
     def _adopt(self, strangers: list[NodeEvent]) -> None:
@@ -231,7 +237,7 @@ class NodeManager(BackgroundComponent):
         try:
             found = await self._read_capacity()
         except PliantError as error:
-            log.warning("the platform does not say how large its machines are: %s", error)
+            log.warning("cannot get the machine sizes of the platform: %s", error)
             return
         if found != self.book.capacity:
             machines = None if found is None else found.to_json()
@@ -316,7 +322,7 @@ class NodeManager(BackgroundComponent):
         """(welcome, why not, the run its program should be)."""
         record = self._get(node)
         if record.ended:
-            return False, f"{node} was given up: {record.message or record.state.value}", record.incarnation
+            return False, f"the master gave up on {node}: {record.message or record.state.value}", record.incarnation
         first = record.started_at is None
         ahead = {"incarnation": incarnation} if incarnation > record.incarnation and first else {}
         self._apply(
@@ -328,7 +334,7 @@ class NodeManager(BackgroundComponent):
         if pid and incarnation == record.incarnation and record.pid != pid:
             self._journal.do(self.book.program_started, node=node, incarnation=incarnation, pid=pid)
         elif first and not pid and self._takes_over:  # whatever world its program was in, it is not there now
-            self._signals.publish(ProgramGone(node, incarnation, ExitReason.UNKNOWN, "its program does not run"))
+            self._signals.publish(ProgramGone(node, incarnation, ExitReason.UNKNOWN, "its program is not running"))
         self._signals.publish(NodesChanged(self.book))
         return True, "", self.book.get(node).incarnation
 
@@ -343,16 +349,21 @@ class NodeManager(BackgroundComponent):
         self._apply(self._journal.do(self.book.program_started, node=node, incarnation=incarnation, pid=pid))
 
     def program_exited(
-        self, node: str, incarnation: int, exit_reason: ExitReason, message: str
+        self,
+        node: str,
+        incarnation: int,
+        exit_reason: ExitReason,
+        message: str,
+        *,
+        permanent: PermanentKind | None = None,
+        peak_mb: int = 0,
     ) -> RestartProgram | None:
-        """Decide after the end of a program; the agent restarts it as returned, or leaves."""
+        """Decide after the end of a program; the agent restarts it as returned, or leaves. ``peak_mb``: as the agent measured."""
         before = self._get(node)
         if before.state is NodeState.CREATING:  # taken over: first its agent registers, and says which run this was
             raise MasterUnavailable(f"{node} has not registered with this master yet")
         if incarnation == before.incarnation and not before.ended:
-            self._journal.event(
-                ProgramExited(node=node, incarnation=incarnation, exit_reason=exit_reason, message=message)
-            )
+            self._journal.event(_exit_event(before, exit_reason, message))
             self._signals.publish(ProgramGone(node, incarnation, exit_reason, message))
         decisions = self._journal.do(
             self.book.program_exited,
@@ -360,7 +371,8 @@ class NodeManager(BackgroundComponent):
             incarnation=incarnation,
             exit_reason=exit_reason.value,
             message=message,
-            **self._peak_of(node, exit_reason),
+            **self._peak_of(node, peak_mb),
+            **(self._about(permanent) if permanent is not None else {}),
         )
         self._apply(decisions)
         return next((d for d in decisions if isinstance(d, RestartProgram)), None)
@@ -395,7 +407,7 @@ class NodeManager(BackgroundComponent):
         record = self._get(node)
         self.book.heartbeat(node, self._clock.now())
         if record.ended:
-            return True, 0.0, f"{node} was given up: {record.message or record.state.value}"
+            return True, 0.0, f"the master gave up on {node}: {record.message or record.state.value}"
         return record.removal is not None, record.removal_grace, record.removal or ""
 
     def check_run(self, node: str, incarnation: int) -> None:
@@ -405,7 +417,7 @@ class NodeManager(BackgroundComponent):
         except NotFound:
             return  # a guest: a program that someone else launched
         if record.ended or incarnation < record.incarnation:
-            raise Conflict(f"{node} (run {incarnation}) was given up by the master; this program should end")
+            raise Conflict(f"the master gave up on {node} (run {incarnation}); this program should exit")
 
     # --- changes of the running job
 
@@ -474,12 +486,15 @@ class NodeManager(BackgroundComponent):
         try:
             record = self.book.get(event.node)
         except PliantError:
-            log.warning("the platform reports %s, which this job never had", event.node)
+            log.warning("the platform reports %s, which is not a node of this job", event.node)
             return
         if record.gone:
             return
         if not record.ended:
-            self._journal.event(NodeEnded(node=event.node, exit_reason=event.exit_reason, message=event.message))
+            kind, message = event.exit_reason, event.message
+            if record.removal is not None:
+                kind, message = end_of_removed(record, kind, message)
+            self._journal.event(NodeEnded(node=event.node, exit_reason=kind, message=message))
             self._signals.publish(ProgramGone(event.node, None, event.exit_reason, event.message))
         self._apply(
             self._journal.do(
@@ -488,14 +503,22 @@ class NodeManager(BackgroundComponent):
                 exit_reason=event.exit_reason.value,
                 message=event.message,
                 host=event.host,
-                **self._peak_of(event.node, event.exit_reason),
+                **self._peak_of(event.node),
             )
         )
 
-    def _peak_of(self, node: str, exit_reason: ExitReason) -> dict[str, int]:
-        """For the journal, of a node that ran out of memory."""
-        peak = int(self._peak_memory(node)) if exit_reason is ExitReason.OOM else 0
+    def _peak_of(self, node: str, measured_mb: int = 0) -> dict[str, Any]:
+        """For the journal. An agent knows more: its samples go back to before this master started."""
+        peak = max(int(self._peak_memory(node)), measured_mb)
         return {"peak_mb": peak} if peak else {}
+
+    def _about(self, permanent: PermanentKind) -> dict[str, Any]:
+        """What the decision on a permanent error depends on, for the journal."""
+        return {
+            "permanent": permanent.value,
+            "progress": int(self._progress()),
+            "single_machine": self._is_single_machine,
+        }
 
     def _apply(self, decisions: Iterable[Decision]) -> None:
         """Launches and removals are found in the book by ``tick``; here they are only noted as events."""
@@ -512,3 +535,13 @@ class NodeManager(BackgroundComponent):
                 case Remove(node=node, grace=grace, reason=reason):
                     self._journal.event(NodeRemoved(node=node, grace_s=grace, reason=reason))
         self._signals.publish(NodesChanged(self.book))
+
+
+def _exit_event(node: Node, exit_reason: ExitReason, message: str) -> ProgramExited:
+    cause = ExitCause.OWN
+    if node.removal is not None:
+        cause = ExitCause.REMOVAL
+        exit_reason, message = end_of_removed(node, exit_reason, message)
+    return ProgramExited(
+        node=node.name, incarnation=node.incarnation, exit_reason=exit_reason, cause=cause, message=message
+    )

@@ -14,6 +14,7 @@ from pliant.core.end_policy import PARAMETER_SERVER
 from pliant.core.events import NodeHung, ProgramFrozen
 from pliant.core.job import JobBook
 from pliant.core.nodes.fault_policy import ExitReason
+from pliant.core.nodes.permanent import PermanentKind
 from pliant.core.nodes.stall_detector import MAX_KILL_S, KillDecision, StallDetector
 from pliant.core.nodes.states import Node, RestartProgram
 from pliant.master.components.base import Component
@@ -38,6 +39,9 @@ class ProgramExit:
     generation: int = 0  # of its group
     grouped: bool = False  # it communicates with its peers
     recalled: bool = False  # its agent ended it, as the master asked
+    permanent: PermanentKind | None = None  # a restart would fail in the same way
+    hint: str = ""  # what to do about a permanent error
+    peak_mb: int = 0  # of memory that its agent measured; 0: nothing was
 
 
 class ProgramSupervisor(Component):
@@ -93,9 +97,7 @@ class ProgramSupervisor(Component):
             self._decide_kill(due)
         if self._stalls.is_ignored(node):
             self._stalls.forget(node)
-            self._nodes.give_up(
-                node, ExitReason.HANG, f"its program was not killed by its agent within {MAX_KILL_S:.0f} s"
-            )
+            self._nodes.give_up(node, ExitReason.HANG, f"its agent did not kill its program within {MAX_KILL_S:.0f} s")
             return ""
         decision = self._stalls.kill_decision_for(node, incarnation)
         return decision.reason if decision is not None else ""
@@ -134,7 +136,14 @@ class ProgramSupervisor(Component):
         if recalled:
             restart = self._nodes.program_recalled(report.node, report.incarnation, report.message, alone=alone)
         else:
-            restart = self._nodes.program_exited(report.node, report.incarnation, reason, report.message)
+            restart = self._nodes.program_exited(
+                report.node,
+                report.incarnation,
+                reason,
+                report.message,
+                permanent=report.permanent if reason is ExitReason.ERROR else None,
+                peak_mb=report.peak_mb,
+            )
         if current:
             finished = reason is ExitReason.COMPLETED and not recalled
             self._groups.program_gone(report.node, report.generation, finished=finished, message=report.message)
@@ -158,4 +167,5 @@ class ProgramSupervisor(Component):
                 message=report.message,
                 traceback=report.traceback,
                 log=report.log,
+                **({"hint": report.hint} if report.hint else {}),
             )

@@ -47,5 +47,5 @@ class ManualGenerator(ResourceGenerator):
         if asked is None:
             return None
         return ResourcePlan(
-            asked.id, asked.reason or "asked for by hand", asked.roles, asked.replace, config.base_version
+            asked.id, asked.reason or "requested manually", asked.roles, asked.replace, config.base_version
         )

@@ -50,4 +50,4 @@ class ServerPool(Component):
         seated = {seat.node for seat in seats}
         first = [node] if node else [n.name for n in book.active(PARAMETER_SERVER) if n.name not in seated]
         if len(seats) < book.role(PARAMETER_SERVER).spec.replicas:
-            self._nodes.scale(PARAMETER_SERVER, len(seats), "its parameters are on other servers", first=first)
+            self._nodes.scale(PARAMETER_SERVER, len(seats), "its parameters were moved to other servers", first=first)

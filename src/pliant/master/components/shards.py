@@ -31,6 +31,7 @@ from pliant.master.components.signals import (
     SessionEnded,
     Signal,
     SignalBus,
+    TrainsAlone,
 )
 from pliant.master.journal.journal import Journal
 from pliant.master.journal.notes import NoteStore
@@ -100,8 +101,9 @@ class DataShardManager(Component):
 
     # --- datasets
 
-    def create_shards(self, spec: DatasetSpec) -> bool:
-        created = self._journal.do(self.book.create, dataset=spec.to_json(), origin=uuid.uuid4().hex)
+    def create_shards(self, spec: DatasetSpec, node: str = "") -> bool:
+        """``node``: whose program defines it; empty: the job's spec, or the master itself."""
+        created = self._journal.do(self.book.create, dataset=spec.to_json(), origin=uuid.uuid4().hex, node=node)
         if created:
             layout = self.book.queue(spec.name).layout
             self._journal.event(
@@ -149,7 +151,7 @@ class DataShardManager(Component):
         if shards > self.book.queue(dataset).finished_shards:
             accepted = self._journal.do(self.book.commit, dataset=dataset, shards=shards)
         if accepted:
-            self._note_accepted(accepted, node, "plan")
+            self._note_accepted(accepted, node, "plan", counted=False)  # each worker of a plan reports its own records
         if end:
             self.end_dataset(dataset)
         if accepted:
@@ -201,8 +203,10 @@ class DataShardManager(Component):
         released: list[int],
         notes: list[list[Any]] | None = None,
         waiting: bool = False,
+        trains_alone: bool = False,
     ) -> Answer:
-        """Process reports and lease shards, in one call. ``waiting``: the program does nothing else until it has one."""
+        """Process reports and lease shards, in one call. ``waiting``: the program does nothing else until it has one.
+        ``trains_alone``: it updates a model by itself (``core/combination.py``)."""
         reports: dict[str, Any] = {"done": done, "progress": progress, "failed": failed, "released": released}
         reports |= {"notes": notes, "waiting": waiting}
         answer = self._journal.do(
@@ -216,6 +220,8 @@ class DataShardManager(Component):
         self._heard[session] = self._asked[session] = self._clock.now()
         if answer.accepted:
             self._note_progress(session, answer)
+        if trains_alone and dataset is not None and self.book.queue(dataset).is_training:
+            self._signals.publish(TrainsAlone(self.book.node_of(session)))
         if answer.accepted or failed or released:
             self._notify()
         return answer
@@ -239,7 +245,7 @@ class DataShardManager(Component):
     def lose_shards(self, node: str, incarnation: int | None, message: str) -> None:
         """A node, or one run of its program, ended, and nobody does again what it had not reported: the job will fail by it."""
         if self._has_sessions(node):
-            why = f"{node} had them when it ended ({message or 'no reason is known'})"
+            why = f"they were leased to {node} when it ended ({message or 'unknown reason'})"
             self._ended(self._journal.do(self.book.lose_node, node=node, incarnation=incarnation, message=why))
 
     def _has_sessions(self, node: str) -> bool:
@@ -321,8 +327,8 @@ class DataShardManager(Component):
     def _note_progress(self, session: str, answer: Answer) -> None:
         self._note_accepted(answer.accepted, self.book.node_of(session), session)
 
-    def _note_accepted(self, accepted: tuple[Accepted, ...], node: str, session: str) -> None:
-        self._signals.publish(RecordsAccepted(node, sum(a.end - a.begin for a in accepted)))
+    def _note_accepted(self, accepted: tuple[Accepted, ...], node: str, session: str, *, counted: bool = True) -> None:
+        self._signals.publish(RecordsAccepted(node, sum(a.end - a.begin for a in accepted) if counted else 0))
         if self._audit:
             self._journal.audit(
                 [

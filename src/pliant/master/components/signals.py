@@ -66,6 +66,13 @@ class RecordsAccepted:
 
 
 @dataclass(frozen=True, slots=True)
+class TrainsAlone:
+    """The program of a node updates a model, and nothing combines that with what others learn."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
 class StepReported:
     """A program finished a training step."""
 
@@ -131,6 +138,7 @@ Signal: TypeAlias = (
     | WorldInUse
     | RecordsAccepted
     | StepReported
+    | TrainsAlone
     | SessionEnded
     | ProgramStopped
     | ServersSilent

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field, replace
 
 from pliant.core.clock import Clock
 from pliant.core.end_policy import SERVICE_ROLES
-from pliant.core.errors import InvalidRequest
+from pliant.core.errors import NotFound
 from pliant.core.goodput import GoodputMeter
 from pliant.core.job_state import JobState
+from pliant.core.nodes.states import NodeState
 from pliant.core.planning.samples import NodeUsage, StatsQuery, ThroughputSample
+from pliant.core.progress import ProgressTracker, StepReport
 from pliant.core.shards.datasets import MAX_RECORDS
 from pliant.core.status_builder import LiveFigures, NodeFigures, role_statuses
 from pliant.master.components.base import Component
@@ -24,7 +26,6 @@ from pliant.master.components.signals import RecordsAccepted, Signal
 HISTORY = 600  # samples per node: ten minutes at one a second
 WINDOW = 10.0  # seconds over which a rate is taken
 AGENT_SILENT = 30.0  # seconds after which what the platform measured counts instead
-MAX_METRICS = 1000  # of the user's own
 MAX_GUESTS = 10_000  # nodes of which anything is kept
 
 
@@ -81,8 +82,7 @@ class MemoryStats(Component, StatsCollector):
         self._state = state
         self._nodes: dict[str, NodeStats] = {}
         self.records = Rate()
-        self.global_step = 0
-        self.metrics: dict[str, float] = {}  # the user's own, last value
+        self.training = ProgressTracker()  # what programs report
         self.goodput = GoodputMeter()
 
     async def tick(self) -> None:
@@ -100,7 +100,8 @@ class MemoryStats(Component, StatsCollector):
         return replace(
             live,
             records_per_second=self.records_per_second(),
-            step=self.global_step,
+            training=self.training.progress,
+            steps_per_second=self.training.steps_per_second(self._clock.now()),
             goodput=self.goodput.percent,
             nodes={name: self._figures(name, stats) for name, stats in self._nodes.items()},
         )
@@ -113,6 +114,7 @@ class MemoryStats(Component, StatsCollector):
             memory_limit_mb=latest.memory_limit_mb,
             records_per_second=self.records_per_second(name),
             records=stats.records.total,
+            peak_memory_mb=self.peak_memory(name),
         )
 
     def collect_node_resource_usage(self, node: str, usage: NodeUsage) -> None:
@@ -142,12 +144,22 @@ class MemoryStats(Component, StatsCollector):
         self.records.add(now, records)
         self.node(node).records.add(now, records)
 
-    def set_step(self, node: str, step: int, metrics: dict[str, float]) -> None:
-        if step < 0 or len(self.metrics.keys() | metrics.keys()) > MAX_METRICS:
-            raise InvalidRequest(f"step {step} with {len(metrics)} metrics; at most {MAX_METRICS} names are kept")
-        self.node(node).step = step
-        self.global_step = max(self.global_step, step)
-        self.metrics.update(metrics)
+    def report_step(self, report: StepReport) -> int:
+        """Returns how many records of the worker are new; they are counted when they are accepted."""
+        records = self.training.report(self._clock.now(), report, is_alive=self._is_alive)
+        self.node(report.node).step = report.progress.step
+        return records
+
+    def _is_alive(self, node: str) -> bool:
+        """Or done: its steps count for good. Without nodes of our own nobody knows of an end."""
+        nodes = self._state.nodes
+        if nodes is None or not node:
+            return bool(node)
+        try:
+            found = nodes.get(node)
+        except NotFound:
+            return False
+        return not found.ended or found.state is NodeState.SUCCEEDED
 
     def peak_memory(self, node: str) -> float:
         """The most that was measured, in MB; 0: nothing was."""
@@ -158,7 +170,7 @@ class MemoryStats(Component, StatsCollector):
         return tuple(found.usage) if found is not None else ()
 
     def throughput(self, node: str | None = None) -> ThroughputSample:
-        step = self.global_step if node is None else self.node(node).step
+        step = self.training.progress.step if node is None else self.node(node).step
         return ThroughputSample(self._clock.now(), self.records_per_second(node), step)
 
     def records_per_second(self, node: str | None = None) -> float:

@@ -57,7 +57,7 @@ class StatusReporter(BackgroundComponent):
                         await self._channel.report(status)
                         sent, sent_at = headline, loop.time()
                     except PliantError as error:
-                        log.warning("the job's status could not be reported: %s", error)
+                        log.warning("cannot report the job's status: %s", error)
             await asyncio.sleep(REPORT_INTERVAL_S)
 
     async def publish_datasets(self) -> None:
@@ -73,7 +73,7 @@ class StatusReporter(BackgroundComponent):
             try:
                 await self._channel.report(status)
             except PliantError as error:
-                raise MasterUnavailable(f"the platform does not take note of the dataset: {error.message}") from error
+                raise MasterUnavailable(f"the platform did not record the dataset: {error.message}") from error
             self._published = names
 
     async def finish(self, summary: Mapping[str, Any]) -> None:

@@ -104,7 +104,7 @@ class TrainingService(Component):
     def claim(self, version: int, session: str) -> bool:
         round = self.book.open_round
         if not self._shards.book.has_session(session):
-            raise SessionExpired("the master does not know this session, or has closed it", hint="open a new one")
+            raise SessionExpired("unknown or closed session", hint="open a new one")
         if round is None or round.version != version or not self._shards_done(round):
             return False
         if self._claimed(round) and round.claimed_by != session:
@@ -119,7 +119,7 @@ class TrainingService(Component):
         if round is None or round.version != version:
             return  # a retry; the round is closed
         if round.claimed_by != session:
-            raise Conflict(f"the evaluation of version {version} was claimed by another")
+            raise Conflict(f"the evaluation of version {version} was claimed by another worker")
         self._close(round, EvaluationDone(version=version, metrics=metrics, records=records), metrics, records)
 
     def give_up(self, version: int, reason: str) -> None:

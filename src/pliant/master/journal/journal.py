@@ -145,7 +145,7 @@ class Journal:
         waiters.set_result(None)
 
     def _failed(self, error: Exception) -> None:
-        log.error("the journal cannot be written: %s", error)
+        log.error("cannot write the journal: %s", error)
         self.failure = error
         waiters, self._waiters = self._waiters, self._loop.create_future()
         waiters.set_result(None)

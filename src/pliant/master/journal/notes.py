@@ -28,7 +28,7 @@ class NoteStore:
         if len(data) > MAX_NOTE_BYTES:
             raise InvalidRequest(
                 f"a note of {len(data):,} bytes on a shard of {dataset!r}; allowed: {MAX_NOTE_BYTES:,}",
-                hint="smaller shards have smaller notes; for evaluation see --eval-shard-size",
+                hint="use smaller shards (for evaluation: --eval-shard-size)",
             )
         if len(data) <= MAX_INLINE_BYTES:
             return _INLINE + base64.b64encode(data).decode()
@@ -48,7 +48,7 @@ class NoteStore:
         except OSError as error:
             raise CorruptData(f"a note on a shard of {dataset!r} is missing: {path}: {error.strerror}") from error
         if blake2b(data, digest_size=16).hexdigest() != text[1:]:
-            raise CorruptData(f"a note on a shard of {dataset!r} was changed: {path}")
+            raise CorruptData(f"a note on a shard of {dataset!r} was modified: {path}")
         return data
 
     def drop(self, dataset: str) -> None:

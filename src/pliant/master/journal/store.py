@@ -95,7 +95,7 @@ class SqliteStore(JournalStore):
             raise _in_words(path, error) from error
         if found != str(FORMAT):
             self._db.close()
-            raise CorruptData(f"{path} has journal format {found}; this release reads {FORMAT}")
+            raise CorruptData(f"{path} has journal format {found}; this release supports {FORMAT}")
 
     def load(self) -> Recovered:
         try:
@@ -174,8 +174,8 @@ def _in_words(path: Path, error: Exception) -> PliantError:
     if getattr(error, "sqlite_errorcode", 0) & 0xFF in _PASSES:  # the low byte: extended codes say more
         return MasterUnavailable(f"the journal {path} cannot be opened: {error}")
     return CorruptData(
-        f"{path} is not a journal of Pliant, or is damaged: {error}",
-        hint="put the file aside (and the files beside it, -wal and -shm) and start the job again",
+        f"{path} is not a Pliant journal, or is corrupt: {error}",
+        hint="move the file away (with its -wal and -shm files) and start the job again",
     )
 
 

@@ -56,7 +56,7 @@ class JobServicer(services.JobServicer):
     async def GetAudit(self, request: pb.Empty, context: Context) -> pb.AuditReply:
         if self._controller.read_audit is None:
             raise NotAvailable(
-                f"job {self._controller.name} was run without --audit", hint="run it with `pliant run --audit`"
+                f"job {self._controller.name} ran without --audit", hint="run it with `pliant run --audit`"
             )
         await self._controller.journal.durable()
         found = await asyncio.to_thread(self._controller.read_audit)  # from the journal on disk, as a person would
@@ -124,7 +124,7 @@ def _rollout(name: str) -> RolloutMode:
     try:
         return RolloutMode(name) if name else RolloutMode.AUTO
     except ValueError:
-        raise InvalidRequest(f"rollout {name[:MAX_ID]!r}; known are {', '.join(RolloutMode)}") from None
+        raise InvalidRequest(f"unknown rollout {name[:MAX_ID]!r}; known: {', '.join(RolloutMode)}") from None
 
 
 def _request(message: pb.StopRequest | pb.MoveOffRequest, change: Change) -> ChangeRequest:

@@ -14,7 +14,7 @@ from pliant.master.controller import JobController
 from pliant.master.services.waiting import Context
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc import pliant_pb2_grpc as services
-from pliant.rpc.enums import EXIT_REASON
+from pliant.rpc.enums import EXIT_REASON, PERMANENT_KIND
 
 MAX_MESSAGE = 2000  # characters
 MAX_TRACEBACK = 20_000
@@ -115,4 +115,7 @@ def _program_exit(request: pb.ProgramExitedRequest) -> ProgramExit:
         generation=request.generation,
         grouped=request.grouped,
         recalled=request.recalled,
+        permanent=PERMANENT_KIND.from_wire(request.permanent) if request.permanent else None,
+        hint=request.hint[:MAX_MESSAGE],
+        peak_mb=max(0, request.peak_memory_mb),
     )

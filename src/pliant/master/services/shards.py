@@ -18,6 +18,7 @@ from pliant.rpc.checkpoints import checkpoint_from, checkpoint_message
 from pliant.rpc.datasets import from_message, to_message
 from pliant.rpc.enums import AVAILABILITY
 
+MAX_NODE_CHARS = 256
 NOTES_PER_REPLY = 4 << 20  # bytes
 
 
@@ -30,7 +31,7 @@ class ShardsServicer(services.ShardsServicer):
         return self._controller.require(DataShardManager)
 
     async def CreateDataset(self, request: pb.Dataset, context: Context) -> pb.CreateDatasetReply:
-        created = self._shards.create_shards(from_message(request))
+        created = self._shards.create_shards(from_message(request), request.defined_by[:MAX_NODE_CHARS])
         await self._controller.journal.durable()
         if (reporter := self._controller.find(StatusReporter)) is not None:
             await reporter.publish_datasets()
@@ -85,6 +86,7 @@ class ShardsServicer(services.ShardsServicer):
             list(request.released),
             notes,
             request.waiting,
+            request.trains_alone,
         )
         await self._controller.journal.durable()
         reply = pb.ExchangeReply(refused=answer.refused, availability=AVAILABILITY.to_wire[answer.availability])
@@ -148,7 +150,7 @@ class ShardsServicer(services.ShardsServicer):
         try:
             restored = self._shards.restore_checkpoint(checkpoint_from(request))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            raise InvalidRequest(f"this is no shard checkpoint: {error}") from error
+            raise InvalidRequest(f"not a shard checkpoint: {error}") from error
         await self._controller.journal.durable()
         return pb.RestoreCheckpointReply(restored=restored)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pliant.core.errors import InvalidRequest
-from pliant.master.components.stats import MAX_METRICS
+from pliant.core.progress import MAX_METRICS
 from pliant.master.components.training import TrainingService, TrainingView
 from pliant.master.controller import JobController
 from pliant.master.services.waiting import MAX_REASON, Context, at_most

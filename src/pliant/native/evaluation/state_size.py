@@ -13,5 +13,5 @@ def check_state_size(size: int, records: int) -> None:
         raise InvalidRequest(
             f"the metric states of {records} records take {size:,} bytes; the maximum for a shard is {MAX_STATE_BYTES:,}",
             hint=f"--eval-shard-size {max(1, records * MAX_STATE_BYTES // (2 * size))} (--shard-size of `pliant evaluate`) "
-            "makes shards smaller; a pliant.native.Metric has a small state, while a function needs all labels and predictions",
+            "makes shards smaller; a pliant.native.Metric keeps a small state, while a function needs all labels and predictions",
         )

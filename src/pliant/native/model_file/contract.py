@@ -95,7 +95,7 @@ class ModelFile:
             )
         if any(isinstance(one, torch.optim.LBFGS) for one in several):
             raise InvalidRequest(
-                f"{self.where('optimizer')}: LBFGS computes the loss several times per step, and native training once"
+                f"{self.where('optimizer')}: LBFGS computes the loss several times per step, but native training computes it once"
             )
         return made
 
@@ -105,7 +105,7 @@ class ModelFile:
         if not isinstance(made, list | tuple):
             raise InvalidRequest(f"{self.where('callbacks')}: callbacks() must return a list; it returns {_a(made)}")
         if problems := [problem for one in made for problem in _callback_problems(self, one)]:
-            raise InvalidRequest("a callback does not keep the contract:\n  " + "\n  ".join(problems))
+            raise InvalidRequest("invalid callback:\n  " + "\n  ".join(problems))
         return list(made)
 
 
@@ -124,8 +124,8 @@ def load_model_file(
     problems = [*_model_problems(found), *_missing(found, task), *_signature_problems(found)]
     if problems:
         raise InvalidRequest(
-            "the model file does not keep the contract:\n  " + "\n  ".join(problems),
-            hint="`pliant zoo init` starts a file that does; docs/native-training.md describes the contract",
+            "invalid model file:\n  " + "\n  ".join(problems),
+            hint="create a valid file with `pliant zoo init`; docs/native-training.md describes the contract",
         )
     return found
 
@@ -152,14 +152,14 @@ def _model_problems(file: ModelFile) -> list[str]:
     if not name:
         if hasattr(file.module, "custom_model"):
             return []
-        return [f"{file.path}:1: there is no model: define custom_model(), or name a class by --model-class{have}"]
+        return [f"{file.path}:1: no model: define custom_model(), or pass a class with --model-class{have}"]
     maker = getattr(file.module, name, None)
     if maker is None:
-        return [f"{file.path}:1: there is no class {name}{have}"]
+        return [f"{file.path}:1: class {name} not found{have}"]
     if not callable(maker):
         return [f"{file.path}:{file.lines.get(name, 1)}: {name} is {_a(maker)}, not a class"]
     if problem := _cannot_take(maker, (), file.model_params):
-        return [f"{file.path}:{file.lines.get(name, 1)}: {name} cannot be made: {problem} (see --model-params)"]
+        return [f"{file.path}:{file.lines.get(name, 1)}: {name} cannot be constructed: {problem} (see --model-params)"]
     return []
 
 
@@ -186,7 +186,7 @@ def _signature_problems(file: ModelFile) -> list[str]:
         elif problem := _cannot_take(value, wanted, {}):
             problems.append(f"{file.where(name)}: it is called as {called}, but {problem}")
         elif name == "loss" and _is_swapped(value):
-            problems.append(f"{file.where(name)}: loss takes labels first, then predictions")
+            problems.append(f"{file.where(name)}: loss must take labels first, then predictions")
     processor = file.get("PredictionOutputsProcessor")
     if processor is not None:
         problems += _processor_problems(file, processor)
@@ -199,7 +199,7 @@ def _processor_problems(file: ModelFile, processor: Any) -> list[str]:
     if not inspect.isclass(processor) or not callable(process):
         return [f"{where}: PredictionOutputsProcessor must be a class with process(self, predictions, worker_id)"]
     if problem := _cannot_take(processor, (), {}):
-        return [f"{where}: it is made without arguments, but {problem}"]
+        return [f"{where}: it is constructed without arguments, but {problem}"]
     more = {"ids": ()} if "ids" in inspect.signature(process).parameters else {}
     if problem := _cannot_take(process, ("self", "predictions", "worker_id"), more):
         return [f"{_line_of(file, process)}: it is called as process(predictions, worker_id), but {problem}"]

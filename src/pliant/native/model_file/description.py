@@ -72,4 +72,4 @@ class Description(BaseModel):
         try:
             return cls.model_validate(json.loads(path.read_text()))
         except (OSError, ValueError, ValidationError) as error:
-            raise CorruptData(f"{path} is no description of native training: {error}") from error
+            raise CorruptData(f"{path} is not a native training description: {error}") from error

@@ -51,9 +51,11 @@ class Indexed:
 class Batch:
     """Features and labels of some records, collated; ``ids`` are the global indices of the records, ``size`` their number."""
 
-    __slots__ = ("features", "ids", "labels", "size")
+    __slots__ = ("features", "ids", "is_pair_assumed", "labels", "size")
 
-    def __init__(self, features: Any, labels: Any, ids: list[int]) -> None:
+    def __init__(self, features: Any, labels: Any, ids: list[int], *, is_pair_assumed: bool = False) -> None:
+        """``is_pair_assumed``: to predict, features alone would do as well, and two of them look like features and a label."""
+        self.is_pair_assumed = is_pair_assumed
         self.features = features
         self.labels = labels
         self.ids = ids
@@ -81,7 +83,12 @@ class Feed:
             features.append(_plain(feature))
             labels.append(_plain(label))
         known = labels[0] is not None
-        return Batch(self._collate(features), self._collate(labels) if known else None, [i for _, i in values])
+        return Batch(
+            self._collate(features),
+            self._collate(labels) if known else None,
+            [i for _, i in values],
+            is_pair_assumed=known and self._mode is Mode.PREDICTION,
+        )
 
     def values(self, records: Sequence[tuple[int, Any]]) -> Iterator[tuple[Any, int]]:
         """What ``dataset_fn`` makes of records, each value with the index of the record it was made from."""
@@ -91,17 +98,17 @@ class Feed:
                 if not isinstance(value, Signal):
                     if len(marks) > 1:
                         raise InvalidRequest(
-                            f"{self._where}: it makes batches; batching is ours",
-                            hint="leave out .batch(…), see --batch-size",
+                            f"{self._where}: it creates batches, but Pliant does the batching",
+                            hint="remove .batch(…) and use --batch-size",
                         )
                     yield value, marks[0][1] if marks else records[0][0]
             return
         loose = list(made)
         if self._mode is Mode.PREDICTION and len(loose) != len(records):
             raise InvalidRequest(
-                f"{self._where}: in mode predict it yielded {len(loose)} values for {len(records)} records, so which "
-                "belongs to which is unknown",
-                hint="use the dataset's own map and filter, which keep track",
+                f"{self._where}: in mode predict it yielded {len(loose)} values for {len(records)} records, so "
+                f"values cannot be matched to records",
+                hint="use the dataset's map and filter, which keep track of records",
             )
         for number, value in enumerate(loose):
             yield value, records[min(number, len(records) - 1)][0]
@@ -115,8 +122,8 @@ class Feed:
         if not isinstance(made, Dataset) and not isinstance(made, Iterable):
             what = f"{self._where}: {self._file.name_of('dataset_fn')}"
             if made is None:
-                raise InvalidRequest(f"{what} returns None, not a dataset", hint="is its `return` missing?")
-            raise InvalidRequest(f"{what} must return a dataset; it returns {type(made).__name__}")
+                raise InvalidRequest(f"{what} returned None, not a dataset", hint="check for a missing `return`")
+            raise InvalidRequest(f"{what} must return a dataset; it returned {type(made).__name__}")
         return made
 
     def _pair(self, value: Any) -> tuple[Any, Any]:
@@ -125,15 +132,15 @@ class Feed:
         if self._mode is Mode.PREDICTION:
             return value, None
         shape = f"a {type(value).__name__}" + (f" of {len(value)}" if isinstance(value, tuple | list) else "")
-        raise InvalidRequest(f"{self._where}: it must yield (features, label); it yields {shape}")
+        raise InvalidRequest(f"{self._where}: it must yield (features, label); it yielded {shape}")
 
     def _collate(self, values: list[Any]) -> Any:
         try:
             return default_collate(values)
         except (TypeError, RuntimeError) as error:
             raise InvalidRequest(
-                f"{self._where}: what it yields cannot be one batch: {error}",
-                hint="yield tensors, NumPy arrays or numbers of one shape, in tuples or dicts; pad what has no fixed length",
+                f"{self._where}: its values cannot be batched: {error}",
+                hint="yield tensors, NumPy arrays or numbers of one shape, in tuples or dicts; pad values of variable length",
             ) from error
 
     @property

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 import sys
 from typing import Any
@@ -30,8 +31,8 @@ def make_model(file: ModelFile, *, seed: int, sample: Batch | None) -> nn.Module
     where = f"{file.path}:{file.lines.get(name, 1)}"
     if not isinstance(model, nn.Module):
         kind = f"{type(model).__module__}.{type(model).__name__}"
-        hint = "set KERAS_BACKEND=torch" if "keras" in kind else "derive it from torch.nn.Module"
-        raise InvalidRequest(f"{where}: {name} returns a {kind}, which is no torch module", hint=hint)
+        hint = "set KERAS_BACKEND=torch" if "keras" in kind else "subclass torch.nn.Module"
+        raise InvalidRequest(f"{where}: {name} returned a {kind}, which is not a torch module", hint=hint)
     unbuilt = (is_keras(model) and not model.built) or _is_lazy(model)
     if unbuilt and sample is not None:
         with torch.no_grad():
@@ -39,10 +40,10 @@ def make_model(file: ModelFile, *, seed: int, sample: Batch | None) -> nn.Module
         model.train()
     if _is_lazy(model):
         raise InvalidRequest(
-            f"{where}: {name} has parameters that get their shape from the first batch",
-            hint="dataset_fn drops all of the first records: set the shape"
+            f"{where}: {name} has lazy parameters, which get their shape from the first batch",
+            hint="dataset_fn drops all of the first records: set the shapes explicitly"
             if sample is None
-            else "use all of its layers",
+            else "use all layers in forward",
         )
     return model
 
@@ -63,12 +64,12 @@ def check_tables(model: nn.Module, about: Description) -> None:
     tables: list[Any] = [m for m in model.modules() if type(m).__module__ == "pliant.torch.tables.embedding"]
     if tables and about.strategy.startswith("ps") and about.trained:
         raise InvalidRequest(
-            "--trained with tables on parameter servers",
-            hint="--ps-options restore=FOLDER begins from the dumps of a job",
+            "--trained cannot be combined with tables on parameter servers",
+            hint="restore the dumps of a job with --ps-options restore=FOLDER",
         )
     if tables and (about.strategy == "allreduce" or (about.strategy == "local" and about.virtual_workers > 1)):
         raise InvalidRequest(
-            f"the model has the table {tables[0].spec.name!r}, and {about.strategy} would train it on each worker by itself",
+            f"the model has the table {tables[0].spec.name!r}, which {about.strategy} would train on each worker separately",
             hint="use --strategy ps-sync or ps-async, or local",
         )
 
@@ -85,6 +86,35 @@ def predict(model: nn.Module, features: Any) -> Any:
     return model(*features) if isinstance(features, tuple | list) else model(features)
 
 
+PAIR_ASSUMED = "in mode predict a pair is read as (features, label), so the model was called with its first part only"
+HOW_TO_YIELD_TWO = "if both parts are features, yield ((a, b), None), or a dict, which is passed as one argument"
+
+
+def check_arguments(file: ModelFile, model: nn.Module, batch: Batch) -> None:
+    """Features that are several are several arguments; the model must take as many."""
+    features = batch.features
+    several = isinstance(features, tuple | list)
+    if is_keras(model) or not (several or batch.is_pair_assumed):
+        return
+    if isinstance(features, list) and all(isinstance(one, str | bytes) for one in features):
+        raise InvalidRequest(f"{file.where('dataset_fn')}: features are strings; convert them to numbers")
+    try:
+        inspect.signature(model.forward).bind(*(features if several else (features,)))
+    except TypeError as error:
+        if batch.is_pair_assumed:
+            raise InvalidRequest(
+                f"{file.where('dataset_fn')}: {PAIR_ASSUMED}: {error}", hint=HOW_TO_YIELD_TWO
+            ) from None
+        name = file.model_class or "custom_model"
+        raise InvalidRequest(
+            f"{file.path}:{file.lines.get(name, 1)}: its forward is called with the {len(features)} features of a tuple as "
+            f"arguments: {error}",
+            hint="accept that many arguments, or yield the features as a dict, which is passed as one argument",
+        ) from None
+    except ValueError:
+        return  # a signature that cannot be inspected
+
+
 def feature_of(features: Any, key: str | int, table: str) -> Any:
     """The ids of a table, among the features of a batch."""
     try:
@@ -94,7 +124,8 @@ def feature_of(features: Any, key: str | int, table: str) -> Any:
     except (KeyError, IndexError, TypeError):
         known = ", ".join(map(str, features)) if isinstance(features, dict) else f"a {type(features).__name__}"
         raise InvalidRequest(
-            f"table {table!r} is to have its ids from the feature {key!r}", hint=f"features are {known:.300}"
+            f"table {table!r} takes its ids from the feature {key!r}, which does not exist",
+            hint=f"features: {known:.300}",
         ) from None
 
 
@@ -102,7 +133,7 @@ def loss_of(file: ModelFile, labels: Any, predictions: Any) -> torch.Tensor:
     """The mean over the batch."""
     made = file.get("loss")(labels, predictions)
     if not isinstance(made, torch.Tensor):
-        raise InvalidRequest(f"{file.where('loss')}: loss must return a tensor; it returns {type(made).__name__}")
+        raise InvalidRequest(f"{file.where('loss')}: loss must return a tensor; it returned {type(made).__name__}")
     return made if made.dim() == 0 else made.mean()
 
 
@@ -118,4 +149,4 @@ def as_arrays(value: Any) -> Any:
         return {name: as_arrays(one) for name, one in value.items()}
     if isinstance(value, tuple | list):
         return tuple(as_arrays(one) for one in value)
-    raise InvalidRequest(f"tensors are expected, also in tuples and dicts; there is a {type(value).__name__}")
+    raise InvalidRequest(f"expected tensors (also in tuples and dicts), got {type(value).__name__}")

@@ -23,12 +23,12 @@ def parse(path: Path) -> ast.Module:
     try:
         return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
     except SyntaxError as error:
-        raise InvalidRequest(f"{path}:{error.lineno or 1}: no valid Python: {error.msg}") from None
+        raise InvalidRequest(f"{path}:{error.lineno or 1}: not valid Python: {error.msg}") from None
     except (OSError, UnicodeDecodeError) as error:
         if not path.exists():
-            raise NotFound(f"there is no model file {path}", hint="check the path given as --model") from None
+            raise NotFound(f"model file {path} not found", hint="check the path given as --model") from None
         if path.is_dir():
-            raise InvalidRequest(f"--model {path} is a directory", hint="name the model file in it") from None
+            raise InvalidRequest(f"--model {path} is a directory", hint="pass the model file in it") from None
         raise InvalidRequest(f"{path} cannot be read: {error}") from None
 
 
@@ -80,7 +80,7 @@ def load_module(path: Path) -> ModuleType:
     name = f"pliant_model_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise InvalidRequest(f"{path} is no Python file", hint="a model file ends in .py")
+        raise InvalidRequest(f"{path} is not a Python file", hint="a model file must end in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -89,9 +89,9 @@ def load_module(path: Path) -> ModuleType:
         del sys.modules[name]
         hint = ""
         if isinstance(error, SystemExit):
-            hint = "the model file is imported; what it does as a program belongs below `if __name__ == '__main__':`"
+            hint = "the model file is imported; put code that runs it as a program under `if __name__ == '__main__':`"
         elif isinstance(error, ImportError):
-            hint = "install it here and where workers run, or put the module beside the model file"
+            hint = "install it here and on the workers, or put the module next to the model file"
         raise InvalidRequest(f"{location_of(error, path)}: {described(error)}", hint=hint) from error
     return module
 

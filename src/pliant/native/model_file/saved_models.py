@@ -55,13 +55,13 @@ def load_state(directory: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]
 
     about = read_about(directory)
     if about is None:
-        raise NotFound(f"there is no model in {directory}", hint=f"{ABOUT} is missing; was it exported to the end?")
+        raise NotFound(f"no model in {directory}", hint=f"{ABOUT} is missing; check that the export completed")
     try:
         data = (directory / str(about["tensors"])).read_bytes()
     except OSError as error:
         raise CorruptData(f"{directory / str(about['tensors'])} cannot be read: {error.strerror}") from error
     if blake2b(data, digest_size=16).hexdigest() != about["digest"]:
-        raise CorruptData(f"{directory / TENSORS} is not the file that {ABOUT} describes")
+        raise CorruptData(f"{directory / TENSORS} does not match {ABOUT}")
     return load(data), about
 
 
@@ -77,11 +77,11 @@ def load_trained(path: str) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         try:
             return load_file(given), {"version": 0}
         except (SafetensorError, OSError) as error:
-            raise CorruptData(f"{given} is no safetensors file: {error}") from error
+            raise CorruptData(f"{given} is not a safetensors file: {error}") from error
     if given.is_dir() and (restored := load_latest(given)) is not None:
         state: dict[str, torch.Tensor] = dict(restored.state["model"])
         return state, {"version": restored.found.step}
-    raise NotFound(f"there is no trained model in {path}", hint="pass the --output directory of a training")
+    raise NotFound(f"no trained model in {path}", hint="pass the --output directory of `pliant train`")
 
 
 def put_state(model: nn.Module, state: Mapping[str, torch.Tensor], where: str) -> None:
@@ -89,7 +89,7 @@ def put_state(model: nn.Module, state: Mapping[str, torch.Tensor], where: str) -
         model.load_state_dict(dict(state))
     except RuntimeError as error:
         raise InvalidRequest(
-            f"the trained model in {where} does not fit this model: {error}",
+            f"the trained model in {where} does not match this model: {error}",
             hint="pass the --model, --model-class and --model-params that it was trained with",
         ) from error
 

@@ -31,7 +31,7 @@ def rate_function(file: ModelFile) -> Callable[[int], float] | None:
         try:
             value = float(made)
         except (TypeError, ValueError):
-            raise InvalidRequest(f"{where}: it must return the rate as a number; it returns {made!r:.40}") from None
+            raise InvalidRequest(f"{where}: it must return the rate as a number; it returned {made!r:.40}") from None
         if not 0 <= value < float("inf"):
             raise InvalidRequest(f"{where}: the learning rate of update {update} is {value}")
         return value
@@ -51,7 +51,7 @@ def make_scheduler(file: ModelFile, optimizer: Any) -> Any:
     several = list(made) if isinstance(made, list | tuple) else [made]
     if not all(hasattr(one, "step") and hasattr(one, "state_dict") for one in several):
         raise InvalidRequest(
-            f"{file.where('learning_rate_schedule')}: it must return a torch.optim.lr_scheduler; it returns {type(made).__name__}"
+            f"{file.where('learning_rate_schedule')}: it must return a torch.optim.lr_scheduler; it returned {type(made).__name__}"
         )
     return several
 
@@ -128,7 +128,8 @@ class ServerRates:
         for scheduler in self._schedulers:
             if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
                 raise InvalidRequest(
-                    f"{self._where}: ReduceLROnPlateau goes by a metric; parameter servers need a rate by the update's number"
+                    f"{self._where}: ReduceLROnPlateau depends on a metric; parameter servers need a rate that "
+                    f"depends only on the update number"
                 )
         self._check()
 
@@ -145,8 +146,8 @@ class ServerRates:
             changed = [name for name, value in had.items() if group[name] != value]
             if changed:
                 raise InvalidRequest(
-                    f"{self._where}: it changes {', '.join(changed)}; parameter servers follow the learning rate only",
-                    hint="cycle_momentum=False, for one, leaves the momentum alone",
+                    f"{self._where}: it changes {', '.join(changed)}; parameter servers only follow the learning rate",
+                    hint="for example, pass cycle_momentum=False",
                 )
 
 

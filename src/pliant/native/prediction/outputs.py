@@ -26,8 +26,8 @@ def format_of(path: Path, given: str = "") -> str:
     name = given.lower() or FORMATS.get(path.suffix.lower(), "")
     if name not in set(FORMATS.values()):
         known = ", ".join(FORMATS)
-        what = f"--output-format {given!r}" if given else f"the ending of {path.name!r}"
-        raise InvalidRequest(f"{what} is no format of predictions", hint=f"name the file with one of {known}")
+        what = f"--output-format {given!r}" if given else f"the suffix of {path.name!r}"
+        raise InvalidRequest(f"{what} is not a prediction format", hint=f"use one of the suffixes {known}")
     return name
 
 
@@ -83,7 +83,7 @@ def _parquet(path: Path, rows: Iterator[bytes]) -> None:
             except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
                 first = block[0].get("id")
                 raise InvalidRequest(
-                    f"rows from {first} on have values of other kinds than those before: {error}"
+                    f"rows from {first} on have values of different types than earlier rows: {error}"
                 ) from None
             if writer is None:
                 writer = pq.ParquetWriter(path, table.schema)
@@ -98,8 +98,8 @@ def _parquet(path: Path, rows: Iterator[bytes]) -> None:
 def _check_columns(row: dict[str, Any], columns: list[str]) -> None:
     if list(row) != columns:
         raise InvalidRequest(
-            f"row {row.get('id')} has columns {', '.join(row)}, those before {', '.join(columns)}",
-            hint="the processor must return the same columns for all records, or name the output *.jsonl",
+            f"row {row.get('id')} has columns {', '.join(row)}, earlier rows have {', '.join(columns)}",
+            hint="the processor must return the same columns for all records, or use an output file *.jsonl",
         )
 
 
@@ -109,7 +109,9 @@ def _as_json(row: bytes) -> dict[str, Any]:
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise InvalidRequest("the processor returned bytes, which only RecordIO can hold", hint="name the output *.rio")
+        raise InvalidRequest(
+            "the processor returned bytes, which only RecordIO can hold", hint="use an output file *.rio"
+        )
     return value
 
 

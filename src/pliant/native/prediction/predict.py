@@ -33,7 +33,7 @@ from pliant.native.failures import failing_permanently
 from pliant.native.model_file.contract import ModelFile
 from pliant.native.model_file.description import EVAL_SHARD_BATCHES, Description
 from pliant.native.model_file.feed import Feed, Mode, first_batch, open_data
-from pliant.native.model_file.models import as_arrays, make_model
+from pliant.native.model_file.models import as_arrays, check_arguments, make_model
 from pliant.native.model_file.models import predict as run_model
 from pliant.native.model_file.saved_models import load_trained, put_state
 from pliant.native.prediction.outputs import parts_folder, write_output
@@ -86,6 +86,7 @@ class Predictor:
         self._processor = file.call(processor) if processor is not None else None
         takes = inspect.signature(self._processor.process).parameters if self._processor is not None else {}
         self._wants_ids = "ids" in takes
+        self._is_checked = False  # that the model takes the features as arguments
 
     def rows(self, positions: Sequence[int]) -> Iterator[Any]:
         with torch.no_grad():
@@ -93,6 +94,9 @@ class Predictor:
                 some = positions[at : at + self._batch]
                 batch = self._feed.batch(list(zip(some, self._reader.fetch(some), strict=True)))
                 if batch is not None:
+                    if not self._is_checked:
+                        check_arguments(self._file, self._model, batch)
+                        self._is_checked = True
                     yield from self._of(as_arrays(run_model(self._model, batch.features)), batch.ids)
 
     def _of(self, predictions: Any, ids: list[int]) -> list[Any]:
@@ -107,11 +111,11 @@ class Predictor:
         if len(rows) != len(ids):
             raise InvalidRequest(
                 f"{where}: process returned {len(rows)} rows for {len(ids)} records",
-                hint="return one row per record, or None to write the predictions as they are",
+                hint="return one row per record, or None to write the predictions unchanged",
             )
         if self._format != "recordio" and any(isinstance(row, bytes) for row in rows):
             raise InvalidRequest(
-                f"{where}: process returned bytes, which only RecordIO can hold", hint="name the output *.rio"
+                f"{where}: process returned bytes, which only RecordIO can hold", hint="use an output file *.rio"
             )
         return [self._named(row, number) for row, number in zip(rows, ids, strict=True)]
 

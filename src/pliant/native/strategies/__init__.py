@@ -17,7 +17,7 @@ STRATEGIES = {  # name: module and class
 
 def strategy_class(name: str) -> type[Strategy]:
     if name not in STRATEGIES:
-        raise NotAvailable(f"there is no strategy {name!r} for native training", hint=f"known: {', '.join(STRATEGIES)}")
+        raise NotAvailable(f"unknown native training strategy {name!r}", hint=f"known: {', '.join(STRATEGIES)}")
     module, _, kind = STRATEGIES[name].partition(":")
     found: type[Strategy] = getattr(import_module(f"pliant.native.strategies.{module}"), kind)
     return found

@@ -53,7 +53,9 @@ def server_specs(file: ModelFile, model: nn.Module) -> ServerSpecs:
     }
     for name, parameter in model.named_parameters():
         if name in variables and parameter.dtype is not torch.float32:
-            raise InvalidRequest(f"parameter {name!r} is {parameter.dtype}; parameter servers keep torch.float32")
+            raise InvalidRequest(
+                f"parameter {name!r} is {parameter.dtype}; parameter servers support only torch.float32"
+            )
     for spec in (*tables.values(), *variables.values()):
         spec.check()
     return ServerSpecs(tables, variables, ServerRates(file, model, bases) if scheduled else None)

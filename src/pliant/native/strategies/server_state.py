@@ -78,5 +78,5 @@ def _put(had: tuple[Ids, Floats] | None, ids: Ids, values: Floats) -> tuple[Ids,
 def _whole(name: str, blocks: dict[int, Floats], shape: torch.Size) -> torch.Tensor:
     cuts = blocks_of(shape.numel())
     if missing := [block for block in range(len(cuts)) if block not in blocks]:
-        raise CorruptData(f"the dump has no block {missing[0]} of {name!r}")
+        raise CorruptData(f"the dump lacks block {missing[0]} of {name!r}")
     return torch.from_numpy(np.concatenate([blocks[block] for block in range(len(cuts))])).reshape(shape)

@@ -109,7 +109,7 @@ class ServerStrategy(Strategy):
         for batch, done in self._served.prefetching(self._batches(shard, feed)):
             pushed, loss = self._contribute(batch, shard, done)
             if not pushed.accepted:
-                log.info("%s is released: %s", shard, pushed.reason)  # leased to another worker, or training is over
+                log.info("released %s: %s", shard, pushed.reason)  # leased to another worker, or training is over
                 shard.release()
                 return
             self._after(pushed.iteration, loss, shard.epoch)
@@ -155,7 +155,8 @@ class ServerStrategy(Strategy):
 
     def _after(self, version: int, loss: float, epoch: int) -> None:
         hooks, every = self.context.hooks, self.context.description.evaluation.every_steps
-        self.context.job.report_step(version, loss=loss)  # its records were counted with their shard
+        about = self.context.description
+        self.context.job.report(version, loss=loss, total=about.max_steps)  # its records were counted with their shard
         crossed = every > 0 and version // every > max(hooks.watch.state.due, 0) // every
         if hooks.evaluates and (crossed or hooks.is_time()):
             with self._saving(wait=False) as alone:
@@ -188,7 +189,7 @@ class ServerStrategy(Strategy):
             if hooks.watch.refresh().version < last or not self.context.versions.has(last):
                 last = self._save()
                 hooks.report(last, evaluate=hooks.evaluates)
-            self.context.job.report_step(last)  # also for one that was killed before it could say so
+            self.context.job.report(last, total=last)  # also for one that was killed before it could say so
 
     def _save(self) -> int:
         """The newest version, dumped by all servers, as one model."""
@@ -205,8 +206,8 @@ class ServerStrategy(Strategy):
             except (CorruptData, FileNotFoundError) as error:  # newer dumps have replaced it
                 if not Path(reply.path).parent.exists():
                     raise NotFound(
-                        f"the servers' dumps are not here: {reply.path}",
-                        hint="workers and servers need a common folder",
+                        f"cannot find the servers' dumps: {reply.path}",
+                        hint="workers and servers need a shared directory",
                     ) from error
                 log.info("dump %d was replaced: %s", reply.order, error)
                 continue
@@ -247,8 +248,8 @@ class ServerStrategy(Strategy):
         state = self.context.versions.load(version)
         if state is None:
             raise NotFound(
-                f"the model of version {version} is gone: {self.context.versions.path(version)}",
-                hint="workers need a directory that all of them can read; see --checkpoint-dir",
+                f"the model of version {version} is missing: {self.context.versions.path(version)}",
+                hint="workers need a shared directory; set --checkpoint-dir",
             )
         save_model(directory, state, {**self._about(), "version": version})
 

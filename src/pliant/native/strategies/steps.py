@@ -132,7 +132,6 @@ class StepStrategy(Strategy):
         self.context.versions.save(version, copy_state(self.model), self._about())
         hooks.report(version, evaluate=hooks.evaluates)
         hooks.commit(TRAIN, version, end=True)
-        self.context.job.report_step(version)
 
     def _about(self) -> dict[str, Any]:
         about = self.context.description
@@ -157,7 +156,7 @@ class StepStrategy(Strategy):
             state = copy_state(self.model)
         if state is None:
             raise NotFound(
-                f"the model of version {version} is gone: {self.context.versions.path(version)}",
-                hint="workers need a directory that all of them can read; see --checkpoint-dir",
+                f"the model of version {version} is missing: {self.context.versions.path(version)}",
+                hint="workers need a shared directory; set --checkpoint-dir",
             )
         save_model(directory, state, {**self._about(), "version": version})

@@ -163,8 +163,8 @@ class KubeApi:
             return cls(config.cluster.server, context=verify, auth=user_auth(user), namespace=config.namespace)
         except (ConfigError, KeyError, OSError, ValueError) as error:
             raise PermanentError(
-                f"there is no usable configuration of a Kubernetes cluster: {error}",
-                hint="set KUBECONFIG to the file that kubectl uses, and check `kubectl get pods`",
+                f"no usable Kubernetes configuration: {error}",
+                hint="set KUBECONFIG to the file that kubectl uses and check that `kubectl get pods` works",
             ) from error
 
     async def __aenter__(self) -> KubeApi:
@@ -308,7 +308,7 @@ class KubeApi:
         state, failures = follower or Follower(), 0
         filters: dict[str, Any] = {"labels": labels, "fields": fields}
         while True:
-            problem = "it was ended at once"
+            problem = "it ended immediately"
             try:
                 if not state.version:
                     for change in state.listed(await self.list(kind, namespace, **filters)):
@@ -332,7 +332,7 @@ class KubeApi:
                 problem = error.message
             delay = RECONNECTS.delay(failures) * random.uniform(0.5, 1.0)
             failures += 1
-            log.warning("the watch of %s broke off, again in %.1f s: %s", kind.plural, delay, problem)
+            log.warning("the watch of %s broke, retrying in %.1f s: %s", kind.plural, delay, problem)
             await asyncio.sleep(delay)
 
     # --- the rest
@@ -375,7 +375,7 @@ class KubeApi:
             "spec": {"resourceAttributes": {**attributes, "subresource": subresource}},
         }
         path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-        answer = await self.request("POST", path, review, what="ask for one's own rights")
+        answer = await self.request("POST", path, review, what="check the user's own permissions")
         return bool(answer["status"].get("allowed"))
 
     async def authorization(self) -> dict[str, str]:
@@ -433,13 +433,13 @@ class KubeApi:
         except (httpx.TransportError, TimeoutError) as error:
             raise self._unreachable(what, error) from error
         except ConfigError as error:
-            raise PermanentError(f"cannot {what}: {error}", hint="check the user of the kubeconfig") from error
+            raise PermanentError(f"cannot {what}: {error}", hint="check the user in the kubeconfig") from error
         if answer.is_error:
             raise _refusal(answer, what)
         try:
             found: Object = answer.json()
         except ValueError as error:
-            raise ApiUnavailable(f"cannot {what}: {self.server} answered something that is no JSON") from error
+            raise ApiUnavailable(f"cannot {what}: the response of {self.server} is not JSON") from error
         return found
 
     @contextlib.asynccontextmanager
@@ -460,7 +460,7 @@ class KubeApi:
     def _unreachable(self, what: str, error: Exception) -> ApiUnavailable:
         sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
         detail = str(error) or type(error).__name__
-        return ApiUnavailable(f"cannot {what}: the API server at {self.server} does not answer ({detail})", sent=sent)
+        return ApiUnavailable(f"cannot {what}: the API server at {self.server} does not respond ({detail})", sent=sent)
 
 
 def path_of(kind: Kind, namespace: str = "", name: str = "", subresource: str = "") -> str:

@@ -193,7 +193,7 @@ def within_limits(spec: Object) -> tuple[Object, list[str]]:
             least, wanted, most = found
             replicas["wanted"] = max(least, min(most, wanted))
             if replicas["wanted"] != wanted:
-                allowed = f"{least} to {most} are allowed, so it is {replicas['wanted']}"
+                allowed = f"allowed: {least} to {most}; using {replicas['wanted']}"
                 notes.append(f"roles.{name}.replicas.wanted is {wanted}; {allowed}")
     return value, notes
 
@@ -204,12 +204,12 @@ def scale_plan_request(plan: Object) -> ChangeRequest:
     try:
         spec = ScalePlanSpec.model_validate(plan["spec"])
     except ValueError as error:
-        return ChangeRequest(request, RequestSource.SCALE_PLAN, problem=f"the plan is not understood: {error}")
+        return ChangeRequest(request, RequestSource.SCALE_PLAN, problem=f"invalid plan: {error}")
     problem = ""
     if spec.create:
-        problem = "only the master names nodes to create; ask for roles.<role>.replicas instead"
+        problem = "only the master may name nodes to create; set roles.<role>.replicas instead"
     elif not (spec.roles or spec.remove or spec.migrate):
-        problem = "the plan asks for nothing; it may have roles, remove and migrate"
+        problem = "the plan is empty; it may have roles, remove and migrate"
     reason = spec.reason or f"the plan {plan['metadata']['name']}"
     return ChangeRequest(request, RequestSource.SCALE_PLAN, tuple(_changes(spec)), reason, problem=problem)
 

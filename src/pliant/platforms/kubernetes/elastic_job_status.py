@@ -14,6 +14,7 @@ from pydantic import Field, WithJsonSchema
 
 from pliant.core.job import FINAL_PHASES, Phase
 from pliant.core.nodes.capacity import Capacity, Machine
+from pliant.core.progress import LOSS
 from pliant.core.status import Condition, DatasetStatus, JobStatus, PlanStatus, Progress, RoleStatus
 from pliant.core.takeover import JOURNAL_LOST
 from pliant.platforms.kubernetes.kinds import Object
@@ -28,49 +29,52 @@ ALL_RECORDS = "all datasets"  # the one dataset of a status that was read from a
 
 
 class ConditionModel(StatusModel):
-    type: str = Field(description="What it is about.")
-    status: Literal["True", "False", "Unknown"] = Field(description="Whether it holds.")
-    reason: str = Field(default="", description="Why, in one word.")
-    message: str = Field(default="", description="Why, for people.")
-    lastTransitionTime: str = Field(default="", description="Since when, RFC 3339.")
+    type: str = Field(description="Condition type.")
+    status: Literal["True", "False", "Unknown"] = Field(description="True, False or Unknown.")
+    reason: str = Field(default="", description="Machine-readable reason.")
+    message: str = Field(default="", description="Human-readable explanation.")
+    lastTransitionTime: str = Field(default="", description="Time of the last transition, RFC 3339.")
 
 
 class RoleModel(StatusModel):
     """Nodes of one role, by state."""
 
-    wanted: int | None = Field(default=None, description="How many there should be.")
-    ready: int | None = Field(default=None, description="How many run and are registered.")
-    pending: int | None = Field(default=None, description="How many start or wait for room.")
-    succeeded: int | None = Field(default=None, description="How many are done.")
-    failed: int | None = Field(default=None, description="How many ended otherwise, since the beginning.")
+    wanted: int | None = Field(default=None, description="Desired number of nodes.")
+    ready: int | None = Field(default=None, description="Nodes that are running and registered.")
+    pending: int | None = Field(default=None, description="Nodes that are starting or Pending.")
+    succeeded: int | None = Field(default=None, description="Nodes that succeeded.")
+    failed: int | None = Field(default=None, description="Nodes that failed since the job started.")
 
 
 class ProgressModel(StatusModel):
-    percent: float | None = Field(default=None, description="Of the records of all epochs, 0 to 100.")
+    percent: float | None = Field(default=None, description="Share of the steps or records done, 0 to 100.")
     records: int | None = Field(default=None, description="Records done.")
-    total: int | None = Field(default=None, description="Records in all.")
+    total: int | None = Field(default=None, description="Records in total.")
     step: int | None = Field(default=None, description="The training step.")
+    total_steps: int | None = Field(default=None, description="Total number of training steps; 0 if unknown.")
+    loss: float | None = Field(default=None, description="The last reported loss.")
+    records_per_second: float | None = Field(default=None, description="Records finished per second.")
     epoch: int | None = Field(default=None, description="The epoch.")
-    eta: str | None = Field(default=None, description="How long it still takes, such as 4m30s.")
+    eta: str | None = Field(default=None, description="Estimated time left, such as 4m30s.")
 
 
 class PlanModel(StatusModel):
     name: str | None = Field(default=None, description="The ScalePlan.")
-    reason: str | None = Field(default=None, description="Why it was made.")
-    time: str | None = Field(default=None, description="When it was made, RFC 3339.")
+    reason: str | None = Field(default=None, description="Reason for the plan.")
+    time: str | None = Field(default=None, description="Creation time, RFC 3339.")
 
 
 class MasterModel(StatusModel):
     """The master's Pod, as the operator sees it."""
 
     pod: str | None = Field(default=None, description="The Pod.")
-    ready: bool | None = Field(default=None, description="Whether it serves.")
-    restarts: int | None = Field(default=None, description="How often its Pod was created again.")
+    ready: bool | None = Field(default=None, description="Whether the master is serving.")
+    restarts: int | None = Field(default=None, description="Number of times its Pod was recreated.")
 
 
 class WaitingModel(StatusModel):
-    reason: str | None = Field(default=None, description="Why, in one word.")
-    message: str | None = Field(default=None, description="Why, for people.")
+    reason: str | None = Field(default=None, description="Machine-readable reason.")
+    message: str | None = Field(default=None, description="Human-readable explanation.")
 
 
 class MachineModel(StatusModel):
@@ -85,41 +89,43 @@ class RecoveryModel(StatusModel):
     """What became of the job when the journal of its master was lost; the condition ``JournalLost`` says the same."""
 
     outcome: str | None = Field(default=None, description="TakenOver or StartedOver.")
-    message: str | None = Field(default=None, description="Why, for people.")
-    time: str | None = Field(default=None, description="When, RFC 3339.")
+    message: str | None = Field(default=None, description="Human-readable explanation.")
+    time: str | None = Field(default=None, description="Time, RFC 3339.")
 
 
 class ElasticJobStatus(StatusModel):
-    phase: JobPhase | None = Field(default=None, description="How the job is doing.")
-    message: str | None = Field(default=None, description="Why, for people.")
+    phase: JobPhase | None = Field(default=None, description="Phase of the job.")
+    message: str | None = Field(default=None, description="Human-readable explanation.")
     waiting: WaitingModel | None = Field(
-        default=None, description="What the job waits for, by its master; becomes the condition WaitingForNodes."
+        default=None, description="What the job waits for, set by its master; becomes the condition WaitingForNodes."
     )
     machines: tuple[MachineModel, ...] | None = Field(
-        default=None, description="Sizes of the machines that nodes of the job may run on, by the operator."
+        default=None, description="Sizes of the machines that the job may run on, set by the operator."
     )
     conditions: tuple[ConditionModel, ...] | None = Field(
         default=None,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
-        description="What holds of the job; written by the operator alone.",
+        description="Conditions of the job, written only by the operator.",
     )
-    observed_generation: int | None = Field(default=None, description="The generation of the spec that was seen last.")
+    observed_generation: int | None = Field(
+        default=None, description="The most recent generation of the spec that was observed."
+    )
     roles: dict[str, RoleModel] | None = Field(default=None, description="Nodes by role.")
-    workers: str | None = Field(default=None, description="Workers, ready/wanted.")
-    ps: str | None = Field(default=None, description="Parameter servers, ready/wanted.")
-    replicas: int | None = Field(default=None, description="Workers that there are, for the scale subresource.")
-    selector: str | None = Field(default=None, description="The label selector of the workers, for the same.")
-    progress: ProgressModel | None = Field(default=None, description="How far the training is.")
+    workers: str | None = Field(default=None, description="Workers, running or succeeded/desired.")
+    ps: str | None = Field(default=None, description="Parameter servers, ready/desired.")
+    replicas: int | None = Field(default=None, description="Current number of workers, for the scale subresource.")
+    selector: str | None = Field(default=None, description="Label selector of the workers, for the scale subresource.")
+    progress: ProgressModel | None = Field(default=None, description="Training progress.")
     goodput: float | None = Field(default=None, description="Useful time of the workers, percent.")
-    last_plan: PlanModel | None = Field(default=None, description="The newest plan and its reason.")
+    last_plan: PlanModel | None = Field(default=None, description="The latest plan and its reason.")
     master: MasterModel | None = Field(default=None, description="The master's Pod.")
     datasets: tuple[str, ...] | None = Field(
-        default=None, description="Datasets of which the master's journal alone knows what is done."
+        default=None, description="Datasets whose progress is only in the master's journal."
     )
-    recovery: RecoveryModel | None = Field(default=None, description="The last time that the journal was lost.")
-    started: str | None = Field(default=None, description="When the master first served, RFC 3339.")
-    suspended: str | None = Field(default=None, description="Since when it is suspended, RFC 3339.")
-    finished: str | None = Field(default=None, description="When it ended, RFC 3339.")
+    recovery: RecoveryModel | None = Field(default=None, description="The last loss of the journal.")
+    started: str | None = Field(default=None, description="Time when the master first served, RFC 3339.")
+    suspended: str | None = Field(default=None, description="Time of suspension, RFC 3339.")
+    finished: str | None = Field(default=None, description="End time, RFC 3339.")
 
 
 # --- to the resource
@@ -138,10 +144,13 @@ def status_patch(status: JobStatus, *, generation: int, last_plan: PlanStatus | 
         replicas=workers.ready + workers.pending if workers else 0,
         selector=worker_selector(status.name),
         progress=ProgressModel(
-            percent=round(100 * progress.records_done / progress.records_total, 1) if progress.records_total else None,
+            percent=round(progress.percent, 1) if progress.percent is not None else None,
             records=progress.records_done,
             total=progress.records_total,
             step=progress.step,
+            total_steps=progress.total_steps,
+            loss=progress.loss,
+            records_per_second=round(status.records_per_second, 1),
             epoch=progress.epoch,
             eta=duration(status.eta) if status.eta is not None else None,
         ),
@@ -156,8 +165,7 @@ def status_patch(status: JobStatus, *, generation: int, last_plan: PlanStatus | 
     patch["suspended"] = _moment(status.suspended_at)  # null takes it away
     waiting = status.waiting
     patch["waiting"] = {"reason": waiting.reason, "message": waiting.message} if waiting is not None else None
-    if status.eta is None:
-        patch["progress"]["eta"] = None
+    patch["progress"] = {"eta": None, "loss": None, **patch["progress"]}  # likewise
     return patch
 
 
@@ -185,12 +193,12 @@ def _moment(seconds: float) -> str | None:
 
 def _ratio_of(status: JobStatus, role: str) -> str | None:
     found = status.role(role)
-    return ratio(found.ready, found.wanted) if found else None
+    return ratio(found.present, found.wanted) if found else None
 
 
-def ratio(ready: int, wanted: int) -> str:
+def ratio(present: int, wanted: int) -> str:
     """As a column of ``kubectl get`` shows it."""
-    return f"{ready}/{wanted}"
+    return f"{present}/{wanted}"
 
 
 def duration(seconds: float) -> str:
@@ -246,7 +254,15 @@ def status_of_resource(job: Object, now: float) -> JobStatus:
             for name, spec in (job["spec"].get("roles") or {}).items()
         ),
         datasets=(all_records,) if total else (),
-        progress=Progress(done, total, progress.step or 0, progress.epoch or 0),
+        progress=Progress(
+            done,
+            total,
+            progress.step or 0,
+            progress.epoch or 0,
+            progress.total_steps or 0,
+            {LOSS: progress.loss} if progress.loss is not None else {},
+        ),
+        records_per_second=0.0 if is_over(job) else progress.records_per_second or 0.0,
         goodput=found.goodput,
         last_plan=PlanStatus(plan.name or "", plan.reason or "", plan.time or "") if plan is not None else None,
     )

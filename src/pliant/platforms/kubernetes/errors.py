@@ -44,11 +44,11 @@ def error_of(code: int, reason: str, message: str, *, what: str, retry_after: fl
     if code == 410:
         return Gone(text)
     if code == 401:
-        return NotSignedIn(text, hint="check the user of the kubeconfig: its token or certificate may have expired")
+        return NotSignedIn(text, hint="check the user in the kubeconfig: its token or certificate may have expired")
     if code == 403 and "exceeded quota" in message:
-        return ApiUnavailable(text, hint="the namespace's quota is used up: raise it, or ask for less", sent=False)
+        return ApiUnavailable(text, hint="the namespace's quota is exhausted: raise it or request less", sent=False)
     if code == 403:
-        return Forbidden(text, hint=f"the account needs the right to {what}; see `kubectl auth can-i`")
+        return Forbidden(text, hint=f"the account needs permission to {what}; check with `kubectl auth can-i`")
     if code == 429 or code >= 500:
         return ApiUnavailable(text, retry_after=retry_after, sent=code != 429)
     return InvalidRequest(text)

@@ -62,7 +62,7 @@ def pod_state(pod: Mapping[str, Any], *, now: float, gone: bool = False) -> PodS
         return PodState(replace(base, alive=False, exit_reason=kind, message=message[:LONGEST]), left_behind=not over)
     waiting = (main.get("state") or {}).get("waiting") or {}
     if waiting.get("reason") in CANNOT_START:
-        why = f"{waiting['reason']}: {waiting.get('message') or 'its container cannot be made'}"
+        why = f"{waiting['reason']}: {waiting.get('message') or 'its container cannot be created'}"
         left = MAX_CREATION_RETRY_S - (
             now - seconds_of(status.get("startTime") or pod["metadata"].get("creationTimestamp"), now)
         )
@@ -73,7 +73,7 @@ def pod_state(pod: Mapping[str, Any], *, now: float, gone: bool = False) -> PodS
         )
     for condition in status.get("conditions") or []:
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            why = condition.get("message") or condition.get("reason") or "there is no room for it"
+            why = condition.get("message") or condition.get("reason") or "unschedulable"
             return PodState(replace(base, unschedulable=why[:LONGEST]))
     return PodState(base)
 
@@ -97,13 +97,13 @@ def _end(
     if why == "OOMKilled":
         return ExitReason.OOM, "out of memory: the kernel killed its container"
     if reason == "Evicted" and "memory" in words and "exceeds its request" in words:
-        return ExitReason.OOM, f"evicted, its machine ran out of memory: {words}"
+        return ExitReason.OOM, f"evicted, the node ran out of memory: {words}"
     if reason == "Evicted" and "exceed" in words and ("storage" in words or "EmptyDir" in words):
         return ExitReason.ERROR, f"evicted: {words}"
     if (reported := _last_words(said)) is not None:
         return reported
     if reason in TAKEN_AWAY or why == "ContainerStatusUnknown":
-        return ExitReason.PREEMPTED, f"{reason or why}: {words or said or 'its machine took it away'}"
+        return ExitReason.PREEMPTED, f"{reason or why}: {words or said or 'removed by its node'}"
     if disruption := _disruption(pod):
         return ExitReason.PREEMPTED, disruption
     if code == 0 or (code is None and phase == "Succeeded"):
@@ -120,7 +120,7 @@ def _end(
         return ExitReason.ERROR, f"{how}: {tail}" if tail else how
     if reason == "DeadlineExceeded":
         return ExitReason.ERROR, f"{reason}: {words}"
-    return ExitReason.UNKNOWN, f"{reason}: {words}" if reason else "its Pod failed, and the cluster does not say why"
+    return ExitReason.UNKNOWN, f"{reason}: {words}" if reason else "its Pod failed for an unknown reason"
 
 
 def _last_words(said: str) -> tuple[ExitReason, str] | None:
@@ -136,5 +136,7 @@ def _disruption(pod: Mapping[str, Any]) -> str:
     """Clusters of today say by a condition that a Pod goes for another's sake."""
     for condition in (pod.get("status") or {}).get("conditions") or []:
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
-            return f"{condition.get('reason') or 'disrupted'}: {condition.get('message') or 'its Pod has to go'}"
+            return (
+                f"{condition.get('reason') or 'disrupted'}: {condition.get('message') or 'its Pod is being disrupted'}"
+            )
     return ""

@@ -29,11 +29,11 @@ class StatusModel(Model):
 class RoleTarget(Model):
     """What a role should have."""
 
-    replicas: NodeCount | None = Field(default=None, description="How many nodes. Default: as it is.")
-    resources: ResourcesSpec | None = Field(default=None, description="What each node is given. Default: as it is.")
+    replicas: NodeCount | None = Field(default=None, description="Number of nodes. Default: unchanged.")
+    resources: ResourcesSpec | None = Field(default=None, description="Resources of each node. Default: unchanged.")
     rollout: Literal["rolling", "new-nodes"] = Field(
         default="rolling",
-        description="What new resources mean for nodes that run: they are replaced one by one, or keep what they have.",
+        description="How new resources apply to running nodes: they are replaced one by one, or keep their current resources.",
     )
 
 
@@ -42,56 +42,58 @@ class PodToCreate(Model):
 
     node: NodeName = Field(description="The node's name, such as worker-3; used once in a job's life.")
     role: NodeName = Field(description="Its role.")
-    resources: ResourcesSpec = Field(default=ResourcesSpec(), description="What it is given.")
+    resources: ResourcesSpec = Field(default=ResourcesSpec(), description="Its resources.")
     command: tuple[str, ...] | None = Field(default=None, description="The program. Default: the role's.")
-    env: dict[str, str] = Field(default={}, description="Environment variables, over those of the role.")
-    working_dir: str | None = Field(default=None, description="Where the program starts. Default: the job's.")
+    env: dict[str, str] = Field(default={}, description="Environment variables; they override those of the role.")
+    working_dir: str | None = Field(default=None, description="Working directory. Default: the job's.")
     priority_class: str | None = Field(default=None, description="Its priority class.")
     avoid_hosts: tuple[str, ...] = Field(default=(), description="Machines that it must not run on.")
 
 
 class PodToRemove(Model):
     node: NodeName = Field(description="The node's name.")
-    grace: Seconds = Field(default=10.0, description="Seconds between asking its program to end and forcing it.")
+    grace: Seconds = Field(default=10.0, description="Grace period in seconds between SIGTERM and SIGKILL.")
 
 
 class PodToMigrate(Model):
     """A node to replace by one with other resources."""
 
     node: NodeName = Field(description="The node's name.")
-    resources: ResourcesSpec = Field(default=ResourcesSpec(), description="What its successor is given.")
+    resources: ResourcesSpec = Field(default=ResourcesSpec(), description="Resources of its successor.")
 
 
 class ScalePlanSpec(Model):
     """A change of a job's nodes."""
 
     job: str = Field(min_length=1, max_length=63, description="The ElasticJob, in the same namespace.")
-    sequence: Count = Field(default=0, description="Of the master's plans: they are executed in this order.")
-    reason: str = Field(default="", description="Why, for people.")
+    sequence: Count = Field(
+        default=0, description="Sequence number of the master's plans; they are executed in this order."
+    )
+    reason: str = Field(default="", description="Human-readable reason.")
     roles: dict[str, RoleTarget] = Field(default={}, description="Nodes and resources by role.")
     create: tuple[PodToCreate, ...] = Field(default=(), description="Nodes to start; only the master names them.")
-    remove: tuple[PodToRemove, ...] = Field(default=(), description="Nodes to end.")
-    migrate: tuple[PodToMigrate, ...] = Field(default=(), description="Nodes to replace by larger or smaller ones.")
+    remove: tuple[PodToRemove, ...] = Field(default=(), description="Nodes to remove.")
+    migrate: tuple[PodToMigrate, ...] = Field(default=(), description="Nodes to replace with larger or smaller ones.")
     ps_hosts: tuple[str, ...] = Field(default=(), description="Addresses of the parameter servers after this plan.")
 
 
 class PodProblem(StatusModel):
     node: str = Field(description="The node.")
-    message: str = Field(description="What the cluster said.")
+    message: str = Field(description="Response of the cluster.")
     passing: bool = Field(
-        default=False, description="Whether it may be accepted later: no room, as opposed to an error."
+        default=False, description="Whether it may be accepted later (no capacity) or never (an error)."
     )
 
 
 class ScalePlanStatus(StatusModel):
-    phase: PlanPhase | None = Field(default=None, description="How far it is.")
-    message: str | None = Field(default=None, description="Why it waits, or how it ended.")
-    started: str | None = Field(default=None, description="When its execution began, RFC 3339.")
-    finished: str | None = Field(default=None, description="When it ended, RFC 3339.")
+    phase: PlanPhase | None = Field(default=None, description="Phase of the plan.")
+    message: str | None = Field(default=None, description="Why it is waiting, or its result.")
+    started: str | None = Field(default=None, description="Start time of its execution, RFC 3339.")
+    finished: str | None = Field(default=None, description="End time, RFC 3339.")
     created: int | None = Field(default=None, description="Pods created so far.")
     removed: int | None = Field(default=None, description="Pods removed so far.")
-    attempts: int | None = Field(default=None, description="Rounds that some Pod was refused in.")
-    refused: tuple[PodProblem, ...] | None = Field(default=None, description="Pods that the cluster does not accept.")
+    attempts: int | None = Field(default=None, description="Number of attempts in which a Pod was refused.")
+    refused: tuple[PodProblem, ...] | None = Field(default=None, description="Pods that the cluster did not accept.")
 
 
 def status_of(resource: dict[str, Any]) -> dict[str, Any]:

@@ -77,7 +77,7 @@ class PodScaler(Scaler):
     def _must_go(self, removal: NodeRemoval) -> bool:
         pod = self._view.pods.get(removal.node)
         if pod is None and not self._view.is_there(removal.node):
-            self._tell(NodeEvent(removal.node, False, message="there is no Pod of it"))
+            self._tell(NodeEvent(removal.node, False, message="it has no Pod"))
             return False
         if pod is not None:
             state = pod_state(pod, now=self._now())

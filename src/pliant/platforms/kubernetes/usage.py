@@ -43,7 +43,7 @@ async def measured(
             logged = False
         except PermanentError as error:  # not served, or no right to read it
             pause = absent
-            log.debug("metrics.k8s.io is not to be had: %s", error.message)
+            log.debug("metrics.k8s.io is not available: %s", error.message)
         except PliantError as error:
             log.log(logging.DEBUG if logged else logging.INFO, "metrics.k8s.io: %s", error.message)
             logged = True

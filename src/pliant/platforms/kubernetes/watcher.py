@@ -109,7 +109,7 @@ class PodWatcher(NodeWatcher):
         if pod is None and node not in self._view.seen:
             self._view.seen.add(node)
             self.on_gone(node)
-            self.tell(NodeEvent(node, False, ExitReason.PREEMPTED, "its Pod was deleted as soon as it was made"))
+            self.tell(NodeEvent(node, False, ExitReason.PREEMPTED, "its Pod was deleted right after creation"))
 
     def _pod_changed(self, pod: Object, gone: bool) -> None:
         state = self._view.pod_seen(pod, now=self._now(), gone=gone)

@@ -131,9 +131,9 @@ class PsClient:
 
         def attempt(_: Route) -> None:
             if not self._router.refresh().assigned:
-                raise RetryableError("a parameter server has not taken the first values of its variables yet")
+                raise RetryableError("a parameter server has not initialized its variables yet")
 
-        self._router.call_with_retry(attempt, "the first values")
+        self._router.call_with_retry(attempt, "the initial values")
         self._dense.forget()
         for stream in self._streams:
             stream.await_first_values()
@@ -201,7 +201,7 @@ class PsClient:
         for name in chosen:
             self._variable(name)
         if not chosen:
-            raise InvalidRequest("there is no variable to follow", hint="rows of tables are pulled")
+            raise InvalidRequest("no variable to follow", hint="rows of tables are pulled")
         stream = ModelStream(self._conversation, chosen, retry_timeout=self._retry_timeout)
         self._streams.add(stream)
         return stream
@@ -234,13 +234,13 @@ class PsClient:
         ``shards``: with each shard how many of its records (as iterated) are done with this push, all in all.
         """
         if examples < 1:
-            raise InvalidRequest(f"a gradient over {examples} examples")
+            raise InvalidRequest(f"invalid gradient over {examples} examples")
         gradients = {name: self._gradient(name, value) for name, value in (dense or {}).items()}
         pairs = {table: self._row_gradients(table, *pair) for table, pair in (rows or {}).items()}
         progress = [pb.LeaseProgress(lease=s.lease, records=s.offset + records) for s, records in shards]
         while True:
             if gone := tuple(s.lease for s, _ in shards if s.session != self._conversation.name or s.lost):
-                return Contributed(False, False, self._version, 0, "a shard was given to another worker", gone)
+                return Contributed(False, False, self._version, 0, "a shard was leased to another worker", gone)
             staged = self._stager.stage(dense=gradients, rows=pairs, examples=examples, based_on=based_on)
             request = pb.ContributeRequest(
                 session=staged.session,
@@ -260,7 +260,7 @@ class PsClient:
             if decision.outcome is PushOutcome.UNSCHEDULED:
                 if self._schedule is None:
                     raise InvalidRequest(
-                        f"other workers follow a schedule of the learning rate: {decision.reason}",
+                        f"other workers use a learning-rate schedule: {decision.reason}",
                         hint="call schedule() on all workers",
                     )
                 continue  # they are known now
@@ -291,14 +291,14 @@ class PsClient:
         spec = self._router.route.variables.get(name) or self._router.refresh().variables.get(name)
         if spec is None:
             known = ", ".join(self._router.route.variables) or "none"
-            raise NotFound(f"there is no variable {name!r}", hint=f"variables of this job: {known:.500}")
+            raise NotFound(f"variable {name!r} not found", hint=f"variables of this job: {known:.500}")
         return spec
 
     def _table(self, name: str) -> TableSpec:
         spec = self._router.route.tables.get(name) or self._router.refresh().tables.get(name)
         if spec is None:
             known = ", ".join(self._router.route.tables) or "none"
-            raise NotFound(f"there is no table {name!r}", hint=f"tables of this job: {known:.500}")
+            raise NotFound(f"table {name!r} not found", hint=f"tables of this job: {known:.500}")
         return spec
 
     def _gradient(self, name: str, value: Any) -> Floats:
@@ -329,5 +329,5 @@ def _ask_rows(asked: list[tuple[str, Ids]], iteration: int) -> Any:
 def _ids(table: str, ids: Any) -> Ids:
     array = np.asarray(ids)
     if array.dtype.kind not in "iu":
-        raise InvalidRequest(f"ids of table {table!r} must be whole numbers, not {array.dtype}")
+        raise InvalidRequest(f"ids of table {table!r} must be integers, not {array.dtype}")
     return np.ascontiguousarray(array, np.int64).reshape(-1)

@@ -58,7 +58,7 @@ class PsConnection:
                 sock.close()
                 raise
         except (OSError, ssl.SSLError) as error:
-            raise ServerUnavailable(f"no parameter server answers at {self._where}: {error}") from None
+            raise ServerUnavailable(f"no parameter server responds at {self._where}: {error}") from None
 
     @property
     def local(self) -> bool:
@@ -89,7 +89,7 @@ class PsConnection:
             self.close()
             raise InvalidRequest(
                 f"the rows have {header.payload} bytes, the arrays for them {sum(rows.nbytes for rows in out)}",
-                hint="is the width of the table what the server has?",
+                hint="check that the table's width matches the server's",
             )
         for rows in out:
             self._fill(rows)
@@ -131,7 +131,7 @@ class PsConnection:
             place = places.get((section.key, section.number))
             if place is None or out[place].size != section.count:
                 self.close()
-                raise InvalidRequest(f"block {section.number} came, but there is no array of {section.count} for it")
+                raise InvalidRequest(f"received block {section.number}, but no array of {section.count} for it")
             self._fill(out[place])
             came.append(place)
         return header.iteration, came
@@ -192,8 +192,8 @@ class PsConnection:
         size = sum(map(len, payload))
         if size > self._limits.payload or len(meta) > self._limits.meta:
             raise InvalidRequest(
-                f"a request of {len(meta)} + {size} bytes; at most {self._limits.meta} + {self._limits.payload} are taken",
-                hint="send it in parts",
+                f"a request of {len(meta)} + {size} bytes; the limit is {self._limits.meta} + {self._limits.payload}",
+                hint="split it",
             )
         region = self._share(max(size, self._largest))
         if region is None or not sharing.LEAST <= size <= region.size:
@@ -235,15 +235,15 @@ class PsConnection:
         except (Closed, BadFrame) as error:
             raise self._lost(error) from None
         if header.request != self._request:
-            raise self._lost(BadFrame("an answer to another request came"))
+            raise self._lost(BadFrame("received a response to another request"))
         if header.kind in (Kind.ERROR, Kind.MOVED):
             raise wire.decode_error(header.kind, meta, header.iteration)
         if header.kind != kind:
-            raise self._lost(BadFrame(f"an answer of kind {header.kind} came"))
+            raise self._lost(BadFrame(f"received a response of kind {header.kind}"))
         self._shared = None
         if header.flags & wire.SHARED:
             if self._region is None or header.payload > self._region.size:
-                raise self._lost(BadFrame("an answer in memory that is not shared"))
+                raise self._lost(BadFrame("response in memory that is not shared"))
             self._shared = self._region.to_client[: header.payload]
         elif header.payload <= sharing.MOST:
             self._largest = max(self._largest, header.payload)
@@ -252,7 +252,7 @@ class PsConnection:
     def _fill(self, array: Floats) -> None:
         if array.size and self._shared is not None:
             if array.nbytes > self._shared.size:
-                raise self._lost(BadFrame("an answer that is cut short"))
+                raise self._lost(BadFrame("truncated response"))
             array.reshape(-1).view(np.uint8)[:] = self._shared[: array.nbytes]
             self._shared = self._shared[array.nbytes :]
             self._socket.bytes_in += array.nbytes
@@ -264,7 +264,7 @@ class PsConnection:
 
     def _lost(self, error: PliantError) -> ServerUnavailable:
         self.close()
-        return ServerUnavailable(f"lost the parameter server at {self._where}: {error.message}")
+        return ServerUnavailable(f"lost the connection to the parameter server at {self._where}: {error.message}")
 
 
 def _ids(table: str, ids: Ids) -> memoryview:

@@ -83,8 +83,8 @@ class ModelStream:
         with self._changed:
             if me in self._readers and not ready():
                 raise InvalidRequest(
-                    f"iteration {at_least} cannot come while this thread reads iteration {self._oldest}",
-                    hint="leave the `with` of the older model first",
+                    f"iteration {at_least} cannot be received while this thread reads iteration {self._oldest}",
+                    hint="exit the `with` block of the older model first",
                 )
             self._changed.wait_for(ready)
             if self._failed is not None:

@@ -126,7 +126,7 @@ class Router:
         route = self.route
         address, fencing_token = route.addresses[server], route.fencing_tokens[server]
         if not address:
-            raise ServerUnavailable(f"nobody serves seat {route.seats[server]} now")
+            raise ServerUnavailable(f"no server holds seat {route.seats[server]} now")
         found = self._connections.get((address, fencing_token))
         if found is None or found.closed:  # lost outside of ``ask``, or interrupted
             host, _, port = address.rpartition(":")
@@ -186,10 +186,10 @@ class Router:
             if now > deadline:
                 raise ServerUnavailable(
                     f"{what} did not succeed within {self._retry_timeout:.0f} s: {problem.message}",
-                    hint=problem.hint or "see `pliant status` and the logs of the role ps",
+                    hint=problem.hint or "check `pliant status` and the logs of the role ps",
                 ) from problem
             if self._ended.wait(pause):
-                raise ServerUnavailable(f"{what} was given up: {problem.message}") from problem
+                raise ServerUnavailable(f"gave up on {what}: {problem.message}") from problem
             pause = min(MAX_PAUSE_S, pause * 2)
 
     def _refresh_after(self, error: RetryableError) -> None:

@@ -83,7 +83,7 @@ def read_facts(stem: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise CorruptData(f"{path} cannot be read: {error}") from None
     if not isinstance(facts, dict) or facts.get("format") != FORMAT or not isinstance(facts.get("chunks"), list):
-        raise CorruptData(f"{path} is damaged, or of another release")
+        raise CorruptData(f"{path} is corrupt, or from another release")
     return facts
 
 
@@ -97,14 +97,14 @@ def read_chunks(stem: Path) -> Iterator[StateChunk]:
         raise CorruptData(f"{path} cannot be read: {error}") from None
     if size != facts["bytes"] or crc != facts["crc32"]:
         raise CorruptData(
-            f"{path} is damaged: {size:,} bytes with checksum {crc}, not {facts['bytes']:,} with {facts['crc32']}"
+            f"{path} is corrupt: {size:,} bytes with checksum {crc}, not {facts['bytes']:,} with {facts['crc32']}"
         )
     try:
         with safe_open(path, framework="numpy") as file:
             for at, listed in enumerate(facts["chunks"]):
                 yield _chunk(file.get_tensor, at, listed)
     except (SafetensorError, KeyError, TypeError) as error:
-        raise CorruptData(f"{path} is damaged: {error}") from None
+        raise CorruptData(f"{path} is corrupt: {error}") from None
 
 
 def load(dump: Path, seat: int | None, keep: Callable[[StateChunk], StateChunk | None]) -> Iterator[StateChunk]:

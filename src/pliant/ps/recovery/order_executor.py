@@ -85,8 +85,8 @@ class OrderExecutor:
             except OSError as error:
                 self._store.unstage(push)
                 raise RetryableError(
-                    f"the parameter server of seat {self._seat} cannot keep a push in {self._home}: {error.strerror}",
-                    hint="make room on its disk",
+                    f"the parameter server of seat {self._seat} cannot store a push in {self._home}: {error.strerror}",
+                    hint="free up disk space",
                 ) from error
 
     def finish_replay(self) -> None:
@@ -115,7 +115,7 @@ class OrderExecutor:
                 else:  # it came later, and has nothing to dump; but when the dump is complete, older segments are not read
                     self._write_with_retry(lambda: self._rotate(order), f"the log of seat {self._seat} in {self._home}")
             case OrderKind.NOTHING:
-                log.debug("order %d was called off", order.number)
+                log.debug("order %d was canceled", order.number)
         self.done = order.number
 
     def truncate_log(self, base: int) -> None:
@@ -146,8 +146,8 @@ class OrderExecutor:
             applied = self._store.apply(own, order.scale, order.iteration, order.factors)
         for missing in applied.missing:
             self._report(
-                f"seat {self._seat} does not have contribution {missing.sequence} of {missing.session} any more: "
-                f"its share of iteration {order.iteration:,} is lost"
+                f"seat {self._seat} no longer has contribution {missing.sequence} of {missing.session}: its "
+                f"share of iteration {order.iteration:,} is lost"
             )
 
     def _stage_logged(self, identity: tuple[str, int]) -> None:
@@ -157,7 +157,7 @@ class OrderExecutor:
             try:
                 self._store.stage(decode_push(meta, memoryview(payload), self._store.names))
             except PliantError as error:  # never answered with "staged" by the map of its time, so in no order
-                log.warning("what %s staged as %d is not used: %s", *identity, error)
+                log.warning("discarding what %s staged as %d: %s", *identity, error)
 
     def _move(self, order: Order) -> None:
         move = Move(order.source, order.target, order.partitions, order.blocks)
@@ -191,7 +191,7 @@ class OrderExecutor:
                 return
             except OSError as error:
                 if not reported:
-                    self._report(f"{what} cannot be written: {error}; make room there")
+                    self._report(f"{what} cannot be written: {error}; free up disk space there")
                 reported = True
             if self._stopping.wait(RETRY):
                 raise Stopped

@@ -179,5 +179,8 @@ def _records(path: Path) -> Iterator[tuple[RecordLocation, bytes]]:
             yield RecordLocation(path, begin, meta_length, length), meta
             at = begin + meta_length + length
     log.debug(
-        "%s: %d of %d bytes are records; what follows was truncate by a kill, or is of an older segment", path, at, size
+        "%s: %d of %d bytes are records; the rest was truncated by a kill, or belongs to an older segment",
+        path,
+        at,
+        size,
     )

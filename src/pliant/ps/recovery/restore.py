@@ -67,7 +67,7 @@ def _load(
         store.import_(load(dump, point.seat, keep))
         return
     except CorruptData as error:
-        report(f"the newest dump cannot be read: {error.message}")
+        report(f"cannot read the latest dump: {error.message}")
     everything = list(range(store.partitions))
     for older in complete_dumps(dump.parent):
         if int(older.name) >= point.base:
@@ -76,13 +76,13 @@ def _load(
         try:
             store.import_(load(older, None, keep))
         except CorruptData as error:
-            report(f"an older dump cannot be read either: {error.message}")
+            report(f"cannot read an older dump either: {error.message}")
             continue
         iteration = read_manifest(older)["iteration"]
         report(
-            f"seat {point.seat} continues from the dump {older} of iteration {iteration:,}: of its parameters, the updates "
-            f"from there to iteration {point.iteration:,} are lost"
+            f"seat {point.seat} continues from the dump {older} of iteration {iteration:,}: updates of its "
+            f"parameters up to iteration {point.iteration:,} are lost"
         )
         return
     store.drop(everything, point.map.blocks_of(point.seat))
-    report(f"seat {point.seat} starts with empty tables: no dump can be read, and its state is lost")
+    report(f"seat {point.seat} starts with empty tables: no dump can be read, so its state is lost")

@@ -80,7 +80,7 @@ class LivenessReporter:
                     PliantError,
                     ValueError,
                 ) as error:  # the other thread hears the same; or gRPC: the channel is closed
-                    log.debug("the report of liveness failed: %s", error)
+                    log.debug("the liveness report failed: %s", error)
             elif progressed:
                 progressed = False
                 log.warning("this server has made no progress for %.0f s", self._every)

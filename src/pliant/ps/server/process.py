@@ -203,7 +203,7 @@ def main() -> None:
     address = Address.of_node(environment)
     if environment.parameters_dir is None:
         raise PermanentError(
-            "PLIANT_PS_DIR is not set", hint="run it as the role ps of a job with strategy ps-sync or ps-async"
+            "PLIANT_PS_DIR is not set", hint="run it as the role ps in a job with strategy ps-sync or ps-async"
         )
     node = PsNode(
         address,

@@ -149,7 +149,7 @@ class _Connection:
         """Serve one request; False if it was refused. Raises if the connection cannot be used any more."""
         action = self._actions.get(header.kind)
         if action is None:
-            raise BadFrame(f"{header.kind} is no request")
+            raise BadFrame(f"{header.kind} is not a request")
         meta = self._peer.receive_meta(header)
         self._shared = bool(header.flags & wire.SHARED)
         if self._shared and (self._region is None or header.payload > self._region.size):
@@ -164,7 +164,7 @@ class _Connection:
         except PliantError as error:
             self._refuse(header, Kind.ERROR, error, self._store.iteration)
         except MemoryError as error:
-            refusal = RetryableError(f"the parameter server is out of memory: {error}", hint="add servers or memory")
+            refusal = RetryableError(f"the parameter server ran out of memory: {error}", hint="add servers or memory")
             self._refuse(header, Kind.ERROR, refusal, self._store.iteration)
         else:
             return True
@@ -220,7 +220,7 @@ class _Connection:
         names = [wire.name_of(section.key, self._store.names) for section in sections]
         sizes = [4 * s.count * self._store.table(name).spec.dim for s, name in zip(sections, names, strict=True)]
         if sum(sizes) > self._limits.payload:
-            raise InvalidRequest(f"rows of {sum(sizes)} bytes in one answer", hint="ask for fewer ids at a time")
+            raise InvalidRequest(f"rows of {sum(sizes)} bytes in one answer", hint="request fewer ids at a time")
         payload = self._receive(self._in.take(header.payload))
         half = self._half_for(sum(sizes))
         rows = self._out.take(sum(sizes)) if half is None else half.data
@@ -277,7 +277,7 @@ class _Connection:
             )
             size = sum(value.nbytes for value in values.values())
             if size > self._limits.payload:
-                raise InvalidRequest(f"blocks of {size} bytes in one answer", hint="ask for fewer at a time")
+                raise InvalidRequest(f"blocks of {size} bytes in one answer", hint="request fewer at a time")
             self._reply(
                 header, Kind.BLOCKS, iteration, sections_out, [wire.bytes_of(value) for value in values.values()]
             )
@@ -285,7 +285,7 @@ class _Connection:
     def _push(self, header: Header, meta: memoryview) -> None:
         now = bool(header.flags & wire.APPLY_NOW)
         if now and not self._all._standalone:
-            raise NotAvailable("this server follows a master's orders: a push is staged, not applied at once")
+            raise NotAvailable("this server follows a master's orders: a push is staged, not applied immediately")
         sections = wire.check_push(meta, header.payload, self._limits)
         for section in sections:
             wire.name_of(section.key, self._store.names)

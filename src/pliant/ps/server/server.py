@@ -104,7 +104,7 @@ class PsServer:
             except OSError:
                 if self._stopping:
                     return
-                log.warning("the parameter server cannot accept connections for now", exc_info=True)
+                log.warning("the parameter server temporarily cannot accept connections", exc_info=True)
                 threading.Event().wait(0.1)  # out of file descriptors, mostly
                 continue
             thread = threading.Thread(target=self._serve, args=(sock,), name="ps-connection", daemon=True)
@@ -136,7 +136,7 @@ class PsServer:
                     self._refused += 1
             log.debug("a connection ended: %s", error)
         except Exception:
-            log.exception("a connection ended by a mistake of ours")
+            log.exception("a connection ended with an internal error")
         finally:
             with self._lock:
                 self._open.pop(thread, None)
@@ -153,7 +153,7 @@ class PsServer:
         with self._lock:
             self._open[thread] = peer
             if self._stopping:
-                raise OSError("the server stops")
+                raise OSError("the server is stopping")
         peer.admit(self._token)
         return peer
 

@@ -32,7 +32,7 @@ class Catalog:
             return False
         if known is not None:
             raise Conflict(
-                f"{spec.name!r} is already defined in another way",
+                f"{spec.name!r} is already defined differently",
                 hint="use another name, or start from an empty job directory",
             )
         key = key_of(spec.name)
@@ -59,7 +59,7 @@ class Catalog:
         table = self.tables.get(name)
         if table is None:
             known = ", ".join(sorted(self.tables)) or "none"
-            raise NotFound(f"there is no table {name!r:.200}", hint=f"tables here: {known:.500}")
+            raise NotFound(f"table {name!r:.200} not found", hint=f"tables here: {known:.500}")
         return table
 
     def block_length(self, variable: str, block: int) -> int:
@@ -67,10 +67,10 @@ class Catalog:
         spec = self._variables.get(variable)
         if spec is None:
             known = ", ".join(sorted(self._variables)) or "none"
-            raise NotFound(f"there is no variable {variable!r:.200}", hint=f"variables here: {known:.500}")
+            raise NotFound(f"variable {variable!r:.200} not found", hint=f"variables here: {known:.500}")
         blocks = blocks_of(spec.size)
         if not 0 <= block < len(blocks):
-            raise NotFound(f"variable {variable!r} has {len(blocks)} blocks; there is no block {block}")
+            raise NotFound(f"variable {variable!r} has {len(blocks)} blocks; block {block} does not exist")
         return blocks[block][1]
 
     def block(self, name: str, number: int) -> Block:

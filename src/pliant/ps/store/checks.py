@@ -29,7 +29,7 @@ def check_rows(table: str, ids: Any, rows: Any, dim: int, what: str = "the outpu
             f"not {rows.shape}"
         )
     if ids.size > MAX_IDS:
-        raise InvalidRequest(f"{ids.size} ids of table {table!r} in one request", hint=f"ask for at most {MAX_IDS}")
+        raise InvalidRequest(f"{ids.size} ids of table {table!r} in one request", hint=f"request at most {MAX_IDS}")
 
 
 def _array(what: str, array: Any, kind: type) -> None:
@@ -37,7 +37,7 @@ def _array(what: str, array: Any, kind: type) -> None:
         given = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
         raise InvalidRequest(f"{what} must be a {np.dtype(kind)} array, not {given}")
     if not array.flags.c_contiguous or not array.flags.aligned:
-        raise InvalidRequest(f"{what} must be contiguous", hint="numpy.ascontiguousarray makes it so")
+        raise InvalidRequest(f"{what} must be contiguous", hint="use numpy.ascontiguousarray")
 
 
 def check_ids(table: str, ids: Ids, answer: int, map_version: int) -> None:
@@ -53,7 +53,7 @@ def check_ids(table: str, ids: Ids, answer: int, map_version: int) -> None:
 
 def check_push(push: Push, catalog: Catalog, owned: Ownership) -> None:
     if not isinstance(push.session, str) or not 0 < len(push.session) <= MAX_SESSION:
-        raise InvalidRequest(f"{push.session!r:.80} is no session")
+        raise InvalidRequest(f"invalid session {push.session!r:.80}")
     if push.sequence < 0 or push.part < 0 or push.examples < 0:
         raise InvalidRequest("sequence, part and examples of a push must not be negative")
     for rows in push.rows:
@@ -64,7 +64,7 @@ def check_push(push: Push, catalog: Catalog, owned: Ownership) -> None:
             row, column = divmod(bad, table.spec.dim)
             raise InvalidRequest(
                 f"the gradient of row {rows.ids[row]} of table {rows.table!r} has {rows.gradients[row, column]} "
-                f"at column {column}; nothing of this push was taken"
+                f"at column {column}; this push was rejected"
             )
     for block in push.blocks:
         length = catalog.block_length(block.variable, block.block)
@@ -75,7 +75,7 @@ def check_push(push: Push, catalog: Catalog, owned: Ownership) -> None:
         if not owned.owns_block(block.variable, block.block):
             raise Moved(f"{what} is on another server", map_version=owned.map_version)
         if not push.finite and (bad := first_not_finite(block.gradient)) >= 0:
-            raise InvalidRequest(f"{what} has {block.gradient[bad]} at {bad}; nothing of this push was taken")
+            raise InvalidRequest(f"{what} has {block.gradient[bad]} at {bad}; this push was rejected")
 
 
 def check_order(
@@ -89,7 +89,7 @@ def check_order(
     if not max(current, 1) <= iteration <= MAX_ITERATION:
         raise InvalidRequest(f"an order for iteration {iteration} at iteration {current}")
     if len({(one.session, one.sequence) for one in contributions}) != len(contributions):
-        raise InvalidRequest("an order names a contribution twice")
+        raise InvalidRequest("an order lists a contribution twice")
 
 
 def check_chunk(chunk: StateChunk, catalog: Catalog) -> None:
@@ -97,7 +97,7 @@ def check_chunk(chunk: StateChunk, catalog: Catalog) -> None:
         table = catalog.table(chunk.table)
         _array(f"ids of table {chunk.table!r}", chunk.ids, np.int64)
         if chunk.ids.ndim != 1 or (chunk.ids.size and chunk.ids.min() < 0):
-            raise InvalidRequest(f"state of table {chunk.table!r} has ids that are none")
+            raise InvalidRequest(f"state of table {chunk.table!r} has invalid ids")
         if isinstance(chunk, Evicted):
             return
         _array(f"state of table {chunk.table!r}", chunk.data, np.float32)

@@ -201,7 +201,9 @@ class Table:
     def _add_slab(self) -> None:
         rows = 1 << self._slab_bits
         if self._head[kernels.ROOM] + rows > MAX_ROWS:
-            raise MemoryError(f"table {self.spec.name!r} has {self.rows} rows on this server, the maximum; add servers")
+            raise MemoryError(
+                f"table {self.spec.name!r} has {self.rows} rows on this server, which is the maximum; add servers"
+            )
         slab = aligned(rows * int(self._layout[kernels.WORDS]) * 4)
         if len(self._slabs) == self._addresses.size:
             self._addresses = np.concatenate([self._addresses, np.zeros_like(self._addresses)])

@@ -105,7 +105,7 @@ def unpack_header(data: bytes | bytearray | memoryview, limits: Limits) -> Heade
     if magic != MAGIC or zero:
         raise BadFrame("not a frame of this protocol")
     if meta > limits.meta or payload > limits.payload:
-        raise BadFrame(f"a frame with {meta} + {payload} bytes; at most {limits.meta} + {limits.payload} are taken")
+        raise BadFrame(f"a frame of {meta} + {payload} bytes; the limit is {limits.meta} + {limits.payload}")
     return Header(kind, flags, meta, payload, request, iteration)
 
 
@@ -144,21 +144,21 @@ def unpack_sections(
 ) -> list[Section]:
     """The sections of a meta; if they describe a payload (``carried``), their lengths add up to it."""
     if len(meta) % SECTION.size or len(meta) // SECTION.size > limits.sections:
-        raise InvalidRequest(f"a meta of {len(meta)} bytes is no row of at most {limits.sections} sections")
+        raise InvalidRequest(f"a meta of {len(meta)} bytes is not a list of at most {limits.sections} sections")
     sections = []
     total = 0
     for key, holds, zero, width, count, number in SECTION.iter_unpack(meta):
         if zero or holds not in allowed:
-            raise InvalidRequest(f"a section of kind {holds} does not belong into this request")
+            raise InvalidRequest(f"a section of kind {holds} is not allowed in this request")
         section = Section(key, holds, width, count, number)
         if carried and holds in (Holds.BLOCK, Holds.BLOCK_VALUE) and width != 1:
             raise InvalidRequest(f"a block of {count} floats with the width {width}")
         total += section.nbytes if carried else 0
         if total > limits.payload:
-            raise InvalidRequest(f"sections of {total} bytes; at most {limits.payload} are taken")
+            raise InvalidRequest(f"sections of {total} bytes; the limit is {limits.payload}")
         sections.append(section)
     if carried and total != payload:
-        raise InvalidRequest(f"the sections say {total} bytes, the payload has {payload}")
+        raise InvalidRequest(f"the sections declare {total} bytes, the payload has {payload}")
     return sections
 
 
@@ -212,7 +212,7 @@ def check_push(meta: memoryview, payload: int, limits: Limits) -> list[Section]:
     length, void = PUSH_HEAD.unpack_from(meta)[4:]
     size = PUSH_HEAD.size + length + 8 * void
     if len(meta) < size:
-        raise InvalidRequest("a push whose head is cut off")
+        raise InvalidRequest("a push with a truncated head")
     return unpack_sections(meta[size:], payload, GRADIENTS, limits)
 
 
@@ -239,7 +239,7 @@ def push_of(
     try:
         session = bytes(meta[PUSH_HEAD.size : PUSH_HEAD.size + length]).decode()
     except UnicodeDecodeError:
-        raise InvalidRequest("a push whose session's name is no text") from None
+        raise InvalidRequest("a push whose session's name is not valid text") from None
     rows: list[RowGradients] = []
     blocks: list[BlockGradient] = []
     for section, at in _places(sections):
@@ -266,8 +266,8 @@ def name_of(key: int, names: Mapping[int, str]) -> str:
     name = names.get(key)
     if name is None:
         raise NotFound(
-            f"this server knows no table or variable with the key {key:#x}",
-            hint=f"define it first; here are {', '.join(sorted(names.values()))[:500] or 'none'}",
+            f"no table or variable with the key {key:#x} on this server",
+            hint=f"define it first; known: {', '.join(sorted(names.values()))[:500] or 'none'}",
         )
     return name
 
@@ -322,7 +322,7 @@ def decode_error(kind: int, meta: bytes, iteration: int) -> PliantError:
         error = json.loads(meta)
         name, message, hint = str(error["error"]), str(error["message"]), str(error["hint"])
     except (ValueError, TypeError, KeyError):
-        return BadFrame("the server answered with an error that cannot be read")
+        return BadFrame("the server sent an unreadable error")
     if kind == Kind.MOVED:
         return Moved(message, map_version=iteration, hint=hint)
     return _ERRORS.get(name, PermanentError)(message, hint=hint)

@@ -90,7 +90,7 @@ class FrameSocket:
         except (OSError, ValueError) as error:  # closed by another thread
             raise Closed(f"the connection broke: {error}") from None
         if not came:
-            raise Closed(f"nothing came for {self._timeout} s")
+            raise Closed(f"no data for {self._timeout} s")
 
     def gone(self) -> bool:
         """Whether the other side, or another thread of this one, has closed the connection."""
@@ -116,7 +116,7 @@ class FrameSocket:
         try:
             count = self._socket.recv_into(view, 0, flags)
         except BlockingIOError:  # the time-out of the kernel
-            raise Closed(f"nothing came for {self._timeout} s") from None
+            raise Closed(f"no data for {self._timeout} s") from None
         except OSError as error:
             raise Closed(f"the connection broke: {error or type(error).__name__}") from None
         if not count:
@@ -198,7 +198,7 @@ class FrameSocket:
         hello = bytearray(len(HELLO) + _NONCE)
         self.receive_into(hello)
         if hello[: len(HELLO)] != HELLO:
-            raise Unauthenticated("what listens there is no parameter server of this release")
+            raise Unauthenticated("the peer is not a parameter server of this release")
         challenge = bytes(hello[len(HELLO) :])
         nonce = secrets.token_bytes(_NONCE)
         self._send_all([memoryview(HELLO + nonce + _proof(token, b"client", challenge, nonce))])
@@ -207,10 +207,10 @@ class FrameSocket:
             self.receive_into(proof)
         except Closed:
             raise Unauthenticated(
-                "the parameter server did not accept this job's token", hint="is it a server of another job?"
+                "the parameter server did not accept this job's token", hint="check whether it belongs to another job"
             ) from None
         if not hmac.compare_digest(proof, _proof(token, b"server", challenge, nonce)):
-            raise Unauthenticated("what listens there does not know this job's token")
+            raise Unauthenticated("the peer does not know this job's token")
 
 
 def _notice_lost_peers(sock: socket.socket) -> None:

@@ -108,7 +108,7 @@ class FloatSum:
 
     def _lay_out(self, params: list[torch.nn.Parameter]) -> None:
         if odd := {str(p.dtype) for p in params if p.dtype.itemsize < 2}:
-            raise InvalidRequest(f"gradients of type {', '.join(odd)} cannot be added up")
+            raise InvalidRequest(f"gradients of type {', '.join(odd)} cannot be summed")
         self.close()
         self._params = params
         self._buckets = make_buckets(params, self._bucket_bytes)
@@ -134,7 +134,7 @@ class FloatSum:
             if at < len(self._works):
                 raise InvalidRequest(
                     "a gradient was changed after it was sent to the other workers",
-                    hint="re-entrant checkpointing does that; build the Trainer with overlap=False",
+                    hint="re-entrant checkpointing does that; create the Trainer with overlap=False",
                 )
             self._unfinished[at].discard(index)
             while len(self._works) < len(self._buckets) and not self._unfinished[len(self._works)]:

@@ -90,17 +90,18 @@ class _HostedTable(nn.Module):
         """The distinct ids (without the padding, sorted), and for each given id its index among them."""
         if not isinstance(ids, torch.Tensor) or ids.dtype not in _WHOLE:
             given = ids.dtype if isinstance(ids, torch.Tensor) else type(ids).__name__
-            raise InvalidRequest(f"table {self.spec.name!r}: ids must be a tensor of whole numbers, not {given}")
+            raise InvalidRequest(f"table {self.spec.name!r}: ids must be an integer tensor, not {given}")
         unique, inverse = torch.unique(ids.detach().to("cpu", torch.int64), return_inverse=True)
         if unique.numel():
             low, high = int(unique[0]), int(unique[-1])
             if low < 0:
                 raise InvalidRequest(
-                    f"table {self.spec.name!r}: {low} is no id", hint="ids are 0 to 2^63 - 1; see padding_idx for gaps"
+                    f"table {self.spec.name!r}: {low} is not a valid id",
+                    hint="ids are 0 to 2^63 - 1; see padding_idx for gaps",
                 )
             if self.num_embeddings is not None and high >= self.num_embeddings:
                 raise InvalidRequest(
-                    f"table {self.spec.name!r}: id {high} of a table of {self.num_embeddings} embeddings"
+                    f"table {self.spec.name!r}: id {high} is out of range for {self.num_embeddings} embeddings"
                 )
         return unique, inverse
 
@@ -210,7 +211,7 @@ class EmbeddingBag(_HostedTable):
     def __init__(self, name: str, dim: int, *, mode: str = "mean", **options: Any) -> None:
         super().__init__(name, dim, **options)
         if mode not in MODES:
-            raise InvalidRequest(f"table {name!r}: there is no mode {mode!r}", hint=f"one of {', '.join(MODES)}")
+            raise InvalidRequest(f"table {name!r}: unknown mode {mode!r}", hint=f"one of {', '.join(MODES)}")
         self.mode = mode
 
     def forward(
@@ -244,7 +245,7 @@ class EmbeddingBag(_HostedTable):
         """For each id the bag it is in, and the number of bags."""
         name = self.spec.name
         if not isinstance(ids, torch.Tensor):
-            raise InvalidRequest(f"table {name!r}: ids must be a tensor of whole numbers, not {type(ids).__name__}")
+            raise InvalidRequest(f"table {name!r}: ids must be an integer tensor, not {type(ids).__name__}")
         if offsets is None:
             if ids.dim() != 2:
                 raise InvalidRequest(
@@ -252,7 +253,7 @@ class EmbeddingBag(_HostedTable):
                 )
             return torch.arange(ids.shape[0]).repeat_interleave(ids.shape[1]), ids.shape[0]
         if ids.dim() != 1 or offsets.dim() != 1 or offsets.dtype not in _WHOLE:
-            raise InvalidRequest(f"table {name!r}: offsets belong to one row of ids, and are one row of whole numbers")
+            raise InvalidRequest(f"table {name!r}: offsets need 1-D ids and must be a 1-D integer tensor")
         ends = torch.cat([offsets.detach().cpu().long(), torch.tensor([ids.numel()])])
         lengths = ends.diff()
         if (
@@ -260,7 +261,7 @@ class EmbeddingBag(_HostedTable):
             or bool((lengths < 0).any())
             or (ids.numel() and not offsets.numel())
         ):
-            raise InvalidRequest(f"table {name!r}: offsets begin with 0 and never fall, up to {ids.numel()}")
+            raise InvalidRequest(f"table {name!r}: offsets must start at 0 and never decrease, up to {ids.numel()}")
         return torch.arange(offsets.numel()).repeat_interleave(lengths), offsets.numel()
 
 
@@ -272,7 +273,7 @@ def tables_of(model: nn.Module) -> dict[str, Embedding | EmbeddingBag]:
             if module.spec.name in found:
                 raise InvalidRequest(
                     f"two modules have the table {module.spec.name!r}; one is {path}",
-                    hint="use one module for both, or give them names of their own",
+                    hint="use one module for both, or choose different names",
                 )
             found[module.spec.name] = module
     return found

@@ -53,7 +53,7 @@ class LocalRows:
         if bad >= 0:
             row, value = int(ids[bad // self.spec.dim]), gradients.reshape(-1)[bad]
             raise InvalidRequest(
-                f"the gradient of row {row} of table {self.spec.name!r} has {value}; the table is as before"
+                f"the gradient of row {row} of table {self.spec.name!r} has {value}; the table was not changed"
             )
         if optimizer != self.spec.optimizer:
             self._learn_by(optimizer)

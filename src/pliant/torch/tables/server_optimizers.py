@@ -29,7 +29,7 @@ def server_optimizer(optimizer: torch.optim.Optimizer, group: Mapping[str, Any])
         raise InvalidRequest(f"{name} with maximize=True: parameter servers only minimize", hint="negate the loss")
     make = _KINDS.get(kind)
     if make is None:
-        raise InvalidRequest(f"parameter servers have no optimizer like {name}", hint=f"they have {SUPPORTED}")
+        raise InvalidRequest(f"parameter servers do not support {name}", hint=f"supported: {SUPPORTED}")
     spec = make(name, group)
     spec.check()
     return spec
@@ -37,7 +37,7 @@ def server_optimizer(optimizer: torch.optim.Optimizer, group: Mapping[str, Any])
 
 def _sgd(name: str, group: Mapping[str, Any]) -> OptimizerSpec:
     if group["dampening"]:
-        raise InvalidRequest(f"{name} with dampening {group['dampening']}: parameter servers have none")
+        raise InvalidRequest(f"{name} with dampening {group['dampening']}: parameter servers do not support it")
     plain = OptimizerSpec("sgd", learning_rate=_number(group["lr"]), weight_decay=float(group["weight_decay"]))
     if not group["momentum"]:
         return plain

@@ -22,6 +22,7 @@ import torch.distributed as dist
 log = logging.getLogger(__name__)
 
 _making = threading.Lock()
+_kept: list[Any] = []
 _ending: list[tuple[threading.Thread, float]] = []  # and when it started
 
 
@@ -39,6 +40,11 @@ def reap_group(group: list[Any], own_port: int, peer_ports: Collection[int]) -> 
     thread = threading.Thread(target=_end, args=(group, own_port, peer_ports), name="pliant-group-reaper", daemon=True)
     thread.start()  # before others can see it: a thread that has not started cannot be joined
     _ending[:] = [*((old, since) for old, since in _ending if old.is_alive()), (thread, time.monotonic())]
+
+
+def keep_group(group: Any) -> None:
+    """Never end it: the process will, and must not wait for it."""
+    _kept.append(group)
 
 
 def wait_for_reaped_groups(seconds: float) -> None:
@@ -62,7 +68,7 @@ def _end(group: list[Any], own_port: int, peer_ports: Collection[int]) -> None:
     try:
         last.abort()
     except RuntimeError as error:
-        log.debug("an old group ended with an error: %s", error)
+        log.debug("an old process group ended with an error: %s", error)
 
 
 def _listening() -> Iterator[int]:

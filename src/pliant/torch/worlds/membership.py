@@ -93,17 +93,19 @@ class Membership:
     def subgroup(self, world: World, ranks: Sequence[int]) -> World:
         return world.subgroup(ranks, self._store, self._host)
 
-    def close(self) -> None:
-        """Leave for good."""
+    def close(self, *, ends_process: bool = False) -> None:
+        """Leave for good. ``ends_process``: it ends now (``torch/termination.py``), so nothing is torn down or waited for."""
         if self._closed:
             return
         self._closed = True
         if self._watched is not None:
-            self._watched.leave()
+            self._watched.abandon() if ends_process else self._watched.leave()
         self._report_leaving()
         self._wake.set()
         if (call := self._pending_call) is not None:
             call.cancel()
+        if ends_process:
+            return
         self._watcher.join(5)
         wait_for_reaped_groups(3)
 
@@ -214,7 +216,7 @@ class Membership:
         try:
             self._master.call(self._master.stubs.rendezvous.Announce, self._announcement())
         except (PliantError, ValueError) as error:
-            log.debug("the world was not announced: %s", error)
+            log.debug("cannot announce the world: %s", error)
 
 
 def _peer(member: pb.Member) -> Peer:

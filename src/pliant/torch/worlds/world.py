@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
 from pliant.core.errors import RetryableError
-from pliant.torch.worlds.group_reaper import make_device, reap_group
+from pliant.torch.worlds.group_reaper import keep_group, make_device, reap_group
 
 CONNECT_TIMEOUT_S = 30.0  # for all members to reach each other
 NEVER = timedelta(days=1)  # the time-out of a collective; never reached: see ``finish``
@@ -120,12 +120,18 @@ class World:
         if failed:
             raise WorldBroken(f"round {self.round}: a collective failed: {str(failed[0])[:200]}")
         if left:
-            raise WorldBroken(f"round {self.round}: the master reports that a peer is gone")
+            raise WorldBroken(f"round {self.round}: the master reports that a peer was lost")
 
     def leave(self) -> None:
         """Leave this world."""
         self.break_up()
         self.release()
+
+    def abandon(self) -> None:
+        """Leave this world with the process, which ends without ending the group."""
+        self.break_up()
+        if self.group is not None:
+            keep_group(self.group)
 
     def release(self) -> None:
         """Release the group; ending it may block, so the reaper does it."""
@@ -170,7 +176,7 @@ def connect(world: World, own_store: TCPStore, host: str) -> None:
     with world._lock:
         world._interrupts.discard(done)
     if not made:
-        why = str(problems[0])[:200] if problems else "a peer is gone"
+        why = str(problems[0])[:200] if problems else "a peer was lost"
         raise WorldBroken(f"round {world.round} could not be formed: {why}")
     world.group = made[0]
 

@@ -20,9 +20,11 @@ from pliant.cli.handles.job_handle import (
     Caller,
     JobHandle,
     JobView,
+    LinePrinter,
     Output,
     RoleChange,
     RoleChanged,
+    quiet_roles,
 )
 from pliant.cli.handles.kubernetes.pod_output import PodOutput
 from pliant.cli.handles.kubernetes.session import Session
@@ -48,14 +50,12 @@ from pliant.platforms.kubernetes.portforward import PortForward
 from pliant.rpc.retry import call_with_retry
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from pliant.core.events import EventRecord
     from pliant.rpc.channel import Address
 
 T = TypeVar("T")
 POLL_INTERVAL_S = 0.5  # between two questions to the API server or to a master that is away
-INSTALL = "install Pliant into the cluster (docs/kubernetes.md), and see `pliant doctor --platform kubernetes`"
+INSTALL = "install Pliant in the cluster (docs/kubernetes.md) and run `pliant doctor --platform kubernetes`"
 CALL_TIMEOUT_S = 5.0  # through the API server
 RESOURCE_FIELDS = {"cpu": "cpu", "memory_mb": "memory", "gpu": "gpu"}  # of a role, in the ElasticJob
 
@@ -127,7 +127,7 @@ class KubernetesJob(JobHandle):
             return self._until_answered(attempt, retry_timeout)
         except MasterUnavailable as error:
             problem = self._why_away(error)
-            return JobView(self, self._resource_status(), note=problem, source="its ElasticJob")
+            return JobView(self, self._resource_status(), note=problem, source="the ElasticJob")
 
     def command(self, what: str, send: Callable[[Caller], T], *, retry_timeout: float = RETRY_TIMEOUT_S) -> T:
         def attempt() -> T:
@@ -177,7 +177,7 @@ class KubernetesJob(JobHandle):
             if not self.is_over():  # else it ended by itself just now
                 raise
         except MasterUnavailable as error:
-            gone = f"`kubectl delete elasticjob {self.name} -n {self.namespace}` ends it without its master"
+            gone = f"`kubectl delete elasticjob {self.name} -n {self.namespace}` deletes it without its master"
             raise MasterUnavailable(error.message, hint=f"try again in a moment; {gone}") from None
         return self._wait_until_over(deadline, now=now, poll_interval=POLL_INTERVAL_S)
 
@@ -207,7 +207,7 @@ class KubernetesJob(JobHandle):
         if self.is_over():
             report = self._read_remains().audit
             if report is None:
-                raise NotAvailable(f"job {self.name} was run without audit", hint="set `audit: true` in its spec")
+                raise NotAvailable(f"job {self.name} ran without audit", hint="set `audit: true` in its spec")
             return {**report, "over": True}
         reply = self.command("audited", lambda caller: caller.call(caller.stubs.GetAudit, pb.Empty(), timeout=60))
         return audit_from(reply).to_json()
@@ -222,8 +222,17 @@ class KubernetesJob(JobHandle):
     def nodes_with_output(self) -> list[str]:
         return [node_of(pod) or "master" for pod in self.pods()]
 
-    def output(self, console: Console, *, nodes: frozenset[str] | None, tail: int | None, follow: bool) -> Output:
-        return PodOutput(self._session, self.name, console, nodes=nodes, tail=tail, follow=follow)
+    def output(
+        self,
+        printer: LinePrinter,
+        *,
+        nodes: frozenset[str] | None,
+        tail: int | None,
+        follow: bool,
+        with_servers: bool = False,
+    ) -> Output:
+        hidden = quiet_roles(str(self._job["spec"].get("strategy") or ""), with_servers=with_servers)
+        return PodOutput(self._session, self.name, printer, nodes=nodes, hidden_roles=hidden, tail=tail, follow=follow)
 
     # --- the end
 
@@ -259,7 +268,7 @@ class KubernetesJob(JobHandle):
         except NotFound:
             raise MasterUnavailable(f"job {self.name} has no Secret {name} yet") from None
         except Forbidden as error:
-            hint = f"calls to a running job's master need its token: you need the right to get the Secret {name}"
+            hint = f"calling a job's master needs its token: get permission to read the Secret {name}"
             raise Forbidden(error.message, hint=hint) from None
         data = {key: base64.b64decode(value) for key, value in (secret.get("data") or {}).items()}
         tls = TlsMaterial.from_files(data) if "ca.crt" in data else None
@@ -273,11 +282,11 @@ class KubernetesJob(JobHandle):
     def _why_away(self, error: PliantError) -> str:
         job_says = f": {message_of(self._job)}" if message_of(self._job) else ""
         if not self._has_master():
-            return f"it has no master now, it is {phase_of(self._job)}{job_says}"
+            return f"it has no master now (phase {phase_of(self._job)}){job_says}"
         problem = self._forward.problem if self._forward is not None else None
         if isinstance(problem, Forbidden):
             raise problem
-        return f"the master is away ({(problem or error).message})"
+        return f"the master is unavailable ({(problem or error).message})"
 
     def _resource_status(self) -> JobStatus:
         return status_of_resource(self._job, time.time())
@@ -312,14 +321,14 @@ def _find(session: Session, name: str | None) -> Object:
     if name is None:
         if not jobs:
             raise NotFound(
-                f"there are no jobs in namespace {session.namespace}",
+                f"no jobs in namespace {session.namespace}",
                 hint="start one with `pliant run --platform kubernetes` or `pliant submit`",
             )
         return jobs[-1]
     close = get_close_matches(name, [job["metadata"]["name"] for job in jobs], 1)
-    listed = f"`pliant jobs -N {session.namespace}` lists them; without -N a job of this machine is meant"
+    listed = f"`pliant jobs -N {session.namespace}` lists them; without -N, jobs on this machine are used"
     raise NotFound(
-        f"there is no job {name!r} in namespace {session.namespace}",
+        f"job {name!r} not found in namespace {session.namespace}",
         hint=f"did you mean {close[0]}?" if close else listed,
     )
 
@@ -328,5 +337,5 @@ def _list(session: Session) -> list[Object]:
     try:
         items = session.run(session.api.list(ELASTIC_JOBS, session.namespace)).items
     except NotFound as error:
-        raise NotFound(f"the cluster has no resource ElasticJob: {error.message}", hint=INSTALL) from None
+        raise NotFound(f"ElasticJob is not installed in the cluster: {error.message}", hint=INSTALL) from None
     return sorted(items, key=lambda job: str(job["metadata"]["creationTimestamp"]))

@@ -14,10 +14,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
-
+from pliant.cli.handles.job_handle import LinePrinter
 from pliant.cli.handles.kubernetes.session import Session
-from pliant.cli.handles.program_output import print_line
+from pliant.cli.handles.program_output import role_of
 from pliant.core.errors import InvalidRequest, NotFound, RetryableError
 from pliant.platforms.kubernetes.api import KubeApi
 from pliant.platforms.kubernetes.kinds import PODS, Object
@@ -64,17 +63,19 @@ class PodOutput:
         self,
         session: Session,
         job: str,
-        console: Console,
+        printer: LinePrinter,
         *,
         nodes: frozenset[str] | None = None,
+        hidden_roles: frozenset[str] = frozenset(),
         tail: int | None = None,
         follow: bool = False,
     ) -> None:
         self._session = session
         self._api: KubeApi = session.api
         self._job = job
-        self._console = console
+        self._printer = printer
         self._nodes = nodes
+        self._hidden_roles = hidden_roles
         self._tail = tail
         self._lines: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
         self._readers: dict[tuple[str, int], asyncio.Task[None]] = {}  # by uid of the Pod and starts of its container
@@ -103,7 +104,7 @@ class PodOutput:
                 node, line = self._lines.get_nowait()
             except queue.Empty:
                 return shown > 0
-            print_line(self._console, node, line)
+            self._printer(node, line)
         return True
 
     # --- on the session's event loop
@@ -145,7 +146,9 @@ class PodOutput:
 
     def _wanted(self, pod: Object) -> bool:
         label = label_of(pod)
-        return label != MASTER_ROLE if self._nodes is None else label in self._nodes
+        if self._nodes is not None:
+            return label in self._nodes
+        return label != MASTER_ROLE and role_of(label) not in self._hidden_roles
 
     def _begin(self, pod: Object) -> None:
         starts = starts_of(pod)

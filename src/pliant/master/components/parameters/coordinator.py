@@ -208,7 +208,7 @@ class ParameterCoordinator(Component):
         decision = self.book.decide(**push.to_json())
         if decision.outcome is PushOutcome.ACCEPTED:
             if lost := self._shards.book.unreportable(push.session, progress):
-                reason = "a shard of its records is leased to another worker"
+                reason = "a shard of its records was leased to another worker"
                 return PushDecision(PushOutcome.LOST, decision.iteration, reason=reason, lost_leases=tuple(lost))
             decision = self._journal.do(self.book.contribute, **push.to_json())  # and with it, in one transaction:
             if progress:
@@ -269,7 +269,7 @@ class ParameterCoordinator(Component):
     def _check_session(self, session: str) -> None:
         """The call also counts as a sign of life of the worker."""
         if not self._shards.book.has_session(session):
-            raise SessionExpired("the master has ended the session of this program", hint="open a new session")
+            raise SessionExpired("the master closed the session of this program", hint="open a new session")
         self._shards.beat(session)
 
     def _end_training(self) -> None:

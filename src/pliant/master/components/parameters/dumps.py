@@ -142,7 +142,7 @@ class DumpCoordinator:
         longest = self._observations.max_log_bytes()
         fresh = self._book.iteration > self._book.base.iteration and self._book.open_dump is None
         paused = self._clock.now() - self._begun_at >= RETRY_PAUSE_S
-        return f"a server keeps {longest >> 20:,} MiB of pushes" if fresh and paused and longest > MAX_LOG_BYTES else ""
+        return f"a server holds {longest >> 20:,} MiB of pushes" if fresh and paused and longest > MAX_LOG_BYTES else ""
 
     def _begin(self, reason: str, full: bool | None = None) -> Order:
         order = self._journal.do(self._book.dump, full=full)

@@ -1,0 +1,71 @@
+"""Following a job that another process supervises, or its platform: Ctrl-C ends the following, not the job."""
+
+from __future__ import annotations
+
+import time
+
+from pliant.cli.following.follow import Detached, Follower, Lifetime
+from pliant.cli.following.interrupts import Interrupts
+from pliant.cli.handles.job_handle import JobHandle
+from pliant.cli.handles.liveness import launcher_is_alive, master_is_alive
+from pliant.cli.handles.local import INTERRUPTED, LocalJob
+from pliant.core.errors import JobFailed
+from pliant.core.summary import JobSummary
+
+__all__ = ["Detached", "attach_to"]
+
+REVIVAL_TIMEOUT_S = 10.0  # without launcher and master: an agent may be starting them again
+
+
+def attach_to(handle: JobHandle, *, tail: int, show_output: bool, progress: bool, to_stderr: bool) -> JobSummary:
+    """Until the job is over; returns its summary. Raises ``Detached`` after Ctrl-C."""
+    with Interrupts() as interrupts:
+        follower = Follower(
+            handle,
+            interrupts,
+            show_output=show_output,
+            progress=progress,
+            to_stderr=to_stderr,
+            tail=tail,
+            detaches=True,
+        )
+        return follower.follow(_lifetime(handle, follower))
+
+
+def _lifetime(handle: JobHandle, follower: Follower) -> Lifetime:
+    if isinstance(handle, LocalJob):
+        return SupervisedElsewhere(handle)
+    from pliant.cli.following.kubernetes import ElasticJobLifetime
+    from pliant.cli.handles.kubernetes.job_handle import KubernetesJob
+
+    assert isinstance(handle, KubernetesJob)
+    return ElasticJobLifetime(handle, Interrupts(), follower.say)  # of its own: Ctrl-C here deletes no job
+
+
+class SupervisedElsewhere:
+    def __init__(self, handle: LocalJob) -> None:
+        self._handle = handle
+        self._last_seen = time.monotonic()
+
+    @property
+    def unrecorded_stop(self) -> str:
+        return ""
+
+    def running(self) -> bool:
+        if self._handle.is_over():
+            return False
+        home = self._handle.home
+        if launcher_is_alive(home) or master_is_alive(home):
+            self._last_seen = time.monotonic()
+        elif time.monotonic() > self._last_seen + REVIVAL_TIMEOUT_S:
+            raise JobFailed(
+                f"job {self._handle.name} cannot be followed: {INTERRUPTED}",
+                hint=f"`pliant resume {self._handle.argument}` continues it",
+            )
+        return True
+
+    def request_stop(self, reason: str, *, at_once: bool) -> None:
+        return  # who is attached does not stop the job
+
+    def wait(self, seconds: float) -> None:
+        time.sleep(seconds)

@@ -1,0 +1,154 @@
+"""The folder of a job that is started or resumed on this machine, and taking that back if no master of it can start.
+
+What fails before it starts leaves nothing: of a new job exactly what was created is removed, in a folder that existed before
+nothing else; of a resumed job the summary is put back, so it is as ended as it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pliant.cli.handles.job_dirs import argument_of, jobs_home
+from pliant.cli.options.run import RunOptions
+from pliant.core.errors import Conflict, NotFound, PliantError
+from pliant.core.job import Phase
+from pliant.files.atomic import write_json, write_text
+from pliant.files.locks import FileLock
+from pliant.master.job_dir import JobDir
+from pliant.rpc.identity import create_token_file
+from pliant.spec import JobSpec
+
+OWN_FILES = ("job.yaml", "token", "tls", "journal.db*", "problem.json", "logs", "nodes", "notes", "reserve", "*.lock")
+
+
+@dataclass(frozen=True)
+class PreparedJob:
+    home: JobDir
+    undo: Callable[[], None]  # before a master has served
+    is_resumed: bool = False
+
+
+def folder_of(name: str, options: RunOptions) -> JobDir:
+    return JobDir((options.job_dir or jobs_home() / name).absolute())
+
+
+def prepare(spec: JobSpec, options: RunOptions) -> PreparedJob:
+    """Create the folder of a new job, with everything in it that a master needs."""
+    home = folder_of(spec.name, options)
+    if home.exists():
+        _check_idle(home)
+        over = home.summary_file.exists()
+        if not options.overwrite:
+            how = "ended" if over else "was interrupted"
+            raise Conflict(
+                f"there is a job in {home.path}, which {how}",
+                hint=f"choose another --name; `pliant resume {argument_of(home)}` continues it, --overwrite replaces it",
+            )
+        shutil.rmtree(home.path)
+    undo = _Removal(home.path, options.log_dir)
+    try:
+        home.create()
+        if options.log_dir is not None:
+            home.logs.rmdir()
+            options.log_dir.mkdir(parents=True, exist_ok=True)
+            home.logs.symlink_to(options.log_dir.absolute(), target_is_directory=True)
+        create_token_file(home.token)
+        write_text(home.spec, spec.to_yaml())
+    except OSError as error:
+        undo()
+        raise PliantError(f"cannot write the job's folder {home.path}: {error.strerror}") from error
+    return PreparedJob(home, undo)
+
+
+def prepare_resume(home: JobDir) -> PreparedJob:
+    """Have the next master continue a job that was interrupted, was stopped, or has failed.
+
+    The marker is the summary under another name: one rename, which a full disk allows too.
+    """
+    if not home.exists():
+        raise NotFound(f"there is no job in {home.path} to resume", hint="`pliant jobs` lists the jobs of this machine")
+    _check_idle(home)
+    summary = home.summary()
+    if summary is not None and summary["phase"] == Phase.SUCCEEDED:
+        raise Conflict(
+            f"job {argument_of(home)} has succeeded; there is nothing to resume",
+            hint="`pliant run --overwrite` runs it again",
+        )
+    try:
+        home.problem_file.unlink(missing_ok=True)
+        if home.summary_file.exists():
+            os.replace(home.summary_file, home.resume_file)
+        elif not home.resume_file.exists():
+            write_json(home.resume_file, {})
+    except OSError as error:
+        raise PliantError(f"cannot write the job's folder {home.path}: {error.strerror}") from error
+
+    def undo() -> None:
+        with contextlib.suppress(OSError):
+            if summary is not None:
+                os.replace(home.resume_file, home.summary_file)
+            else:
+                home.resume_file.unlink(missing_ok=True)
+
+    return PreparedJob(home, undo, is_resumed=True)
+
+
+def _check_idle(home: JobDir) -> None:
+    if FileLock(home.launcher_lock).is_held() or FileLock(home.master_lock).is_held():
+        name = argument_of(home)
+        raise Conflict(
+            f"job {name} is running in {home.path}",
+            hint=f"`pliant attach {name}` follows it, `pliant stop {name}` stops it; or choose another --name",
+        )
+
+
+def remove_own_files(home: JobDir) -> None:
+    """What a job that never had a master has in its folder, and the folder unless there is something else in it."""
+    for name in OWN_FILES:
+        for path in home.path.glob(name):
+            _remove(path)
+    _remove_if_empty(home.path)
+
+
+class _Removal:
+    """Of what is created from now on in a job's folder and in its folder of logs."""
+
+    def __init__(self, *folders: Path | None) -> None:
+        wanted = [folder.absolute() for folder in folders if folder is not None]
+        self._before = {folder: _names(folder) for folder in wanted}
+        self._parents = [parent for folder in wanted for parent in folder.parents if not parent.exists()]
+
+    def __call__(self) -> None:
+        for folder, before in reversed(self._before.items()):
+            for name in (_names(folder) or set()) - (before or set()):
+                _remove(folder / name)
+            if before is None:
+                _remove_if_empty(folder)
+        for parent in self._parents:
+            _remove_if_empty(parent)
+
+
+def _names(folder: Path) -> set[str] | None:
+    """None: there is no such folder."""
+    try:
+        return set(os.listdir(folder))
+    except OSError:
+        return None
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()
