@@ -292,7 +292,7 @@ def start_in_background(job_dir: JobDir) -> subprocess.Popen[bytes]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="pliant.master.supervisor")
     parser.add_argument("--job-dir", type=Path, required=True)
-    parser.add_argument("--start", action="store_true", help="there is no master yet")
+    parser.add_argument("--start", action="store_true", help="start the first master of the job")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     supervisor = Supervisor(JobDir(options.job_dir))

@@ -55,7 +55,7 @@ def test_a_resume_that_cannot_start_leaves_the_job_as_ended_as_it_was(home: JobD
 
 
 def test_a_job_that_succeeded_runs_or_does_not_exist_is_not_resumed(home: JobDir, tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="no job in"):
+    with pytest.raises(NotFound, match="no job to resume"):
         prepare_resume(JobDir(tmp_path / "none"))
     with FileLock(home.master_lock), pytest.raises(Conflict, match="is running") as refused:
         prepare_resume(home)

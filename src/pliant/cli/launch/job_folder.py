@@ -65,13 +65,17 @@ def prepare(spec: JobSpec, options: RunOptions) -> PreparedJob:
     return PreparedJob(home, undo)
 
 
+def check_exists(home: JobDir) -> None:
+    if not home.exists():
+        raise NotFound(f"no job to resume in {home.path}", hint="`pliant jobs` lists the jobs of this machine")
+
+
 def prepare_resume(home: JobDir) -> PreparedJob:
     """Have the next master continue a job that was interrupted, was stopped, or has failed.
 
     The marker is the summary under another name: one rename, which a full disk allows too.
     """
-    if not home.exists():
-        raise NotFound(f"there is no job in {home.path} to resume", hint="`pliant jobs` lists the jobs of this machine")
+    check_exists(home)
     _check_idle(home)
     summary = home.summary()
     if summary is not None and summary["phase"] == Phase.SUCCEEDED:

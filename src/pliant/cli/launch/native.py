@@ -13,13 +13,13 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from pliant.cli.handles.job_dirs import jobs_home
-from pliant.cli.launch.job_folder import folder_of, prepare
+from pliant.cli.launch.job_folder import check_exists, folder_of, prepare
 from pliant.cli.launch.job_spec import check_launchable, make_spec
 from pliant.cli.launch.local import start
 from pliant.cli.launch.outcome import check_summary, leave, say_output
 from pliant.cli.launch.resuming import check_same, differences, resume
 from pliant.cli.options.run import RunOptions
-from pliant.core.errors import Conflict, InvalidRequest, NotFound
+from pliant.core.errors import Conflict, InvalidRequest
 from pliant.core.summary import JobSummary
 from pliant.files.atomic import read_json
 from pliant.master.job_dir import JobDir
@@ -81,8 +81,7 @@ def run_native(
 def _resume(spec: JobSpec, description: Description, options: RunOptions) -> JobSummary:
     """The command is given again, and must be the same; `pliant resume` needs none."""
     home = folder_of(spec.name, options)
-    if not home.exists():
-        raise NotFound(f"there is no job in {home.path} to resume", hint="`pliant jobs` lists the jobs of this machine")
+    check_exists(home)
     check_same(home, load_spec(home.spec), spec)
     given, stored = description.model_dump(mode="json"), read_json(home.path / "native.json") or {}
     found = list(differences({**stored, "model": ""}, {**given, "model": ""}))  # the copy has a path of its own

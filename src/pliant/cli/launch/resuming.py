@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pliant.cli.handles.job_dirs import argument_of
-from pliant.cli.launch.job_folder import folder_of, prepare_resume
+from pliant.cli.launch.job_folder import check_exists, folder_of, prepare_resume
 from pliant.cli.launch.job_spec import check_launchable, make_spec
 from pliant.cli.launch.local import start
 from pliant.cli.launch.outcome import say_output
 from pliant.cli.options.run import RunOptions, StartOptions
-from pliant.core.errors import Conflict, InvalidRequest, NotFound
+from pliant.core.errors import Conflict, InvalidRequest
 from pliant.core.summary import JobSummary
 from pliant.files.atomic import read_json
 from pliant.master.job_dir import JobDir
@@ -29,8 +29,7 @@ def resume_command(command: list[str], options: RunOptions, changes: dict[str, A
     if options.name is None and options.job_dir is None:
         raise InvalidRequest("--resume does not say which job", hint="give its --name or --job-dir")
     home = folder_of(options.name or "", options)
-    if not home.exists():
-        raise NotFound(f"there is no job in {home.path} to resume", hint="`pliant jobs` lists the jobs of this machine")
+    check_exists(home)
     stored = load_spec(home.spec)
     wanted = make_spec(command, options.name or stored.name, changes, stored=stored)
     check_same(home, stored, wanted)
