@@ -93,7 +93,7 @@ class Supervisor:
         output = self._open_log()
         try:
             self._master = subprocess.Popen(
-                [sys.executable, "-m", "pliant.master", "--job-dir", str(self.job_dir.path)],
+                [sys.executable, "-P", "-m", "pliant.master", "--job-dir", str(self.job_dir.path)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -255,7 +255,7 @@ def watch_launcher(job_dir: JobDir) -> None:
             log.warning("the launcher exited; starting a supervisor in its place")
             with (job_dir.logs / "master.log").open("ab") as output:
                 child = subprocess.Popen(
-                    [sys.executable, "-m", "pliant.master.supervisor", "--job-dir", str(job_dir.path)],
+                    [sys.executable, "-P", "-m", "pliant.master.supervisor", "--job-dir", str(job_dir.path)],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
@@ -281,7 +281,7 @@ def start_in_background(job_dir: JobDir) -> subprocess.Popen[bytes]:
     """A supervisor without a terminal, in a session of its own, which starts the job's master."""
     with (job_dir.logs / "master.log").open("ab") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "pliant.master.supervisor", "--job-dir", str(job_dir.path), "--start"],
+            [sys.executable, "-P", "-m", "pliant.master.supervisor", "--job-dir", str(job_dir.path), "--start"],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -70,7 +70,7 @@ def _grace(home: JobDir) -> float:
 
 def _record(home: JobDir, reason: str) -> None:
     """By a master that finds no node alive, journals the stop, writes the summary, and ends."""
-    command = [sys.executable, "-m", "pliant.master", "--job-dir", str(home.path), "--stop", reason]
+    command = [sys.executable, "-P", "-m", "pliant.master", "--job-dir", str(home.path), "--stop", reason]
     try:
         done = subprocess.run(
             command,

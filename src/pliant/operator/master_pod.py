@@ -72,7 +72,7 @@ def _container(job: Object, spec: JobSpec, cluster_ip: str, image: str, takes_ov
     name, options, port = job["metadata"]["name"], spec.platform.kubernetes, names.MASTER_PORT
     asked = Resources(options.master.resources.cpu, options.master.resources.memory)
     command = [
-        *("python", "-m", "pliant.master"),
+        *("python", "-P", "-m", "pliant.master"),
         *("--job-dir", f"{names.JOB_FOLDER}/{name}"),
         *("--spec", f"{names.SPEC_FOLDER}/{names.SPEC_KEY}"),
         *("--host", "0.0.0.0"),

@@ -269,7 +269,7 @@ class _Host:
                 variables["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
         with (context.job_dir / "logs" / "agents.log").open("ab") as output:
             return subprocess.Popen(
-                [sys.executable, "-m", "pliant.agent", "--", *launch.command],
+                [sys.executable, "-P", "-m", "pliant.agent", "--", *launch.command],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -391,7 +391,7 @@ def revive(job_dir: Path) -> subprocess.Popen[bytes] | None:
     log.warning("neither launcher nor master is running; starting a supervisor")
     with (job_dir / "logs" / "master.log").open("ab") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "pliant.master.supervisor", "--job-dir", str(job_dir)],
+            [sys.executable, "-P", "-m", "pliant.master.supervisor", "--job-dir", str(job_dir)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -11,7 +11,7 @@ from pliant.core.parameters.partition_map import DEFAULT_PARTITIONS, MAX_PARTITI
 from pliant.spec.base import Count, Model, Positive, Seconds
 
 PS_STRATEGIES = frozenset({"ps-sync", "ps-async"})
-PS_COMMAND = ("python", "-m", "pliant.ps")
+PS_COMMAND = ("python", "-P", "-m", "pliant.ps")
 
 
 class ParametersSpec(Model):

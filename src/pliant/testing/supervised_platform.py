@@ -210,7 +210,7 @@ def _start_agent(launch: NodeLaunch, context: JobContext, last_words: Path) -> s
         limits=LimitMode.OFF,
     )
     return subprocess.Popen(
-        [sys.executable, "-m", "pliant.agent", "--", *launch.command],
+        [sys.executable, "-P", "-m", "pliant.agent", "--", *launch.command],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

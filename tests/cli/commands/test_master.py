@@ -103,7 +103,7 @@ def started(command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> Any:
     return start
 
 
-PS_COMMAND = ("python", "-m", "pliant.ps")
+PS_COMMAND = ("python", "-P", "-m", "pliant.ps")
 
 
 @pytest.mark.parametrize(

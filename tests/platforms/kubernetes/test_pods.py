@@ -27,7 +27,7 @@ def test_a_pod_runs_the_agent_with_the_program_of_the_role() -> None:
     made = pod()
     main = made["spec"]["containers"][0]
     env = {item["name"]: item.get("value", "") for item in main["env"]}
-    assert main["command"] == ["python", "-m", "pliant.agent", "--", "python", "train.py"]
+    assert main["command"] == ["python", "-P", "-m", "pliant.agent", "--", "python", "train.py"]
     assert (env["A"], env["PLIANT_NODE"], env["PLIANT_MASTER_ADDR"]) == ("1", "worker-3", "10.0.0.1:7777")
     assert env["PLIANT_TLS_DIR"], "TLS is on by default on Kubernetes"
     assert made["metadata"]["name"] == "digits-worker-3"

@@ -163,11 +163,11 @@ def _spec(
 ) -> JobSpec:
     """``folder``: where the description lies on a node; empty: in the job's directory."""
     given = {**options.changes(), "workers": f"{workers[0]}:{workers[1]}"}
-    spec = make_spec(["python", "-m", "pliant.native"], options.name, given)
+    spec = make_spec(["python", "-P", "-m", "pliant.native"], options.name, given)
     value = spec.entries()
     home = JobDir((options.job_dir or jobs_home() / spec.name).absolute())
     roles = {name: role.entries() for name, role in value["roles"].items()}
-    roles["worker"]["command"] = ["python", "-m", "pliant.native", f"{folder or home.path}/native.json"]
+    roles["worker"]["command"] = ["python", "-P", "-m", "pliant.native", f"{folder or home.path}/native.json"]
     roles["worker"]["env"] = {"KERAS_BACKEND": "torch", **roles["worker"]["env"]}
     value["roles"] = {**roles, **changes.pop("roles", {})}
     value["strategy"] = strategy

@@ -10,6 +10,7 @@ import typer
 
 from pliant.cli.options.run import pairs
 from pliant.core.errors import InvalidRequest
+from pliant.spec.parameters import PS_COMMAND
 
 if TYPE_CHECKING:
     from pliant.native.model_file.description import Description
@@ -148,7 +149,7 @@ class ServerOptions:
     def role(self) -> dict[str, Any]:
         """The role ``ps``."""
         resources = {"resources": {"memory": self.ps_memory}} if self.ps_memory else {}
-        return {"replicas": self.replicas(), "command": ["python", "-m", "pliant.ps"], **resources}
+        return {"replicas": self.replicas(), "command": list(PS_COMMAND), **resources}
 
     def replicas(self) -> dict[str, int]:
         """Of the role ``ps``."""

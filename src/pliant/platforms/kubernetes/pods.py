@@ -181,7 +181,7 @@ def _container(
         "name": names.CONTAINER,
         "image": image,
         "imagePullPolicy": options.image_pull_policy,
-        "command": ["python", "-m", "pliant.agent", "--", *(entry.command or role.command)],
+        "command": ["python", "-P", "-m", "pliant.agent", "--", *(entry.command or role.command)],
         "workingDir": entry.working_dir or spec.working_dir or names.FILES_FOLDER,
         "env": _environment(job, spec, entry, master_address, life),
         "resources": resources_of(entry.resources.to_core()),
