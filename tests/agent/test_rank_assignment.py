@@ -68,6 +68,19 @@ def test_a_program_that_listens_on_the_port_or_is_connected_to_it_uses_its_assig
         assert assignment(port).is_used_by(os.getpid()), "the server is closed, the connection is not"
 
 
+def test_a_connection_that_was_closed_before_anybody_looked_is_evidence_too() -> None:
+    slot = GroupSlot()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        slot.assign(pb.Group(generation=1, port=port))
+        assert not slot.was_used("")
+        client = socket.create_connection(("127.0.0.1", port))
+        accepted, _ = server.accept()
+        client.close()
+        accepted.close()
+    assert slot.was_used("")
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [

@@ -103,7 +103,7 @@ class MasterLink:
             traceback=report.traceback,
             log=str(self._environment.log_file),
             generation=self._slot.generation,
-            grouped=self._slot.is_named_in(report.traceback),
+            grouped=self._slot.was_used(report.traceback),
             recalled=self._slot.is_recalled,
             permanent=PERMANENT_KIND.to_wire[report.permanent] if report.permanent is not None else None,
             hint=report.hint,

@@ -1,7 +1,8 @@
 """The rank of a program among those of its role, as torchrun assigns it, and whether the program makes use of it.
 
 The master assigns ranks (``core/rendezvous/groups.py`` says when). Here they become the environment that torchrun sets, and here is
-looked for evidence that the program depends on them: a socket on the port of rank 0, or last words that name that port.
+looked for evidence that the program depends on them: a socket on the port of rank 0, open or closed a moment ago, or last words
+that name that port.
 ``GroupSlot`` is what the agent holds: the assignment, if there is one, and the master's word that the program must give it up.
 """
 
@@ -21,6 +22,7 @@ from pliant.rpc import pliant_pb2 as pb
 
 log = logging.getLogger(__name__)
 
+_TIME_WAIT = "06"  # as the kernel's table of sockets writes it
 UNASSIGNED_HEARTBEAT_INTERVAL_S = 0.1  # while the program waits for its assignment
 
 
@@ -154,8 +156,24 @@ class GroupSlot:
         self._used = self._used or (self._assignment is not None and self._assignment.is_used_by(pid))
         return self._used
 
-    def is_named_in(self, last_words: str) -> bool:
-        return self._used or (self._assignment is not None and self._assignment.is_named_in(last_words))
+    def was_used(self, last_words: str) -> bool:
+        """Of a program that has ended: one that ran for a moment may never have been sampled while it was connected."""
+        if self._used or self._assignment is None:
+            return self._used
+        return self._assignment.is_named_in(last_words) or _lingers(self._assignment.port)
+
+
+def _lingers(port: int) -> bool:
+    """Whether the kernel still knows of a closed connection of the port (TIME_WAIT, about a minute)."""
+    for table in ("tcp", "tcp6"):
+        try:
+            rows = Path(f"/proc/self/net/{table}").read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for _, local, remote, state, *_ in map(str.split, rows):
+            if state == _TIME_WAIT and f"{port:04X}" in (local.rpartition(":")[2], remote.rpartition(":")[2]):
+                return True
+    return False
 
 
 def _in_use(pid: int, port: int) -> bool:

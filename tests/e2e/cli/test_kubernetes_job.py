@@ -163,7 +163,7 @@ def test_a_secret_that_may_not_be_read_is_told_with_the_right_that_is_missing(cl
     cluster.api.forbidden.add(f"GET {CORE}/secrets")
     result = cluster("status", "digits")
     assert result.exit_code == 2
-    assert "get the Secret digits-node" in result.stderr
+    assert "permission to read the Secret digits-node" in result.stderr
     cluster.api.forbidden.clear()
     assert cluster.command_line("stop", "digits", "--now").exit_code == 0
 
@@ -188,12 +188,12 @@ def test_a_master_that_is_away_is_told_of_and_the_elastic_job_is_read(
     cluster.api.put(f"{JOBS}/digits", {"metadata": {}, "spec": {}, "status": status})
     found = cluster.json("status", "digits")
     assert (found["phase"], found["reason"]) == ("Creating", "0/3 machines have room")
-    assert "away" in found["note"]
+    assert "unavailable" in found["note"]
     assert found["datasets"][0]["records_done"] == 5
     for command in (["stop"], ["scale", "--workers", "1"]):
         result = cluster(command[0], "digits", *command[1:])
         assert result.exit_code == 1
-        assert "away" in result.stderr
+        assert "unavailable" in result.stderr
 
 
 def test_an_ended_job_is_known_by_what_it_left_and_removed_when_asked(cluster: ClusterCommandLine) -> None:

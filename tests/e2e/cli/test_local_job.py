@@ -120,7 +120,7 @@ def test_scaling_to_what_cannot_be_is_refused_with_the_reason(running: CommandLi
 def test_a_running_job_is_not_started_again(running: CommandLine) -> None:
     result = running("run", "--name", "digits", "--", "true")
     assert result.exit_code == 2
-    assert "is already running" in result.stderr
+    assert "job digits is running in" in result.stderr
 
 
 def test_a_killed_master_is_waited_for_and_the_job_goes_on(running: CommandLine) -> None:

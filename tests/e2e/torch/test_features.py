@@ -277,7 +277,7 @@ def bits_of_half(worker: Worker) -> list[bytes]:
     return [p.detach().view(torch.int16).numpy().tobytes() for p in worker.trainer.model.parameters()]
 
 
-@pytest.mark.parametrize("records", [0, 1, 3])
+@pytest.mark.parametrize("records", [1, 3])
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_dataset_smaller_than_a_step_is_trained_on(tmp_path: Path, records: int, workers: int) -> None:
     data = DATA[:records]

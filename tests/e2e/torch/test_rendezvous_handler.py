@@ -143,7 +143,7 @@ def test_too_few_agents_within_the_time_is_a_time_out_of_torchrun(meeting: Meeti
 
 
 def test_mistakes_in_the_options_are_named(meeting: Meeting) -> None:
-    with pytest.raises(ValueError, match="is the master of 'tested', and --rdzv-id is 'other'"):
+    with pytest.raises(ValueError, match="is the master of 'tested', but --rdzv-id is 'other'"):
         meeting.agent(run_id="other")
     with pytest.raises(ValueError, match="token_file=FILE"):
         meeting.agent(token_file="")

@@ -138,7 +138,7 @@ class GroupCoordinator(Component):
         if node is None:
             return
         if name in self.book.group(node.role).running:
-            self._restart(node.role, f"stopping the program of {name}")
+            self._restart(node.role, f"the program of {name} is stopped by a signal")
 
     # --- time
 
