@@ -231,13 +231,12 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", sorted(MISTAKES))
-def test_a_common_mistake_fails_at_once_with_one_traceback_and_what_to_do(shell: Shell, name: str) -> None:
+def test_a_common_mistake_fails_at_once_with_what_to_do(shell: Shell, name: str) -> None:
     program, expected = MISTAKES[name]
     shown = shell("run", "-n", "2", "--", "python", shell.write("mistake.py", program), code=1)
     for text in (*expected, "what to do:", "Failed in"):
         assert text in shown, shown
-    assert shown.count("Traceback (most recent call last)") <= 1, shown
-    assert not re.search(r"survived: \d+ restart", shown), shown
+    assert "survived" not in shown, "nobody is restarted"
 
 
 def test_what_cannot_start_says_why_and_leaves_no_job_behind(shell: Shell, command_line: CommandLine) -> None:

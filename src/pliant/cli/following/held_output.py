@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pliant.cli.handles.job_handle import LinePrinter
 from pliant.core.job import Failure
 
-MAX_HOLD_S = 5.0  # longer than an agent and its master take to decide, also on a busy machine
+MAX_HOLD_S = 15.0  # longer than the end of a program and its master's decision take, also on a busy machine
 MAX_LINES = 500
 
 _TRACEBACK = re.compile(r"^(?P<prefix>.*?)Traceback \(most recent call last\):\s*$")
