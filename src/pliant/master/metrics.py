@@ -168,8 +168,9 @@ class _BoundedServer(ThreadingMixIn, WSGIServer):
 
     def shutdown_request(self, request: Any) -> None:
         with self._guard:
-            if self._open.get(request.fileno()) is request:
-                del self._open[request.fileno()]
+            number = request.fileno()
+            if self._open.get(number) is request:
+                del self._open[number]
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:

@@ -27,6 +27,7 @@ def everything(folder: Path) -> set[str]:
 
 def test_what_was_created_is_taken_back_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
+    (tmp_path / "mine").chmod(0o755)
     (tmp_path / "mine" / "notes").touch()
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "old.log").touch()
@@ -39,6 +40,7 @@ def test_what_was_created_is_taken_back_and_nothing_else(tmp_path: Path) -> None
             assert everything(tmp_path) > before
             job.undo()
             assert everything(tmp_path) == before
+            assert stat.S_IMODE((tmp_path / "mine").stat().st_mode) == 0o755
 
 
 def test_the_folder_of_a_job_and_what_is_in_it_are_for_its_owner_only(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -82,7 +83,9 @@ def prepare(spec: JobSpec, options: RunOptions) -> PreparedJob:
 def create_folder(home: JobDir) -> None:
     """The private folder of a new job, with a new secret: what lies there under that name is no secret of this job."""
     _check_parents(home)
-    if (before := home.create()) is not None:
+    was_empty = not _names(home.path)
+    before = home.create()
+    if before is not None and not was_empty:
         _warn(f"only you can use {home.path} now (its mode was {before:04o})")
     check_own_entries(home.path)
     home.token.unlink(missing_ok=True)
@@ -167,11 +170,12 @@ def remove_own_files(home: JobDir) -> None:
 
 
 class _Removal:
-    """Of what is created from now on in a job's folder and in its folder of logs."""
+    """Of what is created from now on in a job's folder and in its folder of logs; their modes are restored."""
 
     def __init__(self, *folders: Path | None) -> None:
         wanted = [folder.absolute() for folder in folders if folder is not None]
         self._before = {folder: _names(folder) for folder in wanted}
+        self._modes = {folder: stat.S_IMODE(folder.stat().st_mode) for folder in wanted if folder.is_dir()}
         self._parents = [parent for folder in wanted for parent in folder.parents if not parent.exists()]
 
     def __call__(self) -> None:
@@ -180,6 +184,9 @@ class _Removal:
                 _remove(folder / name)
             if before is None:
                 _remove_if_empty(folder)
+        for folder, mode in self._modes.items():
+            with contextlib.suppress(OSError):
+                folder.chmod(mode)
         for parent in self._parents:
             _remove_if_empty(parent)
 
