@@ -122,6 +122,27 @@ def test_a_successor_listens_on_the_same_port_if_it_is_free(tmp_path: Path) -> N
         assert asked(before) == "tested"
 
 
+def test_a_successor_that_was_told_no_port_keeps_that_of_its_predecessor(tmp_path: Path) -> None:
+    with RunningMaster(tmp_path, ALONE, host=HERE) as first:
+        before = first.tcp_address
+        first.kill()
+        with RunningMaster(tmp_path, ALONE) as second:
+            assert second.tcp_address == before
+            assert asked(before) == "tested"
+
+
+def test_a_port_that_was_asked_for_is_used_again_once_it_is_free(tmp_path: Path) -> None:
+    with socket.create_server((HERE, 0)) as free:
+        port = free.getsockname()[1]
+    with RunningMaster(tmp_path, ALONE, port=port) as master:
+        asked_for = master.tcp_address
+        master.kill()
+        with squatter_at(asked_for):
+            elsewhere = master.start().tcp_address
+            assert master.restart().tcp_address == elsewhere, "the second choice is where it was"
+        assert master.restart().tcp_address == asked_for
+
+
 def test_where_nodes_reach_a_master_only_at_its_port_it_waits_for_that(tmp_path: Path) -> None:
     job_dir = JobDir(tmp_path / "job")
     job_dir.create()

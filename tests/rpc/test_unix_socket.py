@@ -131,7 +131,7 @@ def test_the_token_is_not_sent_to_a_socket_where_others_could_listen(tmp_path: P
         stranger.bind(str(folder / "master.sock"))
         for mode in (0o777, 0o770, 0o1777):
             folder.chmod(mode)
-            with pytest.raises(Unauthenticated, match="can be written by other users"):
+            with pytest.raises(Unauthenticated, match="can be written by others"):
                 MasterClient(Address(f"unix:{folder}/master.sock", "f" * 64))
     folder.chmod(0o755)
     dialled(f"unix:{folder}/master.sock").close()

@@ -8,6 +8,7 @@ successor: that takes another port, which only programs of other machines have t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import Any
 
@@ -31,12 +32,14 @@ class Listener:
     def __init__(
         self, job_dir: JobDir, *, host: str = "", port: int = 0, advertise: str = "", is_single_machine: bool = True
     ) -> None:
-        """``advertise``: where nodes reach this master, if not where it listens. Without host and port there is no TCP."""
+        """``advertise``: where nodes reach this master, if not where it listens. Without host and port there is no TCP, unless the
+        predecessor had it."""
         self._job_dir = job_dir
         self.host = host or LOOPBACK
         self._port = port
         self._advertise = advertise
-        self.uses_tcp = bool(host or port or advertise)
+        self._before = str((read_json(job_dir.master_file) or {}).get("listens") or "")
+        self.uses_tcp = bool(host or port or advertise or self._before)
         self._socket: ServedSocket | None = None
         self._uses_socket = is_single_machine or not self.uses_tcp
         self.tcp = ""  # host:port, once bound
@@ -69,15 +72,14 @@ class Listener:
             self._socket.close()
 
     async def _bind_tcp(self, server: grpc.aio.Server, tls: TlsFiles | None) -> str:
-        """Where the predecessor listened, else (a first start, or somebody took the port meanwhile) where we can."""
-        before = (read_json(self._job_dir.master_file) or {}).get("listens")
-        wanted = str(before or f"{self.host}:{self._port}")
+        """At the port that is asked for, or where the predecessor listened; if somebody took that meanwhile, where we can."""
+        wanted = f"{self.host}:{self._port}" if self._port or not self._before else self._before
         host = wanted.rpartition(":")[0]
         for attempt in range(MAX_BIND_ATTEMPTS):
             try:
                 return f"{host}:{bind(server, wanted, tls)}"
             except RuntimeError as error:
-                if before is None and self._port and not self._advertise:
+                if not self._before and self._port and not self._advertise:
                     raise PermanentError(
                         f"cannot listen on {wanted}: {error}", hint="choose another --port, or 0 for any free one"
                     ) from error
@@ -86,6 +88,12 @@ class Listener:
                 await asyncio.sleep(BIND_INTERVAL_S)
         if self._advertise:
             raise RetryableError(f"{wanted} is in use by another program, but nodes reach this master only there")
-        found = f"{host}:{bind(server, f'{host}:0', tls)}"
+        found = self._bind_elsewhere(server, host, tls)
         log.warning("%s is in use by another program; programs of other machines now connect to %s", wanted, found)
         return found
+
+    def _bind_elsewhere(self, server: grpc.aio.Server, host: str, tls: TlsFiles | None) -> str:
+        if self._before:
+            with contextlib.suppress(RuntimeError):  # that one is taken, too
+                return f"{host}:{bind(server, self._before, tls)}"
+        return f"{host}:{bind(server, f'{host}:0', tls)}"

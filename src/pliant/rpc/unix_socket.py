@@ -65,8 +65,8 @@ def dialled(target: str) -> ShortPath:
     if not is_trusted(folder, forbidden=WRITABLE_BY_OTHERS):
         short.close()
         raise Unauthenticated(
-            f"{path.parent} can be written by other users, so the token is not sent to {path.name} there",
-            hint="`chmod 700` the job's folder, or use the address that `pliant status --json` shows",
+            f"{path.parent} belongs to another user or can be written by others, so the token is not sent to {path.name} there",
+            hint="if the folder is yours, `chmod 700` it",
         )
     return short
 
