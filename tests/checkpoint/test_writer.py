@@ -207,12 +207,37 @@ def test_what_killed_jobs_left_is_swept_later(memory: Path) -> None:
 def test_a_folder_of_someone_else_is_not_used(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = node_folder("job", "worker-0", "1")
     folder.create()
-    monkeypatch.setattr(os, "getuid", lambda: 12345)
-    with pytest.raises(Conflict, match="another user"):
+    own = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: own + 1)
+    with pytest.raises(Conflict, match="belongs to"):
         SlotFolder(folder.path).create()
     monkeypatch.undo()
     folder.remove()
     shutil.rmtree(memory / "none", ignore_errors=True)
+
+
+@pytest.mark.parametrize("planted", ["job", "node"])
+def test_a_folder_for_overflow_that_someone_prepared_is_not_used(
+    memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: str
+) -> None:
+    folder = node_folder("job", "worker-0", "1")
+    folder.create()
+    temporary, theirs = tmp_path / "temporary", tmp_path / "theirs"
+    for made in (temporary, theirs):
+        made.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    trap = temporary / folder.path.parent.name
+    if planted == "node":
+        trap.mkdir()
+        trap /= folder.path.name
+    trap.symlink_to(theirs)
+    with pytest.raises(Conflict, match="is a symbolic link"):
+        folder.data_file(0, 1 << 50)
+    assert not list(theirs.iterdir())
+    trap.unlink()
+    path, _ = folder.data_file(0, 1 << 50)
+    assert all(parent.stat().st_mode & 0o077 == 0 for parent in (path.parent, path.parent.parent))
+    folder.remove()
 
 
 KILLED_WHILE_COPYING = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -64,15 +65,20 @@ def test_datasets_can_be_defined_by_the_description_of_the_job(tmp_path: Path) -
 
 
 def test_any_program_is_a_job_and_is_told_who_it_is(tmp_path: Path) -> None:
-    words = 'echo "$PLIANT_JOB/$PLIANT_NODE/$PLIANT_ROLE/$PLIANT_INCARNATION"; echo "master $PLIANT_MASTER_ADDR"; echo "$COLOUR"'
+    identity = 'echo "$PLIANT_JOB/$PLIANT_NODE/$PLIANT_ROLE/$PLIANT_INCARNATION"'
+    words = f'{identity}; echo "master $PLIANT_MASTER_ADDR"; echo "$COLOUR"; umask'
+    own = os.umask(0o022)
+    os.umask(own)
     with LocalJob(tmp_path, ["bash", "-c", words], workers=2, role={"env": {"COLOUR": "green"}}) as job:
         assert job.wait() == 0
         where = read_json(job.home.master_file)
         assert where is not None
         for node in ("worker-0", "worker-1"):
-            lines = [f"job/{node}/worker/0", f"master {where['address']}", "green"]
+            lines = [f"job/{node}/worker/0", f"master {where['address']}", "green", f"{own:04o}"]
             assert job.log(node).splitlines() == lines
             assert f"{node} | job/{node}/worker/0" in job.output()
+        assert where["address"] == f"unix:{job.home.path}/master.sock"
+        assert all(path.stat().st_mode & 0o077 == 0 for path in (job.home.path, *job.home.path.iterdir()))
 
 
 def test_the_status_lists_nodes_with_their_pids_and_progress(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
+import threading
 import urllib.request
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +23,8 @@ from pliant.core.status import (
     SeatStatus,
     ServerStats,
 )
-from pliant.master.metrics import status_metrics
+from pliant.master import metrics
+from pliant.master.metrics import MAX_CONNECTIONS, status_metrics
 from pliant.rpc import pliant_pb2 as pb
 from pliant.testing import FakeAgent, RunningMaster, wait_until
 
@@ -61,6 +65,25 @@ def test_the_metrics_are_served_for_prometheus_on_the_port_that_is_told(tmp_path
             assert expected in lines
     with pytest.raises(OSError):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=1)
+
+
+def test_idle_connections_take_few_threads_and_keep_nobody_out(tmp_path: Path) -> None:
+    with RunningMaster(tmp_path, JOB) as master, contextlib.ExitStack() as opened:
+        port = json.loads(master.job_dir.master_file.read_text())["metrics_port"]
+        before = threading.active_count()
+        idle = [opened.enter_context(socket.create_connection(("127.0.0.1", port), 30)) for _ in range(150)]
+        wait_until(lambda: idle[0].recv(1) == b"", 30, "the oldest one to be closed")
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as reply:
+            assert b"pliant_nodes" in reply.read()
+        wait_until(lambda: threading.active_count() - before <= MAX_CONNECTIONS, 30, "the threads of the others to end")
+
+
+def test_a_connection_that_sends_nothing_ends_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics._Handler, "timeout", 0.2)
+    with RunningMaster(tmp_path, JOB) as master:
+        port = json.loads(master.job_dir.master_file.read_text())["metrics_port"]
+        with socket.create_connection(("127.0.0.1", port), 30) as idle:
+            assert idle.recv(1) == b""
 
 
 def test_every_figure_that_the_guides_name_is_a_metric() -> None:

@@ -182,23 +182,6 @@ def test_a_job_whose_parts_were_changed_says_so_instead_of_losing_its_state(tmp_
             master.start()
 
 
-def test_a_second_master_does_not_get_the_port_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pliant.master import process as app
-
-    monkeypatch.setattr(app, "MAX_BIND_ATTEMPTS", 2)
-    alone = {"components": {"need_pod_manager": False}}
-    with RunningMaster(tmp_path / "a", alone) as first:
-        port = int(first.address.target.rpartition(":")[2])
-        with pytest.raises(PermanentError, match="cannot listen"):
-            RunningMaster(tmp_path / "b", alone, port=port).start()
-        other = RunningMaster(tmp_path / "c", alone).start()
-        other.kill()
-        text = other.job_dir.master_file.read_text()
-        other.job_dir.master_file.write_text(text.replace(other.address.target, first.address.target))
-        with pytest.raises(PermanentError, match="is in use by another program"):
-            other.start()
-
-
 def test_a_master_that_fails_to_start_leaves_nothing_behind(tmp_path: Path) -> None:
     import threading
 

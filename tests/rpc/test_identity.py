@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 import grpc
 import pytest
 from tests.rpc.raw import send_raw
 
-from pliant.core.errors import PermanentError, Unauthenticated
+from pliant.core.errors import Conflict, PermanentError, Unauthenticated
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.channel import Address, MasterClient
 from pliant.rpc.identity import TOKEN_HEADER, create_token_file, read_token_file, same_token
@@ -64,14 +65,6 @@ def test_a_wrong_token_comes_out_as_our_own_error(master: RunningMaster) -> None
     intruder.close()
 
 
-def test_the_health_of_a_master_can_be_asked_without_a_token(master: RunningMaster) -> None:
-    from grpc_health.v1 import health_pb2, health_pb2_grpc
-
-    with grpc.insecure_channel(master.address.target) as channel:
-        reply = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=10)
-    assert reply.status == health_pb2.HealthCheckResponse.SERVING
-
-
 def test_a_token_file_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
     path = tmp_path / "token"
     token = create_token_file(path)
@@ -84,8 +77,45 @@ def test_a_missing_or_short_token_file_is_refused_with_what_to_do(tmp_path: Path
     with pytest.raises(Unauthenticated, match="PLIANT_TOKEN_FILE"):
         read_token_file(tmp_path / "none")
     (tmp_path / "short").write_text("abc")
+    (tmp_path / "short").chmod(0o600)
     with pytest.raises(Unauthenticated, match="does not contain a job token"):
         read_token_file(tmp_path / "short")
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o604, 0o660, 0o622])
+def test_a_token_that_others_can_read_or_change_is_not_used(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "token"
+    path.write_text(ANOTHER_JOBS_TOKEN)
+    path.chmod(mode)
+    with pytest.raises(Unauthenticated, match=f"not secret.*mode {mode:04o}"):
+        read_token_file(path)
+    with pytest.raises(Conflict, match="is not secret"):
+        create_token_file(path)
+
+
+def test_a_token_that_kubernetes_mounts_for_its_group_is_used(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text(ANOTHER_JOBS_TOKEN)
+    path.chmod(0o440)
+    (tmp_path / "link").symlink_to(path)
+    assert read_token_file(tmp_path / "link") == ANOTHER_JOBS_TOKEN
+
+
+def test_a_token_in_a_jobs_folder_that_is_a_link_or_someone_elses_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_token_file(tmp_path / "planted")
+    (tmp_path / "token").symlink_to(tmp_path / "planted")
+    with pytest.raises(Conflict, match="not a regular file"):
+        create_token_file(tmp_path / "token")
+    own = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: own + 1)
+    with pytest.raises(Conflict, match="belongs to"):
+        create_token_file(tmp_path / "planted")
+
+
+def test_an_address_does_not_show_its_token() -> None:
+    assert ANOTHER_JOBS_TOKEN not in repr(Address("unix:/x", ANOTHER_JOBS_TOKEN))
 
 
 def test_tokens_of_any_bytes_can_be_compared() -> None:

@@ -14,12 +14,12 @@ from pliant.rpc.channel import Address, MasterClient
 from pliant.rpc.tls import SERVER_NAME, TlsFiles, create_certificates
 from pliant.testing import RunningMaster
 
-SECURE = {"components": {"need_pod_manager": False}, "security": {"tls": True}}
+SECURE = {"components": {"need_pod_manager": False}}  # TCP is with TLS
 
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningMaster]:
-    with RunningMaster(tmp_path_factory.mktemp("secure"), SECURE) as running:
+    with RunningMaster(tmp_path_factory.mktemp("secure"), SECURE, host="127.0.0.1") as running:
         yield running
 
 
@@ -34,24 +34,24 @@ def ask(address: Address) -> str:
 
 def ask_with(master: RunningMaster, credentials: grpc.ChannelCredentials) -> grpc.StatusCode:
     options = [("grpc.ssl_target_name_override", SERVER_NAME)]
-    target, token = master.address.target, master.address.token
+    target, token = master.tcp_address.target, master.tcp_address.token
     method = "/pliant.v1.Job/GetStatus"
     return send_raw(target, method, b"", token=token, timeout=3, credentials=credentials, options=options)
 
 
 def test_a_client_with_the_jobs_certificate_and_token_is_let_in(secure: RunningMaster) -> None:
-    assert secure.address.tls is not None
-    assert ask(secure.address) == "tested"
+    assert secure.tcp_address.tls is not None
+    assert ask(secure.tcp_address) == "tested"
 
 
 def test_the_token_is_needed_beside_the_certificate(secure: RunningMaster) -> None:
     with pytest.raises(Unauthenticated):
-        ask(Address(secure.address.target, "f" * 64, secure.address.tls))
+        ask(Address(secure.tcp_address.target, "f" * 64, secure.tcp_address.tls))
 
 
 def test_a_plain_client_is_refused_by_a_master_with_tls(secure: RunningMaster) -> None:
     with pytest.raises(MasterUnavailable):
-        ask(Address(secure.address.target, secure.address.token, None))
+        ask(Address(secure.tcp_address.target, secure.tcp_address.token, None, allows_plaintext=True))
 
 
 def test_a_client_without_a_certificate_is_refused(secure: RunningMaster) -> None:
@@ -69,7 +69,7 @@ def test_a_client_with_a_certificate_of_another_authority_is_refused(secure: Run
 def test_the_certificate_of_another_job_is_refused(secure: RunningMaster, tmp_path: Path) -> None:
     other = create_certificates(tmp_path / "tls")
     with pytest.raises(MasterUnavailable):
-        ask(Address(secure.address.target, secure.address.token, other))
+        ask(Address(secure.tcp_address.target, secure.tcp_address.token, other))
 
 
 def test_a_client_does_not_talk_to_a_master_of_another_authority(secure: RunningMaster, tmp_path: Path) -> None:
@@ -77,12 +77,14 @@ def test_a_client_does_not_talk_to_a_master_of_another_authority(secure: Running
     authority = trustme.CA()
     (files.folder / "ca.crt").write_bytes(authority.cert_pem.bytes())
     with pytest.raises(MasterUnavailable):
-        ask(Address(secure.address.target, secure.address.token, files))
+        ask(Address(secure.tcp_address.target, secure.tcp_address.token, files))
 
 
-def test_a_client_with_tls_does_not_talk_to_a_plain_master(master: RunningMaster, tmp_path: Path) -> None:
-    with pytest.raises(MasterUnavailable):
-        ask(Address(master.address.target, master.address.token, create_certificates(tmp_path / "tls")))
+def test_a_client_with_tls_does_not_talk_to_a_plain_master(tmp_path: Path) -> None:
+    plain = {**SECURE, "security": {"tls": False}}
+    certificates = create_certificates(tmp_path / "tls")
+    with RunningMaster(tmp_path, plain, host="127.0.0.1") as master, pytest.raises(MasterUnavailable):
+        ask(Address(master.tcp_address.target, master.tcp_address.token, certificates))
 
 
 def test_certificates_are_made_once_and_their_keys_are_private(tmp_path: Path) -> None:

@@ -25,9 +25,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pliant.checkpoint.manifest import Cut
-from pliant.core.errors import Conflict
 from pliant.files.atomic import read_json, write_json
 from pliant.files.locks import FileLock
+from pliant.files.private import make_private_folder
 
 SLOTS = (0, 1)
 _MEMORY = Path("/dev/shm")
@@ -74,11 +74,8 @@ class SlotFolder:
         self._watch = FileLock(path / "watched.lock")
 
     def create(self) -> None:
-        """Readable by this user only: weights are private."""
-        for folder in (self.path.parent, self.path):
-            folder.mkdir(mode=0o700, exist_ok=True, parents=True)
-            if folder.stat().st_uid != os.getuid():
-                raise Conflict(f"{folder} belongs to another user", hint="remove it, or choose another job name")
+        """Readable by this user only: weights are private. Raises ``Conflict`` if anybody else prepared it."""
+        _make_private(self.path)
 
     def snapshot(self, slot: int) -> SlotSnapshot | None:
         value = read_json(self.path / f"slot-{slot}.json")
@@ -155,9 +152,7 @@ class SlotFolder:
         if not reason:
             return self.path / f"slot-{slot}.safetensors", ""
         folder = self._overflow()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if folder.stat().st_uid != os.getuid():
-            raise Conflict(f"{folder} belongs to another user", hint="remove it, or choose another job name")
+        _make_private(folder)
         (self.path / f"slot-{slot}.safetensors").unlink(missing_ok=True)
         return folder / f"slot-{slot}.safetensors", reason
 
@@ -172,6 +167,12 @@ class SlotFolder:
                 folder.parent.rmdir()  # the last one out
             except OSError:
                 continue
+
+
+def _make_private(node: Path) -> None:
+    """The folders of a node and of its job, in a folder where everyone can create some: their names can be guessed."""
+    for folder in (node.parent, node):
+        make_private_folder(folder)
 
 
 def node_folder(job: str, node: str, identity: str) -> SlotFolder:

@@ -128,8 +128,8 @@ def write_bytes(path: Path, content: bytes, *, mode: int = 0o666, durable: bool 
         file.write(content)
 
 
-def write_text(path: Path, text: str) -> None:
-    write_bytes(path, text.encode())
+def write_text(path: Path, text: str, *, mode: int = 0o666) -> None:
+    write_bytes(path, text.encode(), mode=mode)
 
 
 def write_json(path: Path, value: Mapping[str, Any], *, durable: bool = True) -> None:

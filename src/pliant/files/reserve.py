@@ -7,11 +7,13 @@ job was stopped. It is a best effort: a file system that copies on write, or oth
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 from pathlib import Path
 
 RESERVE_BYTES = 1 << 20
+DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})  # writing may work later
 MIN_FREE_BYTES = 64 << 10  # with less, a file system counts as full: a journal needs a few blocks
 
 

@@ -13,11 +13,11 @@ import logging
 import sys
 from pathlib import Path
 
-from pliant.core.errors import PliantError, RetryableError
+from pliant.core.errors import Conflict, PliantError, RetryableError
 from pliant.files.atomic import write_json, write_text
 from pliant.files.locks import FileLock
+from pliant.files.private import FILE_MODE, restrict_new_files
 from pliant.master.job_dir import JobDir
-from pliant.master.process import Master, StopUnrecorded
 from pliant.master.supervisor import (
     EXIT_ALREADY_RUNNING,
     EXIT_PERMANENT,
@@ -25,12 +25,13 @@ from pliant.master.supervisor import (
     EXIT_STOP_UNRECORDED,
     watch_launcher,
 )
+from pliant.rpc.grpc_logging import import_grpc_quietly
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="pliant.master")
     parser.add_argument("--job-dir", type=Path, required=True)
-    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--host", default="", help="listen on TCP as well, for programs of other machines")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--advertise", default="", help="where nodes reach this master, host:port")
     parser.add_argument("--spec", type=Path, help="initial job.yaml, if the directory has none")
@@ -44,11 +45,15 @@ def main() -> int:
     parser.add_argument("--take-over", action="store_true", help="if the journal is empty, take over living nodes")
     parser.add_argument("--stop", default="", metavar="REASON", help="stop the job and record that")
     options = parser.parse_args()
+    restrict_new_files()
+    import_grpc_quietly()
+    from pliant.master.process import Master, StopUnrecorded  # brings gRPC
+
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     job_dir = JobDir(options.job_dir.absolute())
     if options.spec is not None and not job_dir.exists():
-        job_dir.create()
-        write_text(job_dir.spec, options.spec.read_text(encoding="utf-8"))
+        _create(job_dir, has_secrets=options.token_file is None)
+        write_text(job_dir.spec, options.spec.read_text(encoding="utf-8"), mode=FILE_MODE)
     lock = FileLock(job_dir.path / "master.lock")
     if not lock.try_acquire():
         return EXIT_ALREADY_RUNNING
@@ -80,6 +85,18 @@ def main() -> int:
             write_json(job_dir.problem_file, {"message": error.message, "hint": error.hint})
         return EXIT_PERMANENT
     return 0
+
+
+def _create(job_dir: JobDir, *, has_secrets: bool) -> None:
+    try:
+        job_dir.create()
+    except Conflict as error:
+        if has_secrets:
+            raise
+        # A volume of a cluster that maps owners; who may mount it is the cluster's business.
+        logging.getLogger("pliant.master").warning("the job's folder is not private: %s", error.message)
+        for folder in (job_dir.logs, job_dir.nodes):
+            folder.mkdir(parents=True, exist_ok=True)
 
 
 if __name__ == "__main__":

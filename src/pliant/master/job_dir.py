@@ -5,6 +5,7 @@ token          the job's secret (only the owner can read it)
 tls/           certificates, if the job uses TLS
 journal.db     the master's journal
 master.json    where the master listens
+master.sock    the socket that it listens on (``rpc/unix_socket.py``)
 summary.json   how it ended, once it has
 resume.json    what summary.json was, from the moment somebody resumes the job until a master has journaled that
 problem.json   why a master could not start, if no other start helps
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from pliant.core.errors import NotFound
 from pliant.files.atomic import read_json
+from pliant.files.private import FOLDER_MODE, make_private_folder
 from pliant.rpc.identity import read_token_file
 
 if TYPE_CHECKING:
@@ -103,10 +105,12 @@ class JobDir:
     def log_of(self, node: str) -> Path:
         return self.logs / f"{node}.log"
 
-    def create(self) -> None:
-        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.logs.mkdir(exist_ok=True)
-        self.nodes.mkdir(exist_ok=True)
+    def create(self) -> int | None:
+        """Or take over an empty one. Only its owner can use it; returns the mode that had to be corrected for that."""
+        corrected = make_private_folder(self.path)
+        for folder in (self.logs, self.nodes):
+            folder.mkdir(exist_ok=True, mode=FOLDER_MODE)
+        return corrected
 
     def exists(self) -> bool:
         return self.spec.exists()
@@ -115,12 +119,20 @@ class JobDir:
         return read_json(self.summary_file)
 
     def address(self) -> Address:
-        """Where the job's master listens (or did)."""
+        """Where the job's master listens (or did), for processes of this machine."""
+        return self._address("address")
+
+    def tcp_address(self) -> Address:
+        """The same for programs of other machines. Raises ``NotFound`` if it does not listen for them."""
+        return self._address("tcp")
+
+    def _address(self, which: str) -> Address:
         from pliant.rpc.channel import Address  # brings gRPC, which a launcher does not need before its master runs
         from pliant.rpc.tls import TlsFiles
 
-        found = read_json(self.master_file)
-        if found is None:
-            raise NotFound(f"the job in {self.path} has no master yet")
+        target = (read_json(self.master_file) or {}).get(which)
+        if not target:
+            why = "has no master yet" if which == "address" else "has no master that listens on TCP"
+            raise NotFound(f"the job in {self.path} {why}")
         tls = TlsFiles(self.tls) if self.tls.exists() else None
-        return Address(found["address"], read_token_file(self.token), tls)
+        return Address(target, read_token_file(self.token), tls)

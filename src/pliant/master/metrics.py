@@ -1,13 +1,21 @@
-"""The job's status as metrics for Prometheus, taken at the moment they are asked for."""
+"""The job's status as metrics for Prometheus, taken at the moment they are asked for.
+
+Anyone who reaches the port may ask. A connection has a thread, so there are few at a time: a new one ends the oldest, and
+one that sends nothing ends by itself.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import threading
 from collections.abc import Iterable, Iterator
+from socketserver import ThreadingMixIn
 from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -16,6 +24,8 @@ from pliant.core.status import JobStatus, NodeStatus, ParametersStatus
 from pliant.master.controller import JobController
 
 STATUS_TIMEOUT_S = 10.0  # for the event loop to make the status
+MAX_CONNECTIONS = 16
+SILENCE_TIMEOUT_S = 10.0  # of a connection
 
 
 class JobCollector(Collector):
@@ -129,10 +139,49 @@ def _parameters(job: str, parameters: ParametersStatus) -> Iterator[Metric]:
         yield family
 
 
+class _Handler(WSGIRequestHandler):
+    timeout = SILENCE_TIMEOUT_S
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: whoever connects would write to the master's log."""
+
+
+class _BoundedServer(ThreadingMixIn, WSGIServer):
+    """A thread per connection, for the newest ``MAX_CONNECTIONS`` of them."""
+
+    daemon_threads = True
+
+    def __init__(self, host: str, port: int) -> None:
+        self.address_family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        self._open: dict[int, socket.socket] = {}  # by descriptor, oldest first
+        self._guard = threading.Lock()
+        super().__init__((host, port), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._guard:
+            if len(self._open) >= MAX_CONNECTIONS:
+                oldest = self._open.pop(next(iter(self._open)))
+                with contextlib.suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)  # its thread closes it
+            self._open[request.fileno()] = request
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._guard:
+            number = request.fileno()
+            if self._open.get(number) is request:
+                del self._open[number]
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing: a peer that goes away is no event, and its traceback would be the peer's to write."""
+
+
 class MetricsServer:
-    def __init__(self, server: Any, thread: threading.Thread) -> None:
+    def __init__(self, server: _BoundedServer) -> None:
         self._server = server
-        self._thread = thread
+        self._thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+        self._thread.start()
         self.port: int = server.server_port
 
     def close(self) -> None:
@@ -147,5 +196,6 @@ def serve_metrics(master: JobController, port: int | None, host: str) -> Metrics
         return None
     registry = CollectorRegistry(auto_describe=False)
     registry.register(JobCollector(master))
-    server, thread = start_http_server(port, host, registry)
-    return MetricsServer(server, thread)
+    server = _BoundedServer(host, port)
+    server.set_app(make_wsgi_app(registry))
+    return MetricsServer(server)

@@ -1,13 +1,12 @@
 """One master process: replays the journal, assembles the components that the job needs, serves, and ends with the job.
 
-Life cycle: replay the journal, listen (on the port of the predecessor, so that agents and programs find it), open the
+Life cycle: replay the journal, listen (where the predecessor did, so that agents and programs find it: ``listening``), open the
 platform, then tick the controller until the job is over and its nodes are gone. The caller holds the master's lock.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import os
 import signal
@@ -19,8 +18,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import grpc.aio
-
 from pliant.checkpoint.slots import remove_job
 from pliant.core.clock import Clock
 from pliant.core.errors import JobFailed, PermanentError, RetryableError
@@ -28,8 +25,8 @@ from pliant.core.events import MasterStarted
 from pliant.core.job import Phase
 from pliant.core.nodes.states import Launch
 from pliant.core.shards.audit import JobAudit
-from pliant.files.atomic import read_json, write_json
-from pliant.files.reserve import set_aside
+from pliant.files.atomic import write_json
+from pliant.files.reserve import DISK_ERRORS, set_aside
 from pliant.master.assembly import Assembly, OpenPlatform
 from pliant.master.clock import SystemClock
 from pliant.master.components.signals import MasterPaused, SignalBus
@@ -38,6 +35,7 @@ from pliant.master.controller import JobController
 from pliant.master.job_dir import JobDir
 from pliant.master.journal.journal import Journal
 from pliant.master.journal.store import JournalStore, SqliteStore, read_events
+from pliant.master.listening import Listener
 from pliant.master.metrics import MetricsServer, serve_metrics
 from pliant.master.offline import audit_of
 from pliant.master.services import add_services
@@ -45,8 +43,8 @@ from pliant.master.summary import job_summary
 from pliant.platforms.base import JobContext, NodeLaunch, Platform
 from pliant.platforms.job_environment import job_environment
 from pliant.platforms.registry import make_platform, platform_traits
-from pliant.rpc.identity import create_token_file
-from pliant.rpc.server import SERVING, add_health, bind, make_server
+from pliant.rpc.identity import create_token_file, read_token_file
+from pliant.rpc.server import SERVING, add_health, make_server
 from pliant.rpc.tls import TlsFiles, create_certificates
 from pliant.spec import JobSpec, initial_state, load_spec
 
@@ -56,8 +54,6 @@ TICK_S = 0.1  # between two ticks
 MAX_TICK_S = 2.0  # a longer pause means that this process did not run
 MAX_EVENTS_KEPT = 500  # with the summary of an ended job: the last ones
 MAX_EVENTS_READ = 1 << 31
-MAX_BIND_ATTEMPTS = 50  # at the predecessor's port, TICK_S apart
-DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})
 
 
 class StopUnrecorded(RetryableError):
@@ -69,7 +65,7 @@ class Master:
         self,
         job_dir: JobDir,
         *,
-        host: str = "127.0.0.1",
+        host: str = "",
         port: int = 0,
         advertise: str = "",
         token_file: Path | None = None,
@@ -81,18 +77,16 @@ class Master:
         platform: Platform | None = None,
         store: JournalStore | None = None,
     ) -> None:
-        """``advertise``: where nodes reach this master, if not where it listens. Token and certificates are made in the
-        job's folder unless they are given, and what parameter servers keep is there unless ``parameters_dir`` says otherwise.
+        """``host``, ``port``, ``advertise``: of TCP; without any it listens on a Unix socket only (``Listener``). Token and
+        certificates are made in the job's folder unless they are given, and what parameter servers keep is there unless
+        ``parameters_dir`` says otherwise.
         ``takes_over``: if the journal is empty, living nodes of the job go on (``core/takeover.py``); else they would be removed.
         ``stop``: why the job is to be stopped as soon as this master serves, if it is.
         ``clock``, ``platform`` and ``store`` are the real time, the spec's platform and the job's file unless given.
         """
         self.job_dir = job_dir
         self.spec: JobSpec = load_spec(job_dir.spec)
-        self._host = host
-        self._port = port
-        self._advertise = advertise
-        self._token_file = token_file or job_dir.token
+        self._token_file = token_file
         self._tls_dir = tls_dir
         self._parameters_dir = parameters_dir or job_dir.parameters
         self._takes_over = takes_over
@@ -102,7 +96,11 @@ class Master:
         self.state = initial_state(self.spec)
         self._platform = platform
         self._traits = platform_traits(self.spec.platform.kind) if platform is None else platform.traits
-        self._uses_tls = self.spec.security.uses_tls(default=self._traits.encrypts_by_default)
+        self._listener = Listener(
+            job_dir, host=host, port=port, advertise=advertise, is_single_machine=self._traits.is_single_machine
+        )
+        leaves_machine = self._traits.encrypts_by_default or self._listener.uses_tcp
+        self._uses_tls = self.spec.security.uses_tls(default=leaves_machine)
         self._store = store
         self._broken = asyncio.Event()
         self._token = ""
@@ -133,14 +131,15 @@ class Master:
         async with AsyncExitStack() as undo:
             journal = self._open_journal()
             undo.push_async_callback(journal.close)
-            token = self._token = create_token_file(self._token_file)
+            self._token = self._read_token()
             tls = self._certificates() if self._uses_tls else None
-            server = make_server(token)
+            server = make_server(self._token, admits_strangers=self._listener.uses_tcp and tls is None)
             health = add_health(server)
             undo.push_async_callback(self._close_platform)
+            undo.callback(self._listener.close)
             undo.push_async_callback(server.stop, 0.5)
-            address = await self._listen(server, tls)
-            controller = self._make_controller(journal, self._advertise or address)
+            await self._listener.bind(server, tls)
+            controller = self._make_controller(journal, self._listener.address)
             add_services(server, controller)
             start = journal.do(self.state.job.master_started)
             journal.event(MasterStarted(start=start))
@@ -154,13 +153,9 @@ class Master:
                 undo.push_async_callback(asyncio.to_thread, metrics.close)
             await server.start()
             await health.set("", SERVING)
-            where = {
-                "address": self._advertise or address,
-                "listens": address,
-                "pid": os.getpid(),
-                "metrics_port": metrics.port if metrics else None,
-            }
-            write_json(self.job_dir.master_file, where)
+            self._listener.publish()
+            served = {"pid": os.getpid(), "metrics_port": metrics.port if metrics else None}
+            write_json(self.job_dir.master_file, {**self._listener.where(), **served})
             if self._stop:
                 controller.end_job(self._stop, at_once=True)
             elif self._traits.is_single_machine:
@@ -168,8 +163,13 @@ class Master:
             await self._serve(controller)
         return self.state.job.phase
 
+    def _read_token(self) -> str:
+        return read_token_file(self._token_file) if self._token_file else create_token_file(self.job_dir.token)
+
     def _certificates(self) -> TlsFiles:
-        return TlsFiles(self._tls_dir) if self._tls_dir else create_certificates(self.job_dir.tls, (self._host,))
+        return (
+            TlsFiles(self._tls_dir) if self._tls_dir else create_certificates(self.job_dir.tls, (self._listener.host,))
+        )
 
     def _open_journal(self) -> Journal:
         """With every state machine as it was when the predecessor ended."""
@@ -188,9 +188,9 @@ class Master:
 
     def _serve_metrics(self, controller: JobController, *, first: bool) -> MetricsServer | None:
         try:
-            return serve_metrics(controller, self.spec.metrics_port, self._host)
+            return serve_metrics(controller, self.spec.metrics_port, self._listener.host)
         except OSError as error:
-            where = f"{self._host}:{self.spec.metrics_port}"
+            where = f"{self._listener.host}:{self.spec.metrics_port}"
             if first:
                 raise PermanentError(
                     f"cannot serve metrics on {where}: {error.strerror}", hint="choose another --metrics-port, or 0"
@@ -203,24 +203,6 @@ class Master:
             await self._platform.close()
 
     # --- making
-
-    async def _listen(self, server: grpc.aio.Server, tls: TlsFiles | None) -> str:
-        """Where the predecessor listened, else (a first start, or the port was taken meanwhile) where we can."""
-        before = read_json(self.job_dir.master_file)
-        wanted = str(before.get("listens", before["address"])) if before else f"{self._host}:{self._port}"
-        for attempt in range(MAX_BIND_ATTEMPTS):
-            try:
-                port = bind(server, wanted, tls)
-                return f"{wanted.rpartition(':')[0]}:{port}"
-            except RuntimeError as error:
-                if before is None and self._port:
-                    raise PermanentError(
-                        f"cannot listen on {wanted}: {error}", hint="choose another --port, or 0 for any free one"
-                    ) from error
-                if attempt == 0:
-                    log.warning("cannot listen on %s yet: %s", wanted, error)
-                await asyncio.sleep(TICK_S)
-        raise PermanentError(f"{wanted} is in use by another program, but agents expect the master there")
 
     def _last_events(self) -> list[dict[str, Any]]:
         found = deque(read_events(self.job_dir.journal, limit=MAX_EVENTS_READ), maxlen=MAX_EVENTS_KEPT)
@@ -258,7 +240,7 @@ class Master:
             self.spec.name,
             self.job_dir.path,
             address,
-            self._token_file,
+            self._token_file or self.job_dir.token,
             tls_dir,
             self.spec.platform.model_dump(),  # amounts as numbers, not as people write them
         )

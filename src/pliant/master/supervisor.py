@@ -31,6 +31,7 @@ from pliant.core.nodes.environment import NodeEnvironment
 from pliant.core.plurals import counted
 from pliant.files.atomic import read_json
 from pliant.files.locks import FileLock
+from pliant.files.private import FILE_MODE, inherited_umask
 from pliant.files.reserve import disk_problem
 from pliant.master.job_dir import JobDir
 from pliant.master.unrecorded_stop import stop_without_journal
@@ -161,7 +162,7 @@ class Supervisor:
         """For the output of a master; if it cannot be written (a read-only file system), it is lost."""
         try:
             return os.open(
-                self.job_dir.logs / "master.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666
+                self.job_dir.logs / "master.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, FILE_MODE
             )
         except OSError:
             return subprocess.DEVNULL
@@ -260,6 +261,7 @@ def watch_launcher(job_dir: JobDir) -> None:
                     stdout=output,
                     stderr=output,
                     start_new_session=True,
+                    umask=inherited_umask(),
                 )
             while not lock.is_held() and child.poll() is None:
                 time.sleep(0.05)

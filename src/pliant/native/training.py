@@ -15,6 +15,7 @@ from pliant.client.job import Job
 from pliant.core.errors import InvalidRequest
 from pliant.core.nodes.environment import NodeEnvironment
 from pliant.data import DataReader
+from pliant.files.private import make_private_folder
 from pliant.native.callbacks import better
 from pliant.native.evaluation.eval_rounds import EvaluationRounds
 from pliant.native.evaluation.evaluator import LOSS, Evaluator
@@ -130,6 +131,10 @@ def versions_folder() -> Path:
         return home / "versions"
     if is_url:
         shared = environment.parameters_dir
-        own = Path(gettempdir()) / f"pliant-{environment.job}"
-        return (shared.parent if shared is not None else own) / "versions"
+        if shared is not None:
+            return shared.parent / "versions"
+        own = Path(gettempdir()) / f"pliant-versions-{os.geteuid()}" / environment.job
+        for folder in (own.parent, own):
+            make_private_folder(folder)
+        return own / "versions"
     return (Path(saved) if saved else Path.cwd()) / "versions"

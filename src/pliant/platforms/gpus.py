@@ -22,8 +22,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pliant.core.errors import Conflict
 from pliant.core.plurals import counted
 from pliant.files.locks import FileLock
+from pliant.files.private import make_private_folder
 
 log = logging.getLogger(__name__)
 
@@ -176,11 +178,9 @@ def usable_gpus() -> tuple[Gpu, ...]:
 def shared_locks() -> Path | None:
     """The folder of the locks that all jobs of this user share; None: it cannot be used, and jobs do not know of each other."""
     folder = Path(tempfile.gettempdir()) / f"pliant-gpus-{os.getuid()}"
-    with contextlib.suppress(OSError):
-        folder.mkdir(mode=0o700, exist_ok=True)
-        owner = folder.lstat()
-        if owner.st_uid == os.getuid() and folder.is_dir() and not folder.is_symlink():
-            return folder
+    with contextlib.suppress(OSError, Conflict):
+        make_private_folder(folder)
+        return folder
     log.warning("%s cannot be used: another job may use the same GPUs", folder)
     return None
 

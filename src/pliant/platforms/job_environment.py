@@ -27,4 +27,5 @@ def job_environment(spec: JobSpec, *, checkpoint_dir: str, parameters_dir: Path)
         orphan_timeout=spec.fault.orphan_timeout,
         checkpoint=checkpoint if saving.dir or saving.every_steps or saving.every_seconds else None,
         parameters_dir=parameters_dir if spec.components().parameters else None,
+        allows_plaintext=spec.security.tls is False,
     )

@@ -37,6 +37,7 @@ from pliant.core.plurals import counted
 from pliant.core.resources import Resources
 from pliant.files.atomic import read_json, write_json
 from pliant.files.locks import FileLock
+from pliant.files.private import inherited_umask
 from pliant.platforms.base import (
     JobContext,
     NodeEvent,
@@ -277,6 +278,7 @@ class _Host:
                 cwd=launch.working_dir or None,
                 start_new_session=True,
                 pass_fds=(lock_fd, *grant.descriptors),
+                umask=inherited_umask(),
             )
 
     def _follow(self, agent: _Agent) -> None:

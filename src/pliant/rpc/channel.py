@@ -1,7 +1,8 @@
 """Calling a master: channels that carry the job's token, survive its restarts, and raise our errors.
 
 ``Address`` says where a master is and how to prove that one belongs; programs get theirs from the environment that
-their agent set (``Address.from_env``).
+their agent set (``Address.from_env``). The token is sent only to a peer that has proved itself: by its certificate, or by the
+folder that its Unix socket is in. Without either it is sent only if the address says so.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
 import grpc.aio
 
-from pliant.core.errors import PermanentError
+from pliant.core.errors import PermanentError, Unauthenticated
 from pliant.core.nodes.environment import NodeEnvironment
 from pliant.rpc import pliant_pb2_grpc as services
 from pliant.rpc.failures import from_status
@@ -23,15 +24,17 @@ from pliant.rpc.identity import TOKEN_HEADER, read_token_file
 from pliant.rpc.retry import DEFAULT_MAX_PAUSE_S, call_with_retry
 from pliant.rpc.server import MAX_MESSAGE
 from pliant.rpc.tls import SERVER_NAME, TlsFiles, TlsMaterial
+from pliant.rpc.unix_socket import ShortPath, dialled, is_unix
 
 DEADLINE_S = 10.0  # for a call that does not wait for anything
 
 
 @dataclass(frozen=True)
 class Address:
-    target: str  # host:port
-    token: str
-    tls: TlsFiles | TlsMaterial | None = None
+    target: str  # unix:PATH, or host:port
+    token: str = field(repr=False)
+    tls: TlsFiles | TlsMaterial | None = None  # of TCP; a Unix socket needs none
+    allows_plaintext: bool = False  # the token may be sent over TCP without TLS
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> Address:
@@ -42,12 +45,13 @@ class Address:
         if not environment.master_addr:
             raise PermanentError(
                 "PLIANT_MASTER_ADDR is not set",
-                hint="start the program with `pliant run`, or set the variable to host:port",
+                hint="start the program with `pliant run`, or set the variable to what `pliant master` prints",
             )
         if environment.token_file is None:
             raise PermanentError("PLIANT_TOKEN_FILE is not set", hint="set it to the path of the job's token file")
         tls = TlsFiles(environment.tls_dir) if environment.tls_dir is not None else None
-        return cls(environment.master_addr, read_token_file(environment.token_file), tls)
+        token = read_token_file(environment.token_file)
+        return cls(environment.master_addr, token, tls, environment.allows_plaintext)
 
 
 _OPTIONS: list[tuple[str, Any]] = [
@@ -64,8 +68,31 @@ _OPTIONS: list[tuple[str, Any]] = [
 ]
 
 
-def _options(address: Address) -> list[tuple[str, Any]]:
-    return _OPTIONS + ([("grpc.ssl_target_name_override", SERVER_NAME)] if address.tls else [])
+class _Dialling:
+    """How one channel reaches its address. Raises ``Unauthenticated`` if nobody there could prove to be the job's master."""
+
+    def __init__(self, address: Address) -> None:
+        self.credentials: grpc.ChannelCredentials | None = None
+        self.options = _OPTIONS
+        self._socket: ShortPath | None = None
+        if is_unix(address.target):
+            self._socket = dialled(address.target)
+            self.target = self._socket.target
+            return
+        self.target = address.target
+        if address.tls is not None:
+            self.credentials = address.tls.channel_credentials()
+            self.options = [*_OPTIONS, ("grpc.ssl_target_name_override", SERVER_NAME)]
+        elif not address.allows_plaintext:
+            raise Unauthenticated(
+                f"the job's token is not sent to {address.target} without TLS: anyone could be listening there",
+                hint="set PLIANT_TLS_DIR to the job's certificates; PLIANT_ALLOW_PLAINTEXT=1 sends it all the same, "
+                "to a master that was started with --no-tls",
+            )
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
 
 
 class Stubs:
@@ -86,10 +113,11 @@ class MasterClient:
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        if address.tls is None:
-            self._channel = grpc.insecure_channel(address.target, _options(address))
+        self._dialling = way = _Dialling(address)
+        if way.credentials is None:
+            self._channel = grpc.insecure_channel(way.target, way.options)
         else:
-            self._channel = grpc.secure_channel(address.target, address.tls.channel_credentials(), _options(address))
+            self._channel = grpc.secure_channel(way.target, way.credentials, way.options)
         self._metadata = ((TOKEN_HEADER, address.token),)
         self.stubs = Stubs(self._channel)
 
@@ -123,6 +151,7 @@ class MasterClient:
 
     def close(self) -> None:
         self._channel.close()
+        self._dialling.close()
 
 
 class AsyncMasterClient:
@@ -130,11 +159,11 @@ class AsyncMasterClient:
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        if address.tls is None:
-            self._channel = grpc.aio.insecure_channel(address.target, _options(address))
+        self._dialling = way = _Dialling(address)
+        if way.credentials is None:
+            self._channel = grpc.aio.insecure_channel(way.target, way.options)
         else:
-            credentials = address.tls.channel_credentials()
-            self._channel = grpc.aio.secure_channel(address.target, credentials, _options(address))
+            self._channel = grpc.aio.secure_channel(way.target, way.credentials, way.options)
         self._metadata = ((TOKEN_HEADER, address.token),)
         self.stubs = Stubs(self._channel)
 
@@ -146,3 +175,4 @@ class AsyncMasterClient:
 
     async def close(self) -> None:
         await self._channel.close(None)
+        self._dialling.close()

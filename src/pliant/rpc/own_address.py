@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import socket
 
+from pliant.rpc.unix_socket import is_unix
+
 LOOPBACK = "127.0.0.1"
 _ANY_PORT = 9
 
 
 def own_address(target: str) -> str:
-    """``target``: ``host:port`` of the master. The loopback address if it cannot be resolved or there is no route."""
+    """``target``: of the master, ``host:port`` or ``unix:PATH``. The loopback address if it is on this machine, cannot be resolved,
+    or there is no route."""
+    if is_unix(target):
+        return LOOPBACK
     host = target.rpartition(":")[0].strip("[]")
     try:
         family, *_, address = socket.getaddrinfo(host or LOOPBACK, _ANY_PORT, type=socket.SOCK_DGRAM)[0]

@@ -78,7 +78,8 @@ class SecuritySpec(Model):
 
     tls: Flag | None = Field(
         default=None,
-        description="Encrypt with mutual TLS, using certificates that Pliant generates. Default: true on Kubernetes, else false.",
+        description="Encrypt TCP traffic with mutual TLS, using certificates that Pliant generates; false sends the token in plain "
+        "text. Default: true where a master listens on TCP, else false.",
     )
 
     def uses_tls(self, *, default: bool) -> bool:

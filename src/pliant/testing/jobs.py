@@ -26,7 +26,7 @@ import psutil
 import yaml
 
 from pliant.checkpoint.slots import remove_job
-from pliant.core.errors import PliantError
+from pliant.core.errors import MasterUnavailable, PliantError
 from pliant.core.events import EventKind, EventRecord
 from pliant.core.nodes.environment import NodeEnvironment
 from pliant.core.shards.audit import AuditRow
@@ -42,6 +42,7 @@ from pliant.rpc.channel import MasterClient
 from pliant.rpc.identity import read_token_file
 from pliant.rpc.retry import call_with_retry
 from pliant.rpc.status import status_from_message
+from pliant.rpc.unix_socket import dialled
 from pliant.testing.waiting import wait_until
 
 T = TypeVar("T")
@@ -318,8 +319,7 @@ class LocalJob:
         assert not self.cgroups(), f"cgroups are left: {self.cgroups()}"
         record = read_json(self.home.master_file)
         if record is not None:
-            host, _, port = str(record["address"]).rpartition(":")
-            assert not _listens(host, int(port)), f"something listens on {record['address']}"
+            assert not _listens(record["address"]), f"something listens on {record['address']}"
 
     def end_all(self) -> None:
         """By force; for a test that failed."""
@@ -370,7 +370,12 @@ def _words(process: psutil.Process) -> list[str]:
         return []
 
 
-def _listens(host: str, port: int) -> bool:
-    with contextlib.closing(socket.socket()) as probe:
+def _listens(target: str) -> bool:
+    """On the Unix socket of a master."""
+    try:
+        path = dialled(target)
+    except MasterUnavailable:
+        return False
+    with contextlib.closing(path), contextlib.closing(socket.socket(socket.AF_UNIX)) as probe:
         probe.settimeout(2)
-        return probe.connect_ex((host, port)) == 0
+        return probe.connect_ex(str(path.path)) == 0

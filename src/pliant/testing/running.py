@@ -46,16 +46,19 @@ class RunningMaster:
         *,
         platform: FakePlatform | Platform | str | None = None,
         clock: Clock | None = None,
+        host: str = "",
         port: int = 0,
     ) -> None:
-        """``takes_over`` may be set later: successors then go on with the nodes that they find, if the journal was lost."""
+        """``host``, ``port``: listen on TCP as well.
+
+        ``takes_over`` may be set later: successors then go on with the nodes that they find, if the journal was lost."""
         self.spec = spec if isinstance(spec, JobSpec) else JobSpec.from_dict({"name": "tested", **spec})
         self.job_dir = JobDir(folder / "job")
         self.job_dir.create()
         self.job_dir.spec.write_text(self.spec.to_yaml())
         self._given = FakePlatform() if platform is None else platform
         self._clock = clock
-        self._port = port
+        self._host, self._port = host, port
         self.takes_over = False
         self._thread: threading.Thread | None = None
         self._master: _Watched | None = None
@@ -145,6 +148,11 @@ class RunningMaster:
         return self.job_dir.address()
 
     @property
+    def tcp_address(self) -> Address:
+        """The same for programs of other machines, if it has a host or a port."""
+        return self.job_dir.tcp_address()
+
+    @property
     def client(self) -> MasterClient:
         """An authenticated client; the same one until ``close``, since a restarted master keeps its address."""
         if self._client is None:
@@ -200,6 +208,7 @@ class RunningMaster:
         platform = self._given if isinstance(self._given, Platform) else None
         master = self._master = _Watched(
             self.job_dir,
+            host=self._host,
             port=self._port,
             clock=self._clock,
             platform=platform,

@@ -1,6 +1,6 @@
 """``torchrun --rdzv-backend=pliant``: torchrun's agents meet at a Pliant master.
 
-    torchrun --rdzv-backend=pliant --rdzv-endpoint=HOST:PORT --rdzv-id=JOB \
+    torchrun --rdzv-backend=pliant --rdzv-endpoint=ADDRESS --rdzv-id=JOB \
              --rdzv-conf token_file=…[,tls_dir=…] --nnodes=1:3 train.py
 
 Each torchrun agent is a member of the master's rendezvous (``core/rendezvous/book.py``). For each round it opens a key-value store
@@ -291,10 +291,11 @@ def create_handler(parameters: RendezvousParameters) -> PliantRendezvous:
     tls_dir = parameters.get("tls_dir") or environment.tls_dir
     if not target or not token_file:
         raise ValueError(
-            "--rdzv-backend=pliant needs --rdzv-endpoint=HOST:PORT of a Pliant master and --rdzv-conf token_file=FILE"
+            "--rdzv-backend=pliant needs --rdzv-endpoint=ADDRESS of a Pliant master and --rdzv-conf token_file=FILE"
             " with its job's token; `pliant master` prints both"
         )
-    address = Address(target, read_token_file(Path(token_file)), TlsFiles(Path(tls_dir)) if tls_dir else None)
+    tls = TlsFiles(Path(tls_dir)) if tls_dir else None
+    address = Address(target, read_token_file(Path(token_file)), tls, environment.allows_plaintext)
     master = MasterClient(address)
     job = master.call(master.stubs.job.GetStatus, pb.Empty(), timeout=30).name
     if parameters.run_id not in ("", "none", job):

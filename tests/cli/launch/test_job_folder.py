@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,7 @@ def everything(folder: Path) -> set[str]:
 
 def test_what_was_created_is_taken_back_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
+    (tmp_path / "mine").chmod(0o755)
     (tmp_path / "mine" / "notes").touch()
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "old.log").touch()
@@ -37,6 +40,52 @@ def test_what_was_created_is_taken_back_and_nothing_else(tmp_path: Path) -> None
             assert everything(tmp_path) > before
             job.undo()
             assert everything(tmp_path) == before
+            assert stat.S_IMODE((tmp_path / "mine").stat().st_mode) == 0o755
+
+
+def test_the_folder_of_a_job_and_what_is_in_it_are_for_its_owner_only(tmp_path: Path) -> None:
+    home = prepare(SPEC, RunOptions(job_dir=tmp_path / "above" / "j")).home
+    assert stat.S_IMODE((tmp_path / "above").stat().st_mode) == 0o700
+    for path in (home.path, home.logs, home.nodes, home.spec, home.token):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_a_folder_that_is_there_is_made_private_and_a_secret_in_it_is_not_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planted = "f" * 64
+    (tmp_path / "j").mkdir(mode=0o755)
+    (tmp_path / "j").chmod(0o755)
+    (tmp_path / "j" / "token").write_text(planted)
+    home = prepare(SPEC, RunOptions(job_dir=tmp_path / "j")).home
+    assert home.token.read_text() != planted
+    assert stat.S_IMODE(home.path.stat().st_mode) == 0o700
+    assert f"only you can use {home.path} now (its mode was 0755)" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_a_link_someone_elses_or_replaceable_is_refused_untouched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with pytest.raises(Conflict, match="is a symbolic link"):
+        prepare(SPEC, RunOptions(job_dir=tmp_path / "link"))
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    with pytest.raises(Conflict, match="can be written by everyone"):
+        prepare(SPEC, RunOptions(job_dir=tmp_path / "open" / "j"))
+    own = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: own + 1)
+    with pytest.raises(Conflict, match="belongs to"):
+        prepare(SPEC, RunOptions(job_dir=tmp_path / "real"))
+    assert everything(tmp_path) == {"real", "link", "open"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_job_is_not_resumed_with_files_that_someone_else_left(home: JobDir) -> None:
+    os.chown(home.spec, 12345, 12345)
+    with pytest.raises(Conflict, match=r"job\.yaml belongs to"):
+        prepare_resume(home)
 
 
 @pytest.fixture

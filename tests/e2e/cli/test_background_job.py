@@ -131,6 +131,6 @@ def test_a_job_that_cannot_start_leaves_nothing_behind(command_line: CommandLine
             failed = command_line.start("run", *detach, *where, "--metrics-port", port, "--", "true")
             text, _ = failed.communicate(timeout=PATIENCE)
             assert failed.returncode == 2, text
-            assert text.startswith(f"pliant: cannot serve metrics on 127.0.0.1:{port}: Address already in use\n")
+            assert f"pliant: cannot serve metrics on 127.0.0.1:{port}: Address already in use\n" in text
     assert not command_line.home.exists()
     assert [path.name for path in Path(own).iterdir()] == ["notes.txt"]

@@ -54,12 +54,12 @@ class ClusterCommandLine:
         }
         path = self.command_line.folder / "job.yaml"
         path.write_text(yaml.safe_dump(spec))
-        self.process = self.command_line.start("master", "--spec", str(path))
+        self.process = self.command_line.start("master", "--spec", str(path), "--port", "0")
         home = self.command_line.job(self.name)
         wait_until((home / "master.json").exists, PATIENCE, "the master's address")
         found = read_json(home / "master.json")
         assert found is not None
-        self.api.target = int(found["address"].rpartition(":")[2])
+        self.api.target = int(found["tcp"].rpartition(":")[2])
         files = {"token": read_token_file(home / "token").encode()}
         files |= {name: (home / "tls" / name).read_bytes() for name in ("ca.crt", "node.crt", "node.key")}
         data = {name: base64.b64encode(content).decode() for name, content in files.items()}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -91,6 +93,26 @@ def test_a_sharding_service_alone_survives_kill_and_gives_each_shard_once(comman
     ended = command_line("master", "--name", "feed")
     assert ended.exit_code == 2
     assert "has ended" in ended.stderr
+
+
+def test_programs_of_other_machines_connect_with_tls_and_strangers_write_nothing_to_the_log(
+    command_line: CommandLine,
+) -> None:
+    process = command_line.start("master", "--name", "feed", "--no-need-pod-manager", "--port", "0")
+    host, _, port = serving(command_line, process.pid)["tcp"].rpartition(":")
+    assert process.stdout is not None
+    connect = next(line for line in iter(process.stdout.readline, "") if line.startswith("connect"))
+    assert f"PLIANT_MASTER_ADDR={host}:{port}" in connect
+    assert "PLIANT_TLS_DIR" in connect
+    for _ in range(50):
+        with socket.create_connection((host, int(port)), PATIENCE) as stranger:
+            stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            with contextlib.suppress(ConnectionError):
+                stranger.recv(1)
+    assert len(consume(command_line, -1, connect)) == 10
+    told = process.communicate(timeout=PATIENCE)[0]
+    assert process.returncode == 0, told
+    assert "Handshake" not in told
 
 
 def test_a_second_master_of_the_same_job_is_refused(command_line: CommandLine) -> None:

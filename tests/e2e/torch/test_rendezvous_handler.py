@@ -22,7 +22,7 @@ from torch.distributed.elastic.rendezvous import (
     rendezvous_handler_registry,
 )
 
-from pliant.core.errors import MasterUnavailable
+from pliant.core.errors import Unauthenticated
 from pliant.master.components.rendezvous import RendezvousServer
 from pliant.master.controller import JobController
 from pliant.testing import RunningMaster, wait_until
@@ -151,14 +151,15 @@ def test_mistakes_in_the_options_are_named(meeting: Meeting) -> None:
         meeting.agent("3:3", last_call_timeout="-1").next_rendezvous()
 
 
-def test_calls_are_encrypted_if_the_master_wants_it(tmp_path: Path) -> None:
-    with RunningMaster(tmp_path, {**SPEC, "security": {"tls": True}}) as master:
+def test_calls_from_other_machines_are_encrypted_and_the_token_is_not_sent_otherwise(tmp_path: Path) -> None:
+    with RunningMaster(tmp_path, SPEC, host="127.0.0.1") as master:
         meeting = Meeting(master)
-        tls = {"tls_dir": str(master.job_dir.tls)}
+        there = {"endpoint": master.tcp_address.target}
+        tls = {**there, "tls_dir": str(master.job_dir.tls)}
         assert [info.rank for info in meeting.join(meeting.agent(**tls), meeting.agent(**tls))] == [0, 1]
         meeting.close()
-        with pytest.raises(MasterUnavailable):
-            meeting.agent()
+        with pytest.raises(Unauthenticated, match="without TLS"):
+            meeting.agent(**there)
 
 
 def test_a_world_is_announced_to_a_master_that_lost_its_journal_and_its_next_round_is_above(meeting: Meeting) -> None:

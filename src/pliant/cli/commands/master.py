@@ -1,8 +1,13 @@
 """Run a standalone master in the foreground, for programs started elsewhere or to use single components.
 
-The flags select the components. Only a sharding service, for programs started by hand:
+The flags select the components. Only a sharding service, for programs of this machine that are started by hand:
 
-    pliant master --name feed --no-need-pod-manager --port 7000
+    pliant master --name feed --no-need-pod-manager
+
+Without --host and --port it listens on a Unix socket in the job's directory. With either it listens on TCP as well, with mutual
+TLS, for programs of other machines: they need copies of the token file and of the certificates.
+
+    pliant master --name feed --no-need-pod-manager --host 0.0.0.0 --port 7000
 
 Elastic nodes for another framework, with dynamic sharding and a rendezvous:
 
@@ -15,7 +20,7 @@ Native training with two parameter servers:
 A sharding service without nodes exits when all datasets are finished and all programs know it, unless --keep-serving.
 
 Prints how a program connects. If it is killed, the same command with the same --job-dir (or --name) continues from its
-journal, on the same port. Ctrl-C or SIGTERM stops the job.
+journal, at the same address. Ctrl-C or SIGTERM stops the job.
 
 Exit code: that of the job: 0 succeeded, 1 failed, 130 stopped; 2 for a usage error.
 """
@@ -34,8 +39,9 @@ from pliant.cli.options.native import strategy_name
 from pliant.core.errors import Conflict, InvalidRequest
 from pliant.core.summary import exit_code
 from pliant.files.locks import FileLock
+from pliant.spec import load_spec
 
-THIS_MACHINE = ("127.0.0.1", "localhost", "::1", "[::1]")
+LOOPBACK = "127.0.0.1"
 
 
 def master(
@@ -46,9 +52,21 @@ def master(
     spec: Annotated[
         Path | None, typer.Option("--spec", metavar="FILE", help="A job's YAML file; options override it.")
     ] = None,
-    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port to listen on; 0: any free port.")] = 0,
-    tls: Annotated[bool, typer.Option("--tls", help="Encrypt traffic with mutual TLS.")] = False,
+    host: Annotated[
+        str | None,
+        typer.Option("--host", help="The address to listen on, for other machines. [default: 127.0.0.1 with --port]"),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option("--port", min=0, max=65535, help="The port to listen on; 0: any free port. [default: none]"),
+    ] = None,
+    tls: Annotated[
+        bool | None,
+        typer.Option(
+            "--tls/--no-tls",
+            help="Encrypt traffic with mutual TLS, or send the token and all traffic in plain text. [default: TLS on TCP]",
+        ),
+    ] = None,
     need_pod_manager: Annotated[
         bool | None,
         typer.Option("--need-pod-manager/--no-need-pod-manager", help="Create and watch nodes. [default: yes]"),
@@ -127,19 +145,21 @@ def master(
         "workers": workers,
         "ps_command": _split(ps_command, "--ps-command"),
         "servers": num_ps,
-        "tls": tls or None,
+        "tls": tls,
     }
     home = prepare(name, job_dir, spec, {key: value for key, value in given.items() if value is not None})
     lock = FileLock(home.path / "master.lock")
     if not lock.try_acquire():
         raise Conflict(f"a master for the job in {home.path} is already running", hint="choose another --name")
-    if host not in THIS_MACHINE and not (home.tls.exists() or tls):
+    listens = host is not None or port is not None
+    if listens and load_spec(home.spec).security.tls is False:
         print(
-            "warning: traffic leaves this machine unencrypted; use --tls to encrypt it",
+            "warning: the job's token and all traffic are sent in plain text; omit --no-tls to encrypt them",
             file=sys.stderr if as_json else None,
             flush=True,
         )
-    raise typer.Exit(exit_code(serve(home, host, port, lock, as_json=as_json)))
+    where = (host or LOOPBACK) if listens else ""
+    raise typer.Exit(exit_code(serve(home, where, port or 0, lock, as_json=as_json)))
 
 
 def _split(command: str | None, option: str) -> list[str] | None:

@@ -125,7 +125,7 @@ def loopback() -> Iterator[Check]:
             port = server.getsockname()[1]
             socket.create_connection(("127.0.0.1", port), timeout=5).close()
     except OSError as error:
-        hint = "a master and its nodes connect over 127.0.0.1; check firewall and sandbox settings"
+        hint = "workers and parameter servers connect over 127.0.0.1; check firewall and sandbox settings"
         yield Check("loopback", "broken", f"cannot connect to a port of 127.0.0.1: {error}", hint)
     else:
         yield Check("loopback", "ok", f"127.0.0.1 accepts connections (tried port {port})")

@@ -64,9 +64,12 @@ class OutputTail:
 
     def _new_lines(self, path: Path) -> list[str]:
         at = self._read.get(path.name, 0)
-        with path.open("rb") as file:
-            file.seek(at)
-            content = file.read(_MAX_AT_ONCE)
+        try:
+            with path.open("rb") as file:
+                file.seek(at)
+                content = file.read(_MAX_AT_ONCE)
+        except FileNotFoundError:  # the job's folder was removed meanwhile
+            return []
         if not content:
             return []
         self._read[path.name] = at + len(content)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +21,21 @@ from pliant.core.errors import Conflict, NotFound, PliantError
 from pliant.core.job import Phase
 from pliant.files.atomic import write_json, write_text
 from pliant.files.locks import FileLock
+from pliant.files.private import (
+    FILE_MODE,
+    check_own_entries,
+    check_own_folder,
+    exposed_parents,
+    make_private_folder,
+)
 from pliant.master.job_dir import JobDir
 from pliant.rpc.identity import create_token_file
 from pliant.spec import JobSpec
 
-OWN_FILES = ("job.yaml", "token", "tls", "journal.db*", "problem.json", "logs", "nodes", "notes", "reserve", "*.lock")
+OWN_FILES = (
+    *("job.yaml", "token", "tls", "journal.db*", "problem.json", "logs", "nodes", "notes", "reserve", "*.lock"),
+    *("master.sock", ".sock-*"),
+)
 
 
 @dataclass(frozen=True)
@@ -41,6 +53,7 @@ def prepare(spec: JobSpec, options: RunOptions) -> PreparedJob:
     """Create the folder of a new job, with everything in it that a master needs."""
     home = folder_of(spec.name, options)
     if home.exists():
+        check_own_folder(home.path)
         _check_idle(home)
         over = home.summary_file.exists()
         if not options.overwrite:
@@ -52,17 +65,53 @@ def prepare(spec: JobSpec, options: RunOptions) -> PreparedJob:
         shutil.rmtree(home.path)
     undo = _Removal(home.path, options.log_dir)
     try:
-        home.create()
+        create_folder(home)
         if options.log_dir is not None:
             home.logs.rmdir()
             options.log_dir.mkdir(parents=True, exist_ok=True)
             home.logs.symlink_to(options.log_dir.absolute(), target_is_directory=True)
-        create_token_file(home.token)
-        write_text(home.spec, spec.to_yaml())
+        write_text(home.spec, spec.to_yaml(), mode=FILE_MODE)
     except OSError as error:
         undo()
         raise PliantError(f"cannot write the job's folder {home.path}: {error.strerror}") from error
+    except Conflict:
+        undo()
+        raise
     return PreparedJob(home, undo)
+
+
+def create_folder(home: JobDir) -> None:
+    """The private folder of a new job, with a new secret: what lies there under that name is no secret of this job."""
+    _check_parents(home)
+    was_empty = not _names(home.path)
+    before = home.create()
+    if before is not None and not was_empty:
+        _warn(f"only you can use {home.path} now (its mode was {before:04o})")
+    check_own_entries(home.path)
+    home.token.unlink(missing_ok=True)
+    create_token_file(home.token)
+
+
+def check_folder(home: JobDir) -> None:
+    """Of a job that is continued: nobody else could have written in it. Raises ``Conflict`` if somebody could."""
+    _check_parents(home)
+    if (before := make_private_folder(home.path)) is not None:
+        _warn(f"only you can use {home.path} now (its mode was {before:04o})")
+    check_own_entries(home.path)
+
+
+def _check_parents(home: JobDir) -> None:
+    for parent, why, by_anyone in exposed_parents(home.path):
+        if by_anyone:
+            raise Conflict(
+                f"{home.path} cannot be private: {parent} {why}",
+                hint=f"`chmod o-w {parent}`, or choose another --job-dir",
+            )
+        _warn(f"{parent} {why}, who could replace {home.path}")
+
+
+def _warn(text: str) -> None:
+    print(f"warning: {text}", file=sys.stderr, flush=True)
 
 
 def check_exists(home: JobDir) -> None:
@@ -76,6 +125,7 @@ def prepare_resume(home: JobDir) -> PreparedJob:
     The marker is the summary under another name: one rename, which a full disk allows too.
     """
     check_exists(home)
+    check_folder(home)
     _check_idle(home)
     summary = home.summary()
     if summary is not None and summary["phase"] == Phase.SUCCEEDED:
@@ -120,11 +170,12 @@ def remove_own_files(home: JobDir) -> None:
 
 
 class _Removal:
-    """Of what is created from now on in a job's folder and in its folder of logs."""
+    """Of what is created from now on in a job's folder and in its folder of logs; their modes are restored."""
 
     def __init__(self, *folders: Path | None) -> None:
         wanted = [folder.absolute() for folder in folders if folder is not None]
         self._before = {folder: _names(folder) for folder in wanted}
+        self._modes = {folder: stat.S_IMODE(folder.stat().st_mode) for folder in wanted if folder.is_dir()}
         self._parents = [parent for folder in wanted for parent in folder.parents if not parent.exists()]
 
     def __call__(self) -> None:
@@ -133,6 +184,9 @@ class _Removal:
                 _remove(folder / name)
             if before is None:
                 _remove_if_empty(folder)
+        for folder, mode in self._modes.items():
+            with contextlib.suppress(OSError):
+                folder.chmod(mode)
         for parent in self._parents:
             _remove_if_empty(parent)
 

@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from pliant.cli.handles.job_dirs import fresh_name, jobs_home
-from pliant.cli.launch.job_folder import remove_own_files
+from pliant.cli.launch.job_folder import check_folder, create_folder, remove_own_files
 from pliant.cli.launch.job_spec import check_launchable
 from pliant.core.errors import Conflict, InvalidRequest, PermanentError, PliantError
 from pliant.core.job import Phase
 from pliant.core.nodes.environment import NodeEnvironment
-from pliant.files.atomic import read_json
+from pliant.files.atomic import read_json, write_text
 from pliant.files.locks import FileLock
+from pliant.files.private import FILE_MODE, restrict_new_files
 from pliant.master.job_dir import JobDir
-from pliant.master.process import Master, StopUnrecorded
 from pliant.master.unrecorded_stop import stop_without_journal
-from pliant.rpc.identity import create_token_file
+from pliant.rpc.grpc_logging import import_grpc_quietly
 from pliant.spec import JobSpec, load_spec
 from pliant.spec.job import LABEL, MAX_NAME
 from pliant.spec.parameters import PS_STRATEGIES
@@ -37,6 +37,7 @@ def prepare(name: str | None, job_dir: Path | None, file: Path | None, given: di
     name = name or (base.name if base else "") or (job_dir.name if job_dir and _is_name(job_dir.name) else "")
     home = JobDir((job_dir or jobs_home() / (name or fresh_name())).absolute())
     if home.exists():
+        check_folder(home)
         stored = load_spec(home.spec)
         if home.summary_file.exists():
             raise Conflict(f"the job in {home.path} has ended", hint="choose another --name or --job-dir")
@@ -51,9 +52,8 @@ def prepare(name: str | None, job_dir: Path | None, file: Path | None, given: di
     made = _changed(base or empty, name or home.path.name, given, os.getcwd(), fresh=base is None)
     check_launchable(made)
     try:
-        home.create()
-        create_token_file(home.token)
-        home.spec.write_text(made.to_yaml())
+        create_folder(home)
+        write_text(home.spec, made.to_yaml(), mode=FILE_MODE)
     except OSError as error:
         raise PliantError(f"cannot write to the job directory {home.path}: {error.strerror}") from error
     return home
@@ -66,7 +66,7 @@ def _changed(base: JobSpec, name: str, given: dict[str, Any], folder: str, *, fr
     if "strategy" in given:
         value["strategy"] = given["strategy"]
     if "tls" in given:
-        value["security"] = {"tls": True}
+        value["security"] = {"tls": given["tls"]}
     kept = {} if fresh else {k: v for k, v in value["components"].entries().items() if v is not None}
     value["components"] = {**kept, **given.get("components", {})}
     value["roles"] = _roles(value, given)
@@ -94,7 +94,11 @@ def _roles(value: dict[str, Any], given: dict[str, Any]) -> dict[str, dict[str, 
 
 
 def serve(home: JobDir, host: str, port: int, lock: FileLock, *, as_json: bool = False) -> Phase:
-    """``lock``: the master's, which the caller has acquired."""
+    """``lock``: the master's, which the caller has acquired. Without host and port it serves programs of this machine only."""
+    restrict_new_files()
+    import_grpc_quietly()
+    from pliant.master.process import Master, StopUnrecorded
+
     log_file = logging.FileHandler(home.logs / "master.log")
     handlers: list[logging.Handler] = [logging.StreamHandler(), log_file]
     logging.basicConfig(
@@ -131,9 +135,12 @@ async def _announce(home: JobDir, *, as_json: bool) -> None:
     """Once it listens: its address, and how a program connects."""
     while (where := read_json(home.master_file)) is None or where["pid"] != os.getpid():
         await asyncio.sleep(POLL_INTERVAL_S)
-    address = where["address"]
+    address = where["tcp"] or where["address"]
     tls_dir = home.tls if home.tls.exists() else None
-    environment = NodeEnvironment(master_addr=address, token_file=home.token, tls_dir=tls_dir)
+    is_plaintext = where["tcp"] is not None and load_spec(home.spec).security.tls is False
+    environment = NodeEnvironment(
+        master_addr=address, token_file=home.token, tls_dir=tls_dir, allows_plaintext=is_plaintext
+    )
     if as_json:
         found = {"name": home.name, "job_dir": str(home.path), "address": address, "token_file": str(home.token)}
         print(json.dumps({**found, "environment": environment.to_env()}), flush=True)

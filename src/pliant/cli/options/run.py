@@ -4,6 +4,8 @@ workers' resources."""
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -73,9 +75,14 @@ class RunOptions(StartOptions):
     ] = None
     env: Annotated[
         list[str] | None,
-        typer.Option("--env", "-e", metavar="NAME=VALUE", help="Environment variable for the workers."),
+        typer.Option(
+            "--env",
+            "-e",
+            metavar="NAME=VALUE | NAME",
+            help="Environment variable for the workers; without =VALUE, as it is set here.",
+        ),
     ] = None
-    tls: Annotated[bool, typer.Option("--tls", help="Encrypt the job's traffic with mutual TLS.")] = False
+    tls: Annotated[bool, typer.Option("--tls", help="Encrypt all of the job's TCP traffic with mutual TLS.")] = False
     audit: Annotated[
         bool, typer.Option("--audit", help="Record every accepted range of records for `pliant audit`.")
     ] = False
@@ -130,12 +137,19 @@ class RunOptions(StartOptions):
             raise InvalidRequest(f"{flag} applies only to local jobs", hint=hint)
 
 
-def environment(given: list[str]) -> dict[str, str]:
-    pairs = [entry.partition("=") for entry in given]
-    for name, equals, _ in pairs:
-        if not name or not equals:
-            raise InvalidRequest(f"--env {name!r} is not NAME=VALUE")
-    return {name: value for name, _, value in pairs}
+def environment(given: list[str], here: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Of ``NAME=VALUE``, or of ``NAME`` with its value here: a secret on a command line can be read by every user."""
+    found: dict[str, str] = {}
+    for entry in given:
+        name, equals, value = entry.partition("=")
+        if not name:
+            raise InvalidRequest(f"--env {entry!r} is neither NAME=VALUE nor NAME")
+        if not equals and name not in here:
+            raise InvalidRequest(
+                f"--env {name}: the variable is not set here", hint=f"set it, or use --env {name}=VALUE"
+            )
+        found[name] = value if equals else here[name]
+    return found
 
 
 def pairs(text: str, option: str) -> dict[str, Any]:

@@ -58,9 +58,10 @@ class NodeEnvironment:
     checkpoint: CheckpointSettings | None = None
     parameters_dir: Path | None = None  # shared by the parameter servers and the master
     # the way to its master
-    master_addr: str = ""  # host:port
+    master_addr: str = ""  # unix:PATH, or host:port
     token_file: Path | None = None
     tls_dir: Path | None = None
+    allows_plaintext: bool = False  # the token may be sent over TCP without TLS
     is_supervised: bool = False  # the master is started again on this machine if it dies
     # the node
     node: str = ""
@@ -151,6 +152,7 @@ _VARIABLES = {
     "master_addr": _Variable("PLIANT_MASTER_ADDR"),
     "token_file": _Variable("PLIANT_TOKEN_FILE", Path),
     "tls_dir": _Variable("PLIANT_TLS_DIR", Path),
+    "allows_plaintext": _Variable("PLIANT_ALLOW_PLAINTEXT", _is_set, _flag),
     "is_supervised": _Variable("PLIANT_SUPERVISED", _is_set, _flag),
     "node": _Variable("PLIANT_NODE"),
     "role": _Variable("PLIANT_ROLE"),
