@@ -49,7 +49,7 @@ def test_a_wait_that_goes_on_is_counted_up_to_now(page: MeterPage) -> None:
         shares = second.since(first)
     assert shares is not None
     assert shares.peers == pytest.approx(1.0)
-    assert (shares.data, shares.compute) == (0.0, pytest.approx(0.0))
+    assert (shares.data, shares.compute) == pytest.approx((0.0, 0.0))
     assert page.read().peers_s >= second.peers_s
 
 
@@ -112,7 +112,7 @@ def test_shares_are_of_one_run_only() -> None:
     later = TimeSpent(2.0, 4.0, 5.0, 8.0, began=10.0, read_at=30.0)
     shares = later.since(first)
     assert shares is not None
-    assert (shares.data, shares.peers, shares.unit_s) == (pytest.approx(0.1), pytest.approx(0.2), pytest.approx(0.5))
+    assert (shares.data, shares.peers, shares.unit_s) == pytest.approx((0.1, 0.2, 0.5))
     assert shares.compute == pytest.approx(0.7)
     for other in (None, later, TimeSpent(began=11.0, read_at=20.0), TimeSpent(3.0, began=10.0, read_at=20.0)):
         assert later.since(other) is None
