@@ -249,7 +249,7 @@ class Machine:
             "memory.stat": f"anon {60 * MB}\ninactive_file {30 * MB}\n",
             "memory.events": "low 0\nhigh 0\nmax 12\noom 2\noom_kill 2\noom_group_kill 0\n",
             "cpu.max": "max 100000",
-            "cpu.stat": "usage_usec 2500000\nuser_usec 2000000\nsystem_usec 500000\n",
+            "cpu.stat": "usage_usec 2500000\nuser_usec 2000000\nsystem_usec 500000\nnr_throttled 3\nthrottled_usec 750000\n",
         }
         for name, text in {**contents, **{key.replace("_", "."): value for key, value in files.items()}}.items():
             self.write(f"sys/fs/cgroup/{path}/{name}", text)
@@ -263,7 +263,7 @@ def test_version_2_reads_the_current_group_and_the_smallest_limit_above(tmp_path
     reading = read_current(tmp_path)
     assert reading is not None
     assert (reading.version, reading.memory_bytes, reading.memory_limit_bytes) == ("v2", 70 * MB, 500 * MB)
-    assert (reading.cpu_seconds, reading.oom_kills) == (2.5, 2)
+    assert (reading.cpu_seconds, reading.oom_kills, reading.throttled_s) == (2.5, 2, 0.75)
 
 
 def test_version_2_in_a_container_is_read_at_its_mount(tmp_path: Path) -> None:

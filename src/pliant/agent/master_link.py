@@ -26,6 +26,7 @@ from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.channel import AsyncMasterClient
 from pliant.rpc.enums import EXIT_REASON, PERMANENT_KIND
 from pliant.rpc.retry import call_with_retry_async
+from pliant.rpc.usage import time_spent_message
 
 log = logging.getLogger(__name__)
 
@@ -147,6 +148,7 @@ class MasterLink:
 
     def _heartbeat(self) -> pb.HeartbeatRequest:
         usage = self._runner.sample()
+        spent = self._runner.time_spent()
         return pb.HeartbeatRequest(
             node=self._environment.node,
             incarnation=self._runner.incarnation,
@@ -156,6 +158,9 @@ class MasterLink:
                 memory_mb=usage.memory_mb if usage else 0.0,
                 memory_limit_mb=self._limits.memory_limit_mb(),
                 stopped=self._runner.is_stopped,
+                cpu_limit=self._limits.resources.cpu,
+                throttled=usage.throttled if usage else 0.0,
+                time=time_spent_message(spent) if spent is not None and spent.began else None,
             ),
             generation=self._slot.generation,
             grouped=self._runner.uses_assignment,

@@ -26,6 +26,8 @@ from pliant.core.errors import PermanentError, PliantError
 from pliant.core.nodes.environment import NodeEnvironment
 from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.nodes.permanent import PermanentKind
+from pliant.core.planning.time_spent import TimeSpent
+from pliant.files.time_meter import MeterPage, open_meter
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +53,7 @@ class ProgramRunner:
         self.incarnation = 0
         self.program: Program | None = None  # None: none has been started since the last rank assignment
         self._sampler: UsageSampler | None = None
+        self._meter: MeterPage | None = None  # of this run
         self._watchdog: MemoryWatchdog | None = None
         self._over_memory = ""
         self._peak_mb = 0.0  # of all runs: a replacement needs what any of them needed
@@ -75,6 +78,17 @@ class ProgramRunner:
         self._over_memory = self._kill_reason = ""
         if self._stop.is_requested:
             return ExitReport(ExitReason.PREEMPTED, "stopped before its program was started", "")
+        self._meter = open_meter()
+        try:
+            return await self._run_metered(snapshot_dir, on_started, kills_before)
+        finally:
+            if self._meter is not None:
+                self._meter.close()
+            self._meter = None
+
+    async def _run_metered(
+        self, snapshot_dir: Path | None, on_started: Callable[[int], Awaitable[object]], kills_before: int
+    ) -> ExitReport:
         try:
             program = self.program = await Program.start(
                 self._command,
@@ -121,6 +135,10 @@ class ProgramRunner:
             self.program.signal_group(signal.SIGKILL)
         return usage
 
+    def time_spent(self) -> TimeSpent | None:
+        """Where the time of the program went so far, as it counts itself; None: it does not run, or cannot count."""
+        return self._meter.read() if self._meter is not None else None
+
     def kill(self, reason: str) -> None:
         """By order of the master. The program may be stopped or ignore signals, so only SIGKILL reaches it."""
         if self.program is None or self.program.returncode is not None:
@@ -153,6 +171,7 @@ class ProgramRunner:
             snapshot_dir=snapshot_dir,
             cpu=given.cpu,
             memory_mb=given.memory_mb,
+            meter=self._meter.path if self._meter is not None else "",
         )
         return {**os.environ, **ranks, **own.to_env(), "PATH": path}
 

@@ -27,6 +27,7 @@ class Usage:
     cpu: float  # cores, on average since the sample before
     memory_mb: float
     processes: int
+    throttled: float = 0.0  # share of the time since the sample before in which its CPU limit kept it from running
     gpu: float | None = None  # not measured yet
 
 
@@ -48,6 +49,7 @@ class UsageSampler:
         self._clock = clock
         self._at = -math.inf
         self._group_seconds: float | None = None
+        self._throttled_s: float | None = None
         self._seconds: dict[psutil.Process, float] = {}
         self._last = Usage(0.0, 0.0, 0)
         self.sample()  # the base for the first interval
@@ -58,7 +60,7 @@ class UsageSampler:
         if elapsed <= 0:
             return self._last
         reading = self._cgroup() if self._cgroup else None
-        memory, seconds = 0, dict[psutil.Process, float]()
+        memory, throttled, seconds = 0, 0.0, dict[psutil.Process, float]()
         for process in process_tree(self._pid):
             try:
                 times = process.cpu_times()
@@ -74,8 +76,13 @@ class UsageSampler:
                 before = reading.cpu_seconds if self._group_seconds is None else self._group_seconds
                 spent = reading.cpu_seconds - before
                 self._group_seconds = reading.cpu_seconds
+            if self._throttled_s is not None:
+                throttled = reading.throttled_s - self._throttled_s
+            self._throttled_s = reading.throttled_s
         self._at = now
-        self._last = Usage(max(0.0, spent / elapsed), memory / MB, len(seconds))
+        self._last = Usage(
+            max(0.0, spent / elapsed), memory / MB, len(seconds), min(1.0, max(0.0, throttled / elapsed))
+        )
         return self._last
 
 

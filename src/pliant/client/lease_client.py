@@ -25,6 +25,7 @@ from pliant.client.standalone import record_key
 from pliant.core.errors import PliantError
 from pliant.core.shards.datasets import DatasetSpec, ShardType
 from pliant.core.shards.leases import Availability
+from pliant.files.time_meter import time_meter
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.enums import AVAILABILITY
 
@@ -113,7 +114,8 @@ class LeaseClient:
         if not self._is_loop_waiting:
             self._is_loop_waiting = True
             self._changed.notify_all()
-        self._changed.wait()
+        with time_meter().data:
+            self._changed.wait()
 
     def done(self, shard: Shard, note: bytes | None = None) -> None:
         self._report(shard, lambda reports: reports.finish(shard.lease, note))

@@ -28,6 +28,7 @@ from pliant.data.contract import DataReader, Metadata
 from pliant.data.feed import Blocks, Failure, ReadThread
 from pliant.data.progress import LeasedShard, ShardProgress
 from pliant.data.stream import PAUSE, Dataset, Item, Signal
+from pliant.files.time_meter import time_meter
 
 DatasetFn = Callable[[Dataset, str, Metadata], Any]
 Shards = Iterable[LeasedShard | None]
@@ -95,7 +96,8 @@ def _consume(
     try:
         while True:
             try:
-                entry = thread.ready.get()
+                with time_meter().data:
+                    entry = thread.ready.get()
             except Closed:
                 return
             if isinstance(entry, Failure):

@@ -29,6 +29,7 @@ from pliant.data.feed import REPORT_EVERY, Failure, LeaseThread
 from pliant.data.pipeline import FLUSH_AFTER, DatasetFn, Shards, records_of
 from pliant.data.progress import ShardProgress
 from pliant.data.stream import Dataset
+from pliant.files.time_meter import time_meter
 
 _UNBATCHED = 256  # records sent to a worker process at once where dataset_fn makes the batches
 
@@ -218,7 +219,8 @@ class _Plan(Sampler[list[int]]):
                 on_flush(self._report)
         while True:
             try:
-                shard = self._lease.leased.get(None if wait else self._flush_after)
+                with time_meter().data:
+                    shard = self._lease.leased.get(None if wait else self._flush_after)
             except Empty:
                 return None
             except Closed:

@@ -41,6 +41,7 @@ class CgroupReading:
     memory_limit_bytes: int | None  # the smallest of the group's own and those above; None: no limit
     cpu_seconds: float | None  # since the group was made; None: not accounted apart
     oom_kills: int  # processes that the kernel killed for memory, since the group was made
+    throttled_s: float = 0.0  # that it was kept from running by its CPU limit, since the group was made
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,8 +344,9 @@ def _read(version: str, groups: Mapping[str, Path], mount: Path) -> CgroupReadin
         line = [group, *(above for above in group.parents if above.is_relative_to(mount))]
         limits = [limit for above in line if (limit := _number(above / "memory.max")) is not None]
         limit = min(limits, default=None)
-        micros = _pairs(groups["cpu"] / "cpu.stat").get("usage_usec") if "cpu" in groups else None
-        cpu = None if micros is None else micros / 1e6
+        counts = _pairs(groups["cpu"] / "cpu.stat") if "cpu" in groups else {}
+        cpu = counts["usage_usec"] / 1e6 if "usage_usec" in counts else None
+        throttled = counts.get("throttled_usec", 0) / 1e6
     else:
         used, cache = _number(group / "memory.usage_in_bytes") or 0, stat.get("total_inactive_file", 0)
         limit = stat.get("hierarchical_memory_limit", UNLIMITED)
@@ -353,4 +355,5 @@ def _read(version: str, groups: Mapping[str, Path], mount: Path) -> CgroupReadin
         apart = accounts is not None and not _is_top("v1", accounts)
         nanos = _number(accounts / "cpuacct.usage") if accounts is not None and apart else None
         cpu = None if nanos is None else nanos / 1e9
-    return CgroupReading(version, max(0, used - cache), limit, cpu, _oom_kills(version, group))
+        throttled = _pairs(groups["cpu"] / "cpu.stat").get("throttled_time", 0) / 1e9 if "cpu" in groups else 0.0
+    return CgroupReading(version, max(0, used - cache), limit, cpu, _oom_kills(version, group), throttled)

@@ -641,16 +641,38 @@ class RegisterReply(_message.Message):
     def __init__(self, welcome: _Optional[bool] = ..., reason: _Optional[str] = ..., incarnation: _Optional[int] = ..., heartbeat_seconds: _Optional[float] = ..., group: _Optional[_Union[Group, _Mapping]] = ...) -> None: ...
 
 class Usage(_message.Message):
-    __slots__ = ("cpu", "memory_mb", "memory_limit_mb", "stopped")
+    __slots__ = ("cpu", "memory_mb", "memory_limit_mb", "stopped", "cpu_limit", "throttled", "time")
     CPU_FIELD_NUMBER: _ClassVar[int]
     MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
     MEMORY_LIMIT_MB_FIELD_NUMBER: _ClassVar[int]
     STOPPED_FIELD_NUMBER: _ClassVar[int]
+    CPU_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    THROTTLED_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
     cpu: float
     memory_mb: float
     memory_limit_mb: float
     stopped: bool
-    def __init__(self, cpu: _Optional[float] = ..., memory_mb: _Optional[float] = ..., memory_limit_mb: _Optional[float] = ..., stopped: _Optional[bool] = ...) -> None: ...
+    cpu_limit: float
+    throttled: float
+    time: TimeSpent
+    def __init__(self, cpu: _Optional[float] = ..., memory_mb: _Optional[float] = ..., memory_limit_mb: _Optional[float] = ..., stopped: _Optional[bool] = ..., cpu_limit: _Optional[float] = ..., throttled: _Optional[float] = ..., time: _Optional[_Union[TimeSpent, _Mapping]] = ...) -> None: ...
+
+class TimeSpent(_message.Message):
+    __slots__ = ("data", "peers", "unit", "units", "began", "read_at")
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    PEERS_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
+    UNITS_FIELD_NUMBER: _ClassVar[int]
+    BEGAN_FIELD_NUMBER: _ClassVar[int]
+    READ_AT_FIELD_NUMBER: _ClassVar[int]
+    data: float
+    peers: float
+    unit: float
+    units: float
+    began: float
+    read_at: float
+    def __init__(self, data: _Optional[float] = ..., peers: _Optional[float] = ..., unit: _Optional[float] = ..., units: _Optional[float] = ..., began: _Optional[float] = ..., read_at: _Optional[float] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
     __slots__ = ("node", "incarnation", "pid", "usage", "generation", "grouped")

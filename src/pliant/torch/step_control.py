@@ -11,6 +11,7 @@ import logging
 import math
 import random
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ import torch
 
 from pliant.core.errors import PliantError
 from pliant.core.rendezvous.virtual_workers import hosted_by, share_missing
+from pliant.files.time_meter import time_meter
 from pliant.torch.accumulator import mean_loss
 from pliant.torch.checkpoints import Checkpointer
 from pliant.torch.control_lane import ControlLane, Word
@@ -50,6 +52,8 @@ class StepController:
         self._position, self._accumulator = state.position, state.accumulator
         self._on_commit, self._on_leave = on_commit, on_leave
         self._guard = LoopGuard(state.update.optimizers)
+        self._meter = time_meter()
+        self._unit_began = 0.0
         self.progress = LoopProgress(state.position)
         self._dataset: Any = None
         self._collate: Callable[[list[Any]], Any] = list
@@ -132,8 +136,10 @@ class StepController:
         if (numpy := sys.modules.get("numpy")) is not None:
             numpy.random.seed(seed & 0xFFFFFFFF)
         step.unit, step.backwards = unit, 0
+        self._unit_began = time.monotonic()
         self._weight = len(indices) / step.records
-        batch = self._collate(_fetch(self._dataset, indices))
+        with self._meter.data:
+            batch = self._collate(_fetch(self._dataset, indices))
         self._accumulator.begin_unit(self._elastic.world, last=last)
         self._guard.begin_unit(self._params if self._accumulator.units else ())
         return batch
@@ -143,6 +149,7 @@ class StepController:
             raise missing_backward(step, () if self._accumulator.units else self._params)
         step.unit = -1
         self._accumulator.end_unit(unit)
+        self._meter.unit(time.monotonic() - self._unit_began)
 
     # --- committing
 
@@ -154,7 +161,8 @@ class StepController:
         lane = self._fill_lane()
         works = gradients.start(world)
         if not world.alone:
-            world.finish([*works, world.allreduce(lane.tensor)])
+            with self._meter.peers:
+                world.finish([*works, world.allreduce(lane.tensor)])
             if not are_equal(lane[Word.TERMS], lane[Word.TERMS_SQUARED], world.size):
                 members = zip(world.peers, gather(world, self._state.terms), strict=True)
                 self._elastic.fail_job(disagreement({peer.name: terms for peer, terms in members}))

@@ -7,6 +7,7 @@ import pytest
 from pliant.core.job import JobBook
 from pliant.core.job_state import JobState
 from pliant.core.planning.samples import NodeUsage
+from pliant.core.planning.time_spent import TimeSpent
 from pliant.core.progress import StepReport, TrainingProgress
 from pliant.master.components.stats import AGENT_SILENT, HISTORY, MemoryStats, Rate
 from pliant.testing import ManualClock
@@ -55,3 +56,17 @@ def test_statistics_keep_a_history_of_each_node_and_the_newest_step_of_all() -> 
     assert stats.records_per_second("worker-1") == 0.0
     stats.forget("worker-0")
     assert list(stats.report_resource_usage()) == []
+
+
+def test_the_shares_of_a_programs_time_are_of_its_last_run_and_of_the_window() -> None:
+    stats = MemoryStats(ManualClock(0.0), JobState(job=JobBook()))
+    assert stats.time_shares("worker-0") is None
+    readings = [(0.0, 0.0, 1.0), (10.0, 9.0, 1.0), (20.0, 1.0, 2.0), (30.0, 2.0, 2.0), (40.0, 7.0, 2.0)]
+    for time, data, began in readings:
+        spent = TimeSpent(data_s=data, began=began, read_at=time)
+        stats.collect_node_resource_usage("worker-0", NodeUsage(time, time_spent=spent))
+    whole, last = stats.time_shares("worker-0"), stats.time_shares("worker-0", window_s=10.0)
+    assert whole is not None
+    assert last is not None
+    assert (whole.seconds, whole.data) == (20.0, 0.3)
+    assert (last.seconds, last.data) == (10.0, 0.5)

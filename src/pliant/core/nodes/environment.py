@@ -79,6 +79,7 @@ class NodeEnvironment:
     # this run of its program
     incarnation: int | None = None  # 0, 1, 2, …; None: no agent started it
     snapshot_dir: Path | None = None
+    meter: str = ""  # the page on which it counts where its time goes
 
     @property
     def resources(self) -> Resources:
@@ -168,6 +169,7 @@ _VARIABLES = {
     "last_words": _Variable("PLIANT_LAST_WORDS", Path),
     "incarnation": _Variable("PLIANT_INCARNATION", int),
     "snapshot_dir": _Variable("PLIANT_SNAPSHOT_DIR", Path),
+    "meter": _Variable("PLIANT_METER"),
 }
 NODE_VARIABLES = frozenset(variable.name for variable in _VARIABLES.values())
 

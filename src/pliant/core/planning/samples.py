@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pliant.core.planning.time_spent import TimeSpent
+
 
 @dataclass(frozen=True, slots=True)
 class NodeUsage:
@@ -15,6 +17,9 @@ class NodeUsage:
     cpu: float = 0.0  # cores
     memory_mb: float = 0.0
     memory_limit_mb: float = 0.0
+    cpu_limit: float = 0.0  # cores; 0: none
+    throttled: float = 0.0  # share of the time in which the limit kept it from running
+    time_spent: TimeSpent | None = None  # of its program, so far
 
 
 @dataclass(frozen=True, slots=True)

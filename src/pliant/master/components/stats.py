@@ -17,6 +17,7 @@ from pliant.core.goodput import GoodputMeter
 from pliant.core.job_state import JobState
 from pliant.core.nodes.states import NodeState
 from pliant.core.planning.samples import NodeUsage, StatsQuery, ThroughputSample
+from pliant.core.planning.time_spent import TimeShares
 from pliant.core.progress import ProgressTracker, StepReport
 from pliant.core.shards.datasets import MAX_RECORDS
 from pliant.core.status_builder import LiveFigures, NodeFigures, role_statuses
@@ -25,6 +26,7 @@ from pliant.master.components.signals import RecordsAccepted, Signal
 
 HISTORY = 600  # samples per node: ten minutes at one a second
 WINDOW = 10.0  # seconds over which a rate is taken
+TIME_WINDOW_S = 30.0  # over which the shares of a program's time are taken
 AGENT_SILENT = 30.0  # seconds after which what the platform measured counts instead
 MAX_GUESTS = 10_000  # nodes of which anything is kept
 
@@ -164,6 +166,16 @@ class MemoryStats(Component, StatsCollector):
     def peak_memory(self, node: str) -> float:
         """The most that was measured, in MB; 0: nothing was."""
         return max((sample.memory_mb for sample in self.usage_of(node)), default=0.0)
+
+    def time_shares(self, node: str, window_s: float = TIME_WINDOW_S) -> TimeShares | None:
+        """Where the time of its program went lately; None: it does not say, or has only just started."""
+        samples = self.usage_of(node)
+        latest = samples[-1].time_spent if samples else None
+        if latest is None:
+            return None
+        first = samples[-1].time - window_s
+        before = (sample.time_spent for sample in samples if sample.time >= first)
+        return next((shares for spent in before if (shares := latest.since(spent)) is not None), None)
 
     def usage_of(self, node: str) -> Sequence[NodeUsage]:
         found = self._nodes.get(node)

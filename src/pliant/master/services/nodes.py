@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict, fields
 
-from pliant.core.planning.samples import NodeUsage
 from pliant.core.rendezvous.groups import RankAssignment
 from pliant.master.components.groups import GroupCoordinator
 from pliant.master.components.nodes import NodeManager
@@ -15,6 +14,7 @@ from pliant.master.services.waiting import Context
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc import pliant_pb2_grpc as services
 from pliant.rpc.enums import EXIT_REASON, PERMANENT_KIND
+from pliant.rpc.usage import node_usage
 
 MAX_MESSAGE = 2000  # characters
 MAX_TRACEBACK = 20_000
@@ -66,7 +66,7 @@ class NodesServicer(services.NodesServicer):
             return pb.HeartbeatReply(register=True)
         usage = request.usage
         self._controller.require(MemoryStats).collect_node_resource_usage(
-            request.node, NodeUsage(self._controller.clock.now(), usage.cpu, usage.memory_mb, usage.memory_limit_mb)
+            request.node, node_usage(usage, self._controller.clock.now())
         )
         kill = self._programs.heartbeat(request.node, request.incarnation, stopped=usage.stopped)
         recall, group = self._groups.heartbeat(request.node, request.generation, request.grouped)

@@ -24,6 +24,7 @@ import torch
 from torch import nn
 
 from pliant.core.errors import RetryableError
+from pliant.files.time_meter import time_meter
 from pliant.native.model_file.feed import Batch
 from pliant.native.model_file.models import feature_of, is_keras, predict
 from pliant.ps.client.client import PsClient
@@ -175,7 +176,8 @@ class ServedModel:
 
     def _pull(self, batch: Batch, wanted: dict[str, Ids]) -> dict[str, Floats]:
         asked = next((rows for coming, rows in self._prefetched if coming is batch), None)
-        came = None if asked is None else asked.result()
+        with time_meter().peers:
+            came = None if asked is None else asked.result()
         found = self._client.pull({} if came else wanted, dense=list(self._trained))
         self._fill(min(found.iteration, came.iteration) if came else found.iteration, found.dense)
         return came.rows if came else found.rows

@@ -28,6 +28,7 @@ import numpy as np
 
 from pliant.core.errors import InvalidRequest, NotFound, RetryableError
 from pliant.core.parameters.contributions import PushOutcome
+from pliant.files.time_meter import time_meter
 from pliant.ps.client.dense_copy import DenseCopy
 from pliant.ps.client.model import Contributed, Model
 from pliant.ps.client.model_stream import ModelStream
@@ -163,7 +164,8 @@ class PsClient:
         least = self._version if at_least is None else at_least
         while True:
             attempt = partial(self._pull_once, names=names, wanted=wanted, at_least=least)
-            low, high, found = self._router.call_with_retry(attempt, "a pull")
+            with time_meter().peers:
+                low, high, found = self._router.call_with_retry(attempt, "a pull")
             self._version = max(self._version, high)
             if low == high or not self._router.route.sync:
                 variables = self._router.route.variables
@@ -241,7 +243,8 @@ class PsClient:
         while True:
             if gone := tuple(s.lease for s, _ in shards if s.session != self._conversation.name or s.lost):
                 return Contributed(False, False, self._version, 0, "a shard was leased to another worker", gone)
-            staged = self._stager.stage(dense=gradients, rows=pairs, examples=examples, based_on=based_on)
+            with time_meter().peers:
+                staged = self._stager.stage(dense=gradients, rows=pairs, examples=examples, based_on=based_on)
             request = pb.ContributeRequest(
                 session=staged.session,
                 sequence=staged.sequence,
@@ -251,7 +254,8 @@ class PsClient:
                 map_version=staged.route.map.version,
                 progress=progress,
             )
-            reply = self._stager.decide(self._stubs.Contribute, request, staged)
+            with time_meter().peers:
+                reply = self._stager.decide(self._stubs.Contribute, request, staged)
             if reply is None:
                 continue
             decision = push_decision(reply)

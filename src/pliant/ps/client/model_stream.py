@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pliant.core.errors import InvalidRequest, PermanentError, PliantError, RetryableError
+from pliant.files.time_meter import time_meter
 from pliant.ps.client.connection import PsConnection
 from pliant.ps.client.dense_copy import DenseCopy
 from pliant.ps.client.routing import Conversation, Route, Router
@@ -86,7 +87,9 @@ class ModelStream:
                     f"iteration {at_least} cannot be received while this thread reads iteration {self._oldest}",
                     hint="exit the `with` block of the older model first",
                 )
-            self._changed.wait_for(ready)
+            if not ready():
+                with time_meter().peers:
+                    self._changed.wait_for(ready)
             if self._failed is not None:
                 raise self._failed
             self._readers.append(me)
