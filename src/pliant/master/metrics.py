@@ -93,9 +93,9 @@ def _checkpoints(status: JobStatus) -> Iterator[Metric]:
     """The time and step of the newest one only once there is one: 0 would raise an alarm, or hide one."""
     labels = ["job", "directory"]
     failures = CounterMetricFamily(
-        "pliant_checkpoint_failures", "Checkpoints that could not be written.", labels=labels
+        "pliant_checkpoint_failures_total", "Checkpoints that could not be written.", labels=labels
     )
-    written = CounterMetricFamily("pliant_checkpoints_written", "Complete checkpoints.", labels=labels)
+    written = CounterMetricFamily("pliant_checkpoints_written_total", "Complete checkpoints.", labels=labels)
     in_a_row = GaugeMetricFamily(
         "pliant_checkpoint_failures_in_a_row", "Failed checkpoints since the last complete one.", labels=labels
     )

@@ -28,6 +28,8 @@ from pliant.spec import JobSpec, load_spec
         (["--strategy", "magic", "--", "true"], "one of none"),
         (["--platform", "moon", "--", "true"], "unknown platform 'moon'"),
         (["--env", "X", "--", "true"], "NAME=VALUE"),
+        (["--checkpoint-every", "soon", "--", "true"], "for example: 90s, 10m, 1h30m, or 100steps"),
+        (["--checkpoint-on-failure", "cry", "--", "true"], "allowed: warn, fail"),
         (["--nnodes", "x", "--", "true"], "--nnodes"),
         (["--workers", "2", "--nnodes", "2", "--", "true"], "mutually exclusive"),
         (["--summary", "/proc/s.json", "--", "true"], "--summary /proc/s.json cannot be written: /proc: "),

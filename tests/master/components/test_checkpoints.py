@@ -12,6 +12,7 @@ from pliant.core.events import EventKind
 from pliant.core.job import Phase
 from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.status import CHECKPOINTS_FAILING, JobStatus
+from pliant.core.summary import JobSummary
 from pliant.master.journal.store import read_events
 from pliant.master.metrics import status_metrics
 from pliant.rpc import pliant_pb2 as pb
@@ -31,6 +32,12 @@ def report(master: RunningMaster, step: int, problem: str = "", node: str = "wor
 
 def status(master: RunningMaster) -> JobStatus:
     return status_from_message(master.client.call(master.client.stubs.job.GetStatus, pb.Empty()))
+
+
+def summary(master: RunningMaster) -> JobSummary:
+    found = master.job_dir.summary()
+    assert found is not None
+    return JobSummary.from_json(found)
 
 
 def events(master: RunningMaster, *kinds: EventKind) -> list[dict[str, Any]]:
@@ -124,8 +131,8 @@ def test_with_fail_the_job_fails_at_the_limit_and_says_where_why_and_what_to_do(
         report(master, 20, "no space left")
         assert status(master).phase is Phase.RUNNING
         report(master, 30, "no space left")
-        wait_until(lambda: status(master).phase is Phase.FAILED, what="the end")
-        reason = status(master).reason
+        assert master.join() is Phase.FAILED
+        reason = summary(master).reason
     assert reason == (
         "3 checkpoints in a row could not be written to /full (limit 3), last: no space left; what to do: free some"
     )
@@ -141,8 +148,8 @@ def test_a_job_without_its_last_checkpoint_is_no_untroubled_success(
         report(master, 20, "no space left", "worker-1")
         for agent in agents:
             agent.program_exits(ExitReason.COMPLETED)
-        wait_until(lambda: status(master).phase is phase, what="the end")
-        shown = status(master)
+        assert master.join() is phase
+        shown = summary(master).status
     assert len(shown.warnings) == 1
     if phase is Phase.FAILED:
         assert "the last checkpoint could not be written to /full: no space left" in shown.reason
@@ -156,7 +163,7 @@ def test_with_fail_a_job_whose_last_checkpoint_is_there_succeeds_whatever_went_w
         report(master, 20)
         for agent in agents:
             agent.program_exits(ExitReason.COMPLETED)
-        wait_until(lambda: status(master).phase is Phase.SUCCEEDED, what="the end")
+        assert master.join() is Phase.SUCCEEDED
 
 
 def test_a_destination_that_is_unusable_before_training_keeps_nodes_from_starting(tmp_path: Path) -> None:
