@@ -145,6 +145,7 @@ class JobController:
             )
         journal.do(state.job.resume)
         journal.event(JobResumed(phase=phase, reason=reason))
+        journal.do(state.checkpoints.reopen)
         if state.shards is not None:
             journal.do(state.shards.retry_parked)
         if state.nodes is not None:

@@ -79,6 +79,17 @@ def test_memory_is_bounded_and_failing_destinations_stay_longest() -> None:
     assert entry(book).is_failing
 
 
+def test_a_resumed_job_begins_a_new_streak() -> None:
+    book = CheckpointBook()
+    failed(book, 1.0, 10)
+    failed(book, 2.0, 20)
+    book.reopen(3.0)
+    assert book.failing() == []
+    assert failed(book, 4.0, 20), "the same step, tried again"
+    found = entry(book)
+    assert (found.failures, found.failures_in_a_row, found.failing_since) == (3, 1, 4.0)
+
+
 def test_it_survives_a_restart() -> None:
     book, other = CheckpointBook(), CheckpointBook()
     book.completed(1.0, directory=HERE, step=5)

@@ -83,6 +83,12 @@ class CheckpointBook(StateMachine):
         )
         return before if ends else None
 
+    def reopen(self, now: float) -> None:
+        """The job is resumed: its limit begins anew, and what failed before says nothing about now."""
+        for found in self.failing():
+            changed = replace(found, failures_in_a_row=0, failing_since=0.0, counted_steps=())
+            self._destinations[found.directory] = changed
+
     def snapshot(self) -> dict[str, Any]:
         return {"destinations": [asdict(found) for found in self._destinations.values()]}
 
