@@ -17,7 +17,17 @@ from typer.core import TyperGroup
 
 from pliant.cli.app import COMMANDS, app
 from pliant.core.job import Phase
-from pliant.core.status import WAITING, WARNINGS, Condition, DatasetStatus, JobStatus, NodeStatus, Progress, RoleStatus
+from pliant.core.status import (
+    WAITING,
+    WARNINGS,
+    CheckpointStatus,
+    Condition,
+    DatasetStatus,
+    JobStatus,
+    NodeStatus,
+    Progress,
+    RoleStatus,
+)
 from pliant.core.waiting import SCALED_TO_ZERO, TOO_LARGE, UNSCHEDULABLE
 
 ROOT = Path(__file__).parents[2]
@@ -138,7 +148,8 @@ def test_the_json_of_a_status_has_the_fields_and_phases_of_the_page(command_line
     paragraph = re.search(r"^The JSON has (.*?)\n\n", CLI, re.DOTALL | re.MULTILINE)
     assert paragraph is not None
     text = paragraph[1]
-    kinds = {"nodes": NodeStatus, "datasets": DatasetStatus, "roles": RoleStatus, "progress": Progress}
+    kinds: dict[str, Any] = {"nodes": NodeStatus, "datasets": DatasetStatus, "roles": RoleStatus, "progress": Progress}
+    kinds["checkpoints"] = CheckpointStatus
     for name, kind in kinds.items():
         inner = re.search(rf"`{name}` \((?:each with )?([^)]*)\)", text)
         assert inner is not None, name

@@ -10,6 +10,7 @@ from pliant.core.nodes.states import NodeState
 from pliant.core.rendezvous.book import Member, World
 from pliant.core.shards.datasets import ShardType
 from pliant.core.status import (
+    CheckpointStatus,
     Condition,
     DatasetStatus,
     EvaluationStatus,
@@ -113,6 +114,7 @@ parameters = st.builds(
     staleness=_tuple(COUNTS),
     moves=COUNTS,
 )
+checkpoints = st.builds(CheckpointStatus, WORDS, COUNTS, COUNTS, SECONDS, COUNTS, COUNTS, SECONDS, WORDS, WORDS, WORDS)
 members = st.builds(Member, WORDS, WORDS, st.dictionaries(WORDS, WORDS, max_size=2), COUNTS, COUNTS)
 worlds = st.builds(World, COUNTS, _tuple(members), SECONDS)
 
@@ -150,4 +152,5 @@ def job_statuses(metrics: st.SearchStrategy[float | None]) -> st.SearchStrategy[
         first_failure=st.none() | st.builds(Failure, WORDS, WORDS, WORDS, WORDS, SECONDS, WORDS),
         world=st.none() | worlds,
         parameters=st.none() | parameters,
+        checkpoints=_tuple(checkpoints),
     )

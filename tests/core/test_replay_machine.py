@@ -113,6 +113,14 @@ class Replay(RuleBasedStateMachine):
         progress = TrainingProgress(step, total, records_done=step * 7, metrics={"loss": loss})
         self.do("progress", "note", progress=progress_to_json(progress))
 
+    @rule(step=st.integers(0, 9), directory=st.sampled_from(["/a", "s3://b"]), fails=st.booleans(), passed=seconds)
+    def write_a_checkpoint(self, step: int, directory: str, fails: bool, passed: float) -> None:
+        self.now += passed
+        if fails:
+            self.do("checkpoints", "failed", directory=directory, step=step, node="worker-0", reason="no", hint="")
+        else:
+            self.do("checkpoints", "completed", directory=directory, step=step)
+
     # --- nodes
 
     @rule(passed=seconds)

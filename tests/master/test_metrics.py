@@ -15,6 +15,7 @@ import pytest
 from pliant.core.job import Phase
 from pliant.core.nodes.states import NodeState
 from pliant.core.status import (
+    CheckpointStatus,
     DatasetStatus,
     JobStatus,
     NodeStatus,
@@ -106,6 +107,7 @@ def test_every_figure_that_the_guides_name_is_a_metric() -> None:
         progress=Progress(27, step=26, total_steps=104, metrics={"loss": 0.5, "auc": None}),
         steps_per_second=28.0,
         eta=29.0,
+        checkpoints=(CheckpointStatus("/saved", 30, last_step=31, last_time=32.0, failures=33, failures_in_a_row=34),),
     )
     found = {family.name: [sample.value for sample in family.samples] for family in status_metrics(status)}
     assert found == {
@@ -121,4 +123,7 @@ def test_every_figure_that_the_guides_name_is_a_metric() -> None:
         **{"pliant_master_starts": [25], "pliant_global_step": [26], "pliant_total_steps": [104]},
         **{"pliant_records_done": [27], "pliant_progress_percent": [25.0], "pliant_training_metric": [0.5]},
         **{"pliant_steps_per_second": [28.0], "pliant_eta_seconds": [29.0]},
+        **{"pliant_checkpoints_written": [30], "pliant_checkpoint_last_step": [31]},
+        **{"pliant_checkpoint_last_success_timestamp_seconds": [32.0], "pliant_checkpoint_failures": [33]},
+        "pliant_checkpoint_failures_in_a_row": [34],
     }

@@ -10,6 +10,7 @@ import pytest
 
 from pliant.core.job import Phase
 from pliant.core.nodes.fault_policy import ExitReason
+from pliant.core.summary import JobSummary
 from pliant.master.process import StopUnrecorded
 from pliant.rpc import pliant_pb2 as pb
 from pliant.testing import FakeAgent, ManualClock, RunningMaster, wait_until
@@ -73,16 +74,19 @@ def test_a_stopped_job_goes_on_with_new_nodes_and_with_the_records_that_are_not_
 def test_a_failed_job_is_resumed_with_fresh_limits_and_without_the_failure(master: RunningMaster) -> None:
     failing = agent(master, "worker-0")
     other = agent(master, "worker-1")
+    saved = pb.CheckpointReport(node="worker-0", directory="/full", step=3, problem="no space left")
+    master.client.call(master.client.stubs.checkpoints.Report, saved)
     failing.program_exits(ExitReason.ERROR, "no")
     master.platform.end_node("worker-0", ExitReason.ERROR, "no")
     wait_until(lambda: not master.alive or other.beats().stop, what="the order to stop")
     master.platform.end_node("worker-1", ExitReason.PREEMPTED, "stopped")
     assert master.join() is Phase.FAILED
+    assert len(JobSummary.from_json(master.job_dir.summary() or {}).status.warnings) == 1
     resume(master)
     agent(master, "worker-2")
     agent(master, "worker-3")
     status = master.status()
-    assert (status.phase, status.first_failure) == (Phase.RUNNING, None)
+    assert (status.phase, status.first_failure, status.warnings) == (Phase.RUNNING, None, [])
 
 
 def test_a_succeeded_job_is_not_resumed(master: RunningMaster) -> None:

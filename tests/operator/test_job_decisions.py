@@ -315,3 +315,22 @@ def test_the_machines_that_nodes_may_use_are_written_where_the_master_reads_them
 
 def done_patch(actions: list[Action]) -> dict[str, object]:
     return {key: value for a in actions if isinstance(a, PatchStatus) for key, value in a.patch.items()}
+
+
+def test_checkpoints_that_fail_become_a_condition_which_turns_false_when_they_are_written_again() -> None:
+    failing = {"directory": "/saved", "failures_in_a_row": 2, "message": "no space left; what to do: free some"}
+    owner = job(status={"phase": "Running", "checkpoints": [failing]})
+    view = observed(owner, pods=(pod(owner),))
+    found = checkpoints_failing(done(view))
+    assert (found["status"], found["reason"]) == ("True", "CannotWrite")
+    assert found["message"] == "checkpoints cannot be written to /saved: no space left; what to do: free some"
+    owner["status"] |= {"conditions": [found], "checkpoints": [{"directory": "/saved", "failures_in_a_row": 0}]}
+    after = checkpoints_failing(done(view))
+    assert (after["status"], after["reason"]) == ("False", "Written")
+    plain = job(status={"phase": "Running"})
+    assert checkpoints_failing(done(observed(plain, pods=(pod(plain),)))) == {}
+
+
+def checkpoints_failing(actions: list[Action]) -> dict[str, Any]:
+    written = next((action.patch for action in actions if isinstance(action, PatchStatus)), {})
+    return next((dict(c) for c in written.get("conditions", ()) if c["type"] == "CheckpointsFailing"), {})

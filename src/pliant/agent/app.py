@@ -21,6 +21,7 @@ import os
 import signal
 from collections.abc import Sequence
 
+from pliant.agent.checkpoint_reports import CheckpointReports
 from pliant.agent.exits import ExitReport, write_exit
 from pliant.agent.limits import NodeLimits
 from pliant.agent.log_copy import LogCopy
@@ -29,15 +30,19 @@ from pliant.agent.program_runner import ProgramRunner
 from pliant.agent.rank_assignment import GroupSlot
 from pliant.agent.snapshots import SnapshotWriter
 from pliant.agent.stop_request import StopRequest
+from pliant.checkpoint.trial import try_destination
+from pliant.core.end_policy import SERVICE_ROLES
 from pliant.core.errors import PermanentError
 from pliant.core.nodes.environment import NodeEnvironment
 from pliant.core.nodes.fault_policy import ExitReason
+from pliant.core.nodes.permanent import PermanentKind
 from pliant.files.atomic import read_json, write_json
 from pliant.rpc.channel import Address, AsyncMasterClient
 
 log = logging.getLogger(__name__)
 
 EXIT_REJECTED = 4  # the master has given this node up
+REPORT_INTERVAL_S = 0.2  # of what became of checkpoints
 EXIT_FAILED = 1  # where the platform reads the exit code: the program did not complete
 
 
@@ -56,6 +61,8 @@ class Agent:
         self._runner = ProgramRunner(environment, command, self._log_file, self._limits, self._slot, self._stop)
         self._link = MasterLink(environment, master, self._runner, self._limits, self._slot, self._stop)
         self._snapshots: SnapshotWriter | None = None
+        self._reports = CheckpointReports()
+        self._is_destination_tried = False
 
     async def run(self) -> int:
         """Until the node ends; returns the exit code."""
@@ -68,7 +75,9 @@ class Agent:
             if not await self._link.register():
                 return EXIT_REJECTED
             self._limits.apply()
-            self._snapshots = SnapshotWriter.of_node(self._environment.job, self._environment.node, self._identity)
+            self._snapshots = SnapshotWriter.of_node(
+                self._environment.job, self._environment.node, self._identity, self._reports.add
+            )
             report = await self._run_beside(self._snapshots, copy)
         except Orphaned:
             log.error("no master for %.0f s: %s exits", self._link.silence, self._environment.node)
@@ -80,6 +89,7 @@ class Agent:
             self._limits.remove()
             if self._snapshots is not None:
                 await self._snapshots.flush()  # the memory itself goes with the job: a successor may want it
+                await self._reports.offer(self._link.checkpoint_written)
             while copy is not None and copy.catch_up():
                 continue
         write_exit(report, self._environment)
@@ -88,7 +98,11 @@ class Agent:
 
     async def _run_beside(self, snapshots: SnapshotWriter, copy: LogCopy | None) -> ExitReport:
         """The runs of the program, beside everything that goes on for as long as the agent lives."""
-        beside = [asyncio.create_task(self._link.send_heartbeats()), asyncio.create_task(snapshots.run())]
+        beside = [
+            asyncio.create_task(self._link.send_heartbeats()),
+            asyncio.create_task(snapshots.run()),
+            asyncio.create_task(self._report_checkpoints()),
+        ]
         if copy is not None:
             beside.append(asyncio.create_task(copy.run()))
         try:
@@ -102,7 +116,13 @@ class Agent:
         """Run after run, until the master does not want another one; returns how the last one ended."""
         while True:
             await self._until_assigned()
-            report = await self._runner.run(snapshots.folder, self._link.program_started)
+            report = await self._try_destination()
+            if report is None:
+                report = await self._runner.run(snapshots.folder, self._link.program_started)
+            if report.exit_reason is ExitReason.COMPLETED:
+                # First what became of its checkpoints: the job may end well with this program, or not without the last one.
+                await snapshots.flush()
+                await self._reports.deliver(self._link.checkpoint_surely_written)
             reporting = asyncio.create_task(self._link.program_exited(report))
             await asyncio.sleep(0)  # the report is sent first: peers wait for it, what is left of the program does not
             await self._runner.end()
@@ -122,6 +142,36 @@ class Agent:
                 await asyncio.wait_for(self._runner.until_recalled(), reply.delay)
             if self._stop.is_requested:
                 return report
+
+    async def _report_checkpoints(self) -> None:
+        """For ever; cancel it."""
+        while True:
+            await self._reports.offer(self._link.checkpoint_written)
+            await asyncio.sleep(REPORT_INTERVAL_S)
+
+    async def _try_destination(self) -> ExitReport | None:
+        """Before the first run: whether checkpoints can be written where the job's spec says. None: the program may start."""
+        wanted = self._environment.checkpoint
+        if self._is_destination_tried or wanted is None or self._environment.role in SERVICE_ROLES:
+            return None
+        name = f"{self._environment.job}-{self._environment.node}"
+        trying = asyncio.create_task(asyncio.to_thread(try_destination, wanted.directory, name))
+        stopping = asyncio.create_task(self._runner.until_recalled())
+        await asyncio.wait({trying, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not trying.done():
+            return None  # the node stops, or its group restarts: then it is tried again
+        problem = trying.result()
+        self._is_destination_tried = problem is None or await self._link.destination_unusable(wanted.directory, problem)
+        if problem is None or self._is_destination_tried:
+            return None
+        return ExitReport(
+            ExitReason.ERROR,
+            f"checkpoints cannot be written to {wanted.directory}: {problem.text}",
+            "",
+            PermanentKind.CHECKPOINT_DESTINATION if problem.is_permanent else None,
+            problem.hint,
+        )
 
     async def _until_assigned(self) -> None:
         """Until the program has its rank among its peers, or the node shall stop."""

@@ -19,6 +19,8 @@ from pliant.agent.limits import NodeLimits
 from pliant.agent.program_runner import ProgramRunner
 from pliant.agent.rank_assignment import GroupSlot
 from pliant.agent.stop_request import StopRequest
+from pliant.checkpoint.problems import StorageProblem
+from pliant.checkpoint.slots import WriteResult
 from pliant.core.errors import PliantError, RetryableError
 from pliant.core.nodes.environment import NodeEnvironment
 from pliant.platforms.local import revive
@@ -113,6 +115,24 @@ class MasterLink:
         reply: pb.ProgramExitedReply = await self._call(self._master.stubs.nodes.ProgramExited, request)
         return reply
 
+    async def checkpoint_written(self, result: WriteResult) -> None:
+        """What became of a checkpoint; tried once."""
+        await self._master.call(
+            self._master.stubs.checkpoints.Report, self._checkpoint(result), timeout=HEARTBEAT_TIMEOUT_S
+        )
+
+    async def checkpoint_surely_written(self, result: WriteResult) -> None:
+        """Likewise; it must arrive."""
+        await self._call(self._master.stubs.checkpoints.Report, self._checkpoint(result))
+
+    async def destination_unusable(self, directory: str, problem: StorageProblem) -> bool:
+        """Checkpoints cannot be written there; whether to train all the same."""
+        request = pb.UnusableDestination(
+            node=self._environment.node, directory=directory, problem=problem.text, hint=problem.hint
+        )
+        reply = await self._call(self._master.stubs.checkpoints.ReportUnusable, request)
+        return bool(reply.proceed)
+
     async def send_heartbeats(self) -> None:
         """For ever; raises ``Orphaned``."""
         while True:
@@ -134,6 +154,15 @@ class MasterLink:
             await self._slot.until_heartbeat_due(self._heartbeat_interval)
 
     # --- inside
+
+    def _checkpoint(self, result: WriteResult) -> pb.CheckpointReport:
+        return pb.CheckpointReport(
+            node=self._environment.node,
+            directory=result.directory,
+            step=result.step,
+            problem=result.problem,
+            hint=result.hint,
+        )
 
     async def _announce(self) -> None:
         """To a master that took this node over: the journal of the one that launched it is lost."""

@@ -1,16 +1,17 @@
 """The agent's part in checkpoints: what the program copied into memory is written out here, while the program keeps running.
 
 The folder of slots outlives the program, so that its next run restores from it; the agent removes the folder at its own end,
-when all is on storage. It does not import torch.
+when all is on storage. It does not import torch. What became of each checkpoint goes to ``checkpoint_reports``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
-from pliant.checkpoint.slots import SlotFolder, node_folder, sweep
+from pliant.checkpoint.slots import SlotFolder, WriteResult, node_folder, sweep
 from pliant.checkpoint.writeout import Drain
 
 log = logging.getLogger(__name__)
@@ -21,19 +22,22 @@ _POLL_INTERVAL_S = 0.1  # for a new snapshot: two small files
 class SnapshotWriter:
     """Of one node. ``run()`` for as long as the agent lives, ``flush()`` after each run of the program, ``close()`` last."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, on_results: Callable[[list[WriteResult]], None] | None = None) -> None:
         self._folder = SlotFolder(folder)
         self._drain = Drain(self._folder)
+        self._on_results = on_results
         self._folder.create()
         if not self._folder.watch():
             log.warning("another process already writes out the snapshots in %s", folder)
 
     @classmethod
-    def of_node(cls, job: str, node: str, identity: str) -> SnapshotWriter:
+    def of_node(
+        cls, job: str, node: str, identity: str, on_results: Callable[[list[WriteResult]], None] | None = None
+    ) -> SnapshotWriter:
         """``identity``: something that only this run of the job has, such as its token."""
         for root in sweep():
             log.info("removed %s, left behind by a job that no longer exists", root)
-        return cls(node_folder(job, node, identity).path)
+        return cls(node_folder(job, node, identity).path, on_results)
 
     @property
     def folder(self) -> Path:
@@ -49,7 +53,10 @@ class SnapshotWriter:
         """Write out what is pending; False if something could not be written."""
         if not self._folder.pending():
             return True
-        return not any(written.problem for written in await asyncio.to_thread(self._drain.once))
+        results = await asyncio.to_thread(self._drain.once)
+        if self._on_results is not None:
+            self._on_results(results)
+        return not any(written.problem for written in results)
 
     async def close(self, *, keep_unwritten: bool = False) -> None:
         """Write out the rest and remove the memory; ``keep_unwritten``: unless it could not be written out."""

@@ -66,6 +66,10 @@ class WriteResult:
     sequence: int
     problem: str
     seconds: float
+    step: int = 0
+    directory: str = ""
+    hint: str = ""  # what to do about the problem
+    complete: bool = False  # all parts are there: the checkpoint can be restored
 
 
 class SlotFolder:

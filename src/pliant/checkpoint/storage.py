@@ -16,9 +16,13 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, Protocol
 
-from pliant.core.errors import NotAvailable
+from pliant.core.errors import InvalidRequest, NotAvailable
 from pliant.files.atomic import HIDDEN, AtomicFile, sync_folder
 
+LIBRARIES = {  # by scheme
+    **{"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs", "abfss": "adlfs"},
+    **{"hdfs": "pyarrow", "http": "aiohttp", "https": "aiohttp", "sftp": "paramiko", "ssh": "paramiko"},
+}
 Bytes = bytes | bytearray | memoryview
 
 
@@ -118,7 +122,22 @@ class RemoteStorage:
             ) from None
         self.url = url.rstrip("/")
         self._fs: Any
-        self._fs, self._root = fsspec.core.url_to_fs(self.url)
+        try:
+            self._fs, self._root = fsspec.core.url_to_fs(self.url)
+        except ImportError as error:
+            scheme = url.partition("://")[0]
+            library = LIBRARIES.get(scheme, f"the library for {scheme}://")
+            raise NotAvailable(
+                f"the checkpoint directory {url} needs {library}: {error}",
+                hint=f"pip install {LIBRARIES.get(scheme, 'it')}, for the Python that runs the job; on Kubernetes, in the image",
+            ) from error
+        except ValueError as error:
+            if "rotocol not known" not in str(error):
+                raise
+            raise InvalidRequest(
+                f"the checkpoint directory {url} has an unknown scheme: {error}",
+                hint="use a path, or a URL that fsspec knows, such as s3://bucket/folder",
+            ) from error
 
     def _full(self, path: str) -> str:
         return f"{self._root.rstrip('/')}/{path}" if path else self._root

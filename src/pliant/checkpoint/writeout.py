@@ -1,8 +1,8 @@
 """From the slots in memory to storage: a part, its note, the manifest when it was the last one, then tidying up.
 
 Done by the agent, or by a thread of the training process where there is no agent; in both cases this code. A failure (disk
-full, store unavailable) concerns one checkpoint: it is logged and recorded at the slot, the next one is tried as usual, and
-existing checkpoints stay.
+full, store unavailable) concerns one checkpoint: it is logged and recorded at the slot, whoever calls reports it to the master,
+the next one is tried as usual, and existing checkpoints stay.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pliant.checkpoint import manifest
 from pliant.checkpoint.catalog import inspect_step, list_steps
 from pliant.checkpoint.checksums import CHUNK, ChecksumStream
 from pliant.checkpoint.manifest import PartNote
+from pliant.checkpoint.problems import explain
 from pliant.checkpoint.retention import RetentionPolicy
 from pliant.checkpoint.slots import SlotFolder, SlotSnapshot, WriteResult
 from pliant.checkpoint.storage import Storage, map_file, open_storage
@@ -41,17 +42,17 @@ class Drain:
 
     def _write(self, snapshot: SlotSnapshot) -> WriteResult:
         began = time.monotonic()
-        problem = ""
+        problem, is_complete = None, False
         for _ in range(_MAX_ATTEMPTS):
             try:
                 with self._folder.reading(snapshot.slot):
                     if self._folder.snapshot(snapshot.slot) == snapshot:
-                        write_out(snapshot)
-                problem = ""
+                        is_complete = write_out(snapshot)
+                problem = None
                 break
             except Exception as error:  # noqa: BLE001 - stores raise errors of any type, and training must continue
-                problem = f"{type(error).__name__}: {error}"
-        if problem:
+                problem = explain(error, snapshot.directory)
+        if problem is not None:
             log.error(
                 "the checkpoint of step %d (part %d of %d) could not be written to %s: %s; training continues, "
                 "older checkpoints are untouched",
@@ -59,22 +60,33 @@ class Drain:
                 snapshot.part,
                 snapshot.of,
                 snapshot.directory,
-                problem,
+                problem.text,
             )
-        written = WriteResult(snapshot.sequence, problem, time.monotonic() - began)
+        written = WriteResult(
+            snapshot.sequence,
+            problem.text if problem is not None else "",
+            time.monotonic() - began,
+            snapshot.step,
+            snapshot.directory,
+            problem.hint if problem is not None else "",
+            is_complete,
+        )
         self._folder.mark_written(snapshot.slot, written)
         return written
 
 
-def write_out(snapshot: SlotSnapshot) -> None:
+def write_out(snapshot: SlotSnapshot) -> bool:
+    """Returns whether the checkpoint is complete now; other parts of it may be missing."""
     storage = open_storage(snapshot.directory)
     data = memoryview(map_file(Path(snapshot.file)))
     write_part(storage, data, snapshot)
-    if complete(storage, snapshot.step):
-        try:
-            apply_retention(storage, RetentionPolicy(snapshot.keep_last, snapshot.keep_every))
-        except OSError as error:
-            log.warning("old checkpoints in %s could not be deleted: %s", storage.url, error)
+    if not complete(storage, snapshot.step):
+        return False
+    try:
+        apply_retention(storage, RetentionPolicy(snapshot.keep_last, snapshot.keep_every))
+    except OSError as error:
+        log.warning("old checkpoints in %s could not be deleted: %s", storage.url, error)
+    return True
 
 
 def write_part(storage: Storage, data: memoryview, snapshot: SlotSnapshot) -> None:

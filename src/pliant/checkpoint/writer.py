@@ -29,6 +29,7 @@ from pliant.core.nodes.environment import NodeEnvironment
 log = logging.getLogger(__name__)
 
 _POLL_INTERVAL_S = 0.02  # of the agent's progress
+NO_MEMORY_HINT = "give the node more memory, or more space in /dev/shm and the temporary directory"
 
 
 @dataclass(frozen=True)
@@ -54,12 +55,18 @@ class CheckpointWriter:
         keep_every: int = 0,
         folder: Path | None = None,
         clock: Callable[[], float] = time.monotonic,
+        on_result: Callable[[WriteResult], None] | None = None,
     ) -> None:
-        """``folder``: of the slots; by default what the agent set, else one of this process's own."""
+        """``folder``: of the slots; by default what the agent set, else one of this process's own.
+
+        ``on_result`` learns what became of each checkpoint that this process writes out, in the thread that does it, and of
+        each that could not be taken. What an agent writes out the agent reports.
+        """
         self._directory = open_storage(directory).url
         self._every_steps, self._every_seconds = every_steps, every_seconds
         self._keep_last, self._keep_every = keep_last, keep_every
         self._clock = clock
+        self._on_result = on_result or (lambda result: None)
         self._last_taken = clock()
         given = folder or NodeEnvironment.from_env(os.environ).snapshot_dir
         if given is None:
@@ -133,7 +140,9 @@ class CheckpointWriter:
             try:
                 snapshot = self._fill(slot, plan, step, rank, world, round or 0)
             except OSError as error:
-                return self._skip(step, began, f"no memory for it: {error}")
+                reason = f"no memory for the snapshot: {error}"
+                self._on_result(WriteResult(0, reason, 0.0, step, self._directory, NO_MEMORY_HINT))
+                return self._skip(step, began, reason)
         if self._thread is not None:
             self._thread.wake()
         stalled = time.perf_counter() - began
@@ -142,6 +151,14 @@ class CheckpointWriter:
         written = self._wait_for(snapshot, deadline)
         problem = written.problem if written else f"it was not written out within {timeout:.0f} s"
         return SnapshotReport(step, time.perf_counter() - began, snapshot.bytes, False, not problem, problem)
+
+    def wait_until_written(self, timeout: float = 600.0) -> str:
+        """Until the newest snapshot was written out; why it is not on storage, empty if it is."""
+        newest = max(self._folder.snapshots(), key=lambda snapshot: snapshot.sequence, default=None)
+        if newest is None:
+            return ""
+        written = self._wait_for(newest, time.monotonic() + timeout)
+        return written.problem if written else f"it was not written out within {timeout:.0f} s"
 
     def last_problem(self) -> str:
         """Of writing out the latest snapshots; empty if all went well."""
@@ -223,7 +240,7 @@ class CheckpointWriter:
         if not self._folder.is_watched() and self._folder.watch():
             if not self._own_folder:
                 log.warning("no agent writes out snapshots; this process does")
-            self._thread = _DrainThread(self._drain)
+            self._thread = _DrainThread(self._drain, self._on_result)
 
     def _wait_for(self, snapshot: SlotSnapshot, deadline: float) -> WriteResult | None:
         while time.monotonic() < deadline:
@@ -237,8 +254,9 @@ class CheckpointWriter:
 class _DrainThread:
     """Writes out where there is no agent."""
 
-    def __init__(self, drain: Drain) -> None:
+    def __init__(self, drain: Drain, on_result: Callable[[WriteResult], None]) -> None:
         self._drain = drain
+        self._on_result = on_result
         self._wake = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="pliant-checkpoint", daemon=True)
@@ -257,5 +275,9 @@ class _DrainThread:
         while not self._stopping:
             self._wake.wait()
             self._wake.clear()
-            self._drain.once()
-        self._drain.once()
+            self._once()
+        self._once()
+
+    def _once(self) -> None:
+        for result in self._drain.once():
+            self._on_result(result)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import sys
 import threading
@@ -18,7 +19,7 @@ from pliant.client.records import RecordStream
 from pliant.client.session import Session
 from pliant.client.shards import ShardStream
 from pliant.client.standalone import StandaloneBook
-from pliant.core.errors import NotAvailable
+from pliant.core.errors import NotAvailable, PliantError
 from pliant.core.nodes.environment import NodeEnvironment
 from pliant.core.progress import LOSS, TrainingProgress
 from pliant.core.shards.datasets import DatasetSpec, FilePart, ShardType, StreamPartition
@@ -32,6 +33,10 @@ from pliant.rpc.status import status_from_message
 if TYPE_CHECKING:
     from pliant.ps.client.client import PsClient
 
+log = logging.getLogger(__name__)
+
+REPORT_TIMEOUT_S = 5.0
+REPORT_RETRY_S = 30.0  # for a master that is being restarted
 HOW_TO_RUN = "start it as a job: pliant run -- python PROGRAM; job.elastic tells whether it is one"
 
 _connected: Job | None = None
@@ -276,6 +281,28 @@ class Job:
         """The same, for a training loop that knows all of it."""
         if self._reporter is not None:
             self._reporter.put(progress, records)
+
+    # --- checkpoints, of programs that write them out themselves
+
+    def report_checkpoint(self, directory: str, step: int, problem: str = "", hint: str = "") -> None:
+        """A checkpoint is complete, or could not be written for this reason. Not waited for longer than a master's restart."""
+        master = self.master
+        request = pb.CheckpointReport(node=self.node, directory=directory, step=step, problem=problem, hint=hint)
+        try:
+            master.call_with_retry(
+                master.stubs.checkpoints.Report, request, retry_timeout=REPORT_RETRY_S, timeout=REPORT_TIMEOUT_S
+            )
+        except PliantError as error:
+            log.error("what became of the checkpoint of step %d could not be reported: %s", step, error.message)
+
+    def report_unusable_checkpoints(self, directory: str, problem: str, hint: str) -> bool:
+        """Checkpoints cannot be written there; whether to train all the same."""
+        master = self.master
+        request = pb.UnusableDestination(node=self.node, directory=directory, problem=problem, hint=hint)
+        reply = master.call_with_retry(
+            master.stubs.checkpoints.ReportUnusable, request, retry_timeout=REPORT_RETRY_S, timeout=REPORT_TIMEOUT_S
+        )
+        return bool(reply.proceed)
 
     def status(self) -> JobStatus:
         """The status of the job, from its master."""

@@ -2,7 +2,8 @@
 
 It failed when a node was given up for good, or when records were lost with a worker and nobody does them again. It is done when
 its workers are done *and* its shards are; it never succeeds with shards undone. A suspended job does not end by itself, nor does
-one whose workers somebody scaled to zero before the work was done: it waits to be scaled up.
+one whose workers somebody scaled to zero before the work was done: it waits to be scaled up. Whether a job may succeed whose last
+checkpoint could not be written is a matter of its ``core.checkpoints.policy``.
 
 A master without nodes of its own is a service. One that only hands out shards ends when there are none left: at least one
 dataset was created and all are finished. Programs that still ask get that answer before it goes (``after_settling``). Any other
@@ -61,8 +62,17 @@ def end_of_job(state: JobState) -> JobEnd | None:
     if shards is not None and (problem := undone_work(shards, optional)):
         return JobEnd(Phase.FAILED, problem)
     has_shards = shards is not None and any(queue.spec.name not in optional for queue in shards.queues())
+    if missing := _missing_checkpoint(state):
+        return JobEnd(Phase.FAILED, missing, after_settling=True)  # a last dump may be under way
     reason = "all workers finished" + (", all shards done" if has_shards else "")
     return JobEnd(Phase.SUCCEEDED, reason, after_settling=True)
+
+
+def _missing_checkpoint(state: JobState) -> str:
+    """Why a job whose work is done fails all the same; empty: it does not."""
+    book = state.checkpoints
+    decisions = (book.policy.at_end(failing) for failing in book.failing())
+    return next((decision.reason for decision in decisions if decision.fails_job), "")
 
 
 def _end_of_service(state: JobState) -> JobEnd | None:

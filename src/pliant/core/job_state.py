@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from pliant.core.changes import DesiredState
+from pliant.core.checkpoints.book import CheckpointBook
 from pliant.core.errors import CorruptData, PliantError
 from pliant.core.job import JobBook
 from pliant.core.nodes.book import NodeBook
@@ -48,6 +49,7 @@ class JobState:
 
     job: JobBook
     progress: ProgressBook = field(default_factory=ProgressBook)
+    checkpoints: CheckpointBook = field(default_factory=CheckpointBook)
     nodes: NodeBook | None = None
     groups: GroupBook | None = None
     changes: DesiredState | None = None

@@ -27,7 +27,8 @@ SEPARATE_MODELS, INDEPENDENT_WORKERS = (
     "SeparateModels",
     "IndependentWorkers",
 )  # likewise, of hints (``core.combination``)
-WARNINGS = frozenset({SEPARATE_MODELS, INDEPENDENT_WORKERS})
+CHECKPOINTS_FAILING = "CheckpointsFailing"  # likewise, of checkpoints (``core.checkpoints``)
+WARNINGS = frozenset({SEPARATE_MODELS, INDEPENDENT_WORKERS, CHECKPOINTS_FAILING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +186,22 @@ class EvaluationStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointStatus:
+    """What became of the checkpoints for one destination."""
+
+    directory: str
+    written: int = 0  # complete checkpoints
+    last_step: int = 0  # of the newest complete one
+    last_time: float = 0.0
+    failures: int = 0  # checkpoints that could not be written
+    failures_in_a_row: int = 0  # up to now; 0: the last one was written
+    failing_since: float = 0.0
+    reason: str = ""  # of the last failure, also one that is over
+    hint: str = ""
+    node: str = ""  # that reported it
+
+
+@dataclass(frozen=True, slots=True)
 class ServerStats:
     """What a parameter server says of itself."""
 
@@ -266,6 +283,7 @@ class JobStatus:
     first_failure: Failure | None = None
     world: World | None = None
     parameters: ParametersStatus | None = None
+    checkpoints: tuple[CheckpointStatus, ...] = ()  # by destination
 
     @property
     def global_step(self) -> int:
@@ -283,7 +301,7 @@ class JobStatus:
 
     @property
     def warnings(self) -> list[str]:
-        """What people should know although the job goes on: see ``core.combination``."""
+        """What people should know although the job goes on: see ``core.combination``, ``core.checkpoints``."""
         return [c.message for c in self.conditions if c.type in WARNINGS and c.status == "True"]
 
     @property

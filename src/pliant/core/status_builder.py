@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 
 from pliant.core.changes import DesiredState
+from pliant.core.checkpoints.book import CheckpointBook
+from pliant.core.checkpoints.destination import Destination
+from pliant.core.checkpoints.policy import warning
 from pliant.core.end_policy import optional_datasets
 from pliant.core.job import JobBook, Phase
 from pliant.core.job_state import JobState
@@ -23,6 +26,8 @@ from pliant.core.progress import TrainingProgress
 from pliant.core.shards.datasets import MAX_RECORDS
 from pliant.core.shards.queue import ShardQueue
 from pliant.core.status import (
+    CHECKPOINTS_FAILING,
+    CheckpointStatus,
     Condition,
     DatasetStatus,
     EvaluationStatus,
@@ -106,7 +111,11 @@ def build_status(name: str, state: JobState, now: float, live: LiveFigures = NOT
         ended_at=job.ended_at,
         time=now,
         master_starts=job.master_starts,
-        conditions=tuple(condition for condition in (_journal_lost(job), waiting, *_warnings(job)) if condition),
+        conditions=tuple(
+            condition
+            for condition in (_journal_lost(job), waiting, *_warnings(job), *_checkpoints_failing(state.checkpoints))
+            if condition
+        ),
         components=tuple(component for component in COMPONENTS if getattr(state, component) is not None),
         roles=roles,
         nodes=tuple(_node(node, live.nodes.get(node.name, NodeFigures())) for node in nodes.nodes()) if nodes else (),
@@ -123,6 +132,7 @@ def build_status(name: str, state: JobState, now: float, live: LiveFigures = NOT
         last_plan=_last_plan(state.changes),
         world=state.rendezvous.world if state.rendezvous is not None else None,
         parameters=_parameters(state.parameters, live.parameters) if state.parameters is not None else None,
+        checkpoints=tuple(map(_checkpoint, state.checkpoints.destinations())),
     )
 
 
@@ -135,6 +145,18 @@ def _journal_lost(job: JobBook) -> Condition | None:
 
 def _warnings(job: JobBook) -> list[Condition]:
     return [Condition(kind, "True", kind, w.message, _rfc3339(w.time)) for kind, w in job.warnings.items()]
+
+
+def _checkpoints_failing(book: CheckpointBook) -> list[Condition]:
+    """One condition for each destination: a program has one, as a rule."""
+    return [
+        Condition(CHECKPOINTS_FAILING, "True", "CannotWrite", warning(found), _rfc3339(found.failing_since))
+        for found in book.failing()
+    ]
+
+
+def _checkpoint(found: Destination) -> CheckpointStatus:
+    return CheckpointStatus(**{field.name: getattr(found, field.name) for field in fields(CheckpointStatus)})
 
 
 def _last_plan(desired: DesiredState | None) -> PlanStatus | None:

@@ -18,6 +18,7 @@ from pliant.core.nodes.states import NodeState
 from pliant.core.rendezvous.book import Member, World
 from pliant.core.shards.datasets import ShardType
 from pliant.core.status import (
+    CheckpointStatus,
     Condition,
     DatasetStatus,
     EvaluationStatus,
@@ -84,6 +85,7 @@ def status_from_json(value: Json) -> JobStatus:
         first_failure=_one(value.get("first_failure"), lambda inner: _read(Failure, inner)),
         world=_one(value.get("world"), _world),
         parameters=_one(value.get("parameters"), _parameters),
+        checkpoints=_all(value.get("checkpoints"), lambda inner: _read(CheckpointStatus, inner)),
     )
 
 

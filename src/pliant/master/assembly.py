@@ -24,6 +24,7 @@ from pliant.core.shards.book import ShardBook
 from pliant.master.components.advice import Adviser
 from pliant.master.components.base import Component
 from pliant.master.components.changes import ChangeHandler
+from pliant.master.components.checkpoints import CheckpointMonitor
 from pliant.master.components.groups import GroupCoordinator
 from pliant.master.components.nodes import NodeManager, unknown_capacity
 from pliant.master.components.parameters.coordinator import ParameterCoordinator
@@ -88,6 +89,7 @@ class Assembly:
         state = self.state
         stats = MemoryStats(self.clock, state)
         made: list[Component] = [stats, ProgressRecorder(state.progress, stats.training, self.journal, self.clock)]
+        made.append(self._checkpoints(stats))
         shards = self._shards(state.shards) if state.shards is not None else None
         parameters = None
         if shards is not None:
@@ -115,6 +117,15 @@ class Assembly:
             can_be_lost = state.rendezvous is not None and self.spec.platform.kubernetes.journal.volume != "claim"
             made.append(StatusReporter(channel, self.controller.status, journal_can_be_lost=can_be_lost))
         return made
+
+    def _checkpoints(self, stats: MemoryStats) -> CheckpointMonitor:
+        return CheckpointMonitor(
+            self.state.checkpoints,
+            self.journal,
+            self.clock,
+            self.signals,
+            progress=lambda: job_progress(self.state, stats.training.progress.step),
+        )
 
     def _changes(
         self,

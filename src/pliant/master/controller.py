@@ -145,6 +145,7 @@ class JobController:
             )
         journal.do(state.job.resume)
         journal.event(JobResumed(phase=phase, reason=reason))
+        journal.do(state.checkpoints.reopen)
         if state.shards is not None:
             journal.do(state.shards.retry_parked)
         if state.nodes is not None:
@@ -161,7 +162,9 @@ class JobController:
 
     def _check_end(self) -> None:
         end = end_of_job(self.state)
-        if end is not None and (not end.after_settling or self._is_settled()):
+        if end is not None and end.after_settling:  # what is settled may change it: the last dump fails, or succeeds
+            end = end_of_job(self.state) if self._is_settled() else None
+        if end is not None:
             self._end(end.phase, end.reason)
         if self.state.job.over:
             self.ended.set()

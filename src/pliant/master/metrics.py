@@ -16,7 +16,7 @@ from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from pliant.core.nodes.states import NodeState
@@ -75,6 +75,7 @@ def status_metrics(status: JobStatus) -> Iterator[Metric]:
         for dataset in status.datasets:
             family.add_metric([job, dataset.name], getattr(dataset, field))
         yield family
+    yield from _checkpoints(status)
     if status.parameters is not None:
         yield from _parameters(job, status.parameters)
     yield from _node_use(job, [node for node in status.nodes if node.state is NodeState.RUNNING])
@@ -96,6 +97,31 @@ def _node_counts(status: JobStatus) -> Metric:
     for (role, state), count in sorted(counts.items()):
         family.add_metric([status.name, role, state], count)
     return family
+
+
+def _checkpoints(status: JobStatus) -> Iterator[Metric]:
+    """The time and step of the newest one only once there is one: 0 would raise an alarm, or hide one."""
+    labels = ["job", "directory"]
+    failures = CounterMetricFamily(
+        "pliant_checkpoint_failures_total", "Checkpoints that could not be written.", labels=labels
+    )
+    written = CounterMetricFamily("pliant_checkpoints_written_total", "Complete checkpoints.", labels=labels)
+    in_a_row = GaugeMetricFamily(
+        "pliant_checkpoint_failures_in_a_row", "Failed checkpoints since the last complete one.", labels=labels
+    )
+    step = GaugeMetricFamily("pliant_checkpoint_last_step", "Step of the newest complete checkpoint.", labels=labels)
+    time = GaugeMetricFamily(
+        "pliant_checkpoint_last_success_timestamp_seconds", "Time of the newest complete checkpoint.", labels=labels
+    )
+    for found in status.checkpoints:
+        names = [status.name, found.directory]
+        failures.add_metric(names, found.failures)
+        written.add_metric(names, found.written)
+        in_a_row.add_metric(names, found.failures_in_a_row)
+        if found.last_time:
+            step.add_metric(names, found.last_step)
+            time.add_metric(names, found.last_time)
+    yield from (failures, written, in_a_row, step, time)
 
 
 def _node_use(job: str, nodes: list[NodeStatus]) -> Iterator[Metric]:

@@ -3,8 +3,8 @@
 The master reports phase ``Running``, progress and how the job ended (``platforms/kubernetes/elastic_job_status.py``). The
 operator reports the phase while there is no master, and always the conditions: ``SpecValid``, ``MasterReady``, ``Suspended``,
 ``JournalDurable`` (what the loss of the master's machine would cost), ``JournalLost`` once that has happened,
-``WaitingForNodes`` once the master said that the job waits, and at the end ``Complete`` or ``Failed``; and the sizes of the
-cluster's machines, which a master may not read.
+``WaitingForNodes`` once the master said that the job waits, ``CheckpointsFailing`` once one could not be written, and at the end
+``Complete`` or ``Failed``; and the sizes of the cluster's machines, which a master may not read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pliant.core.job import FINAL_PHASES, Phase
-from pliant.core.status import WAITING
+from pliant.core.status import CHECKPOINTS_FAILING, WAITING
 from pliant.core.takeover import JOURNAL_LOST, RecoveryOutcome
 from pliant.operator.observed import (
     NOT_READY,
@@ -136,6 +136,8 @@ def conditions_of(
         found.append(
             _condition(JOURNAL_LOST, True, StatusReason(recovery["outcome"], str(recovery.get("message") or "")))
         )
+    if (failing := _failing_checkpoints(observed)) or CHECKPOINTS_FAILING in before:
+        found.append(_condition(CHECKPOINTS_FAILING, bool(failing), failing or StatusReason("Written")))
     if phase == Phase.SUCCEEDED:
         found.append(_condition("Complete", True, StatusReason("Succeeded", message)))
     elif phase in FINAL_PHASES:
@@ -153,6 +155,15 @@ def _waiting(observed: ObservedJob) -> StatusReason | None:
     """What its master says that the job waits for; None: it does not."""
     said = status_of(observed.job or {}).get("waiting") or {}
     return StatusReason(str(said["reason"]), str(said.get("message") or "")) if said.get("reason") else None
+
+
+def _failing_checkpoints(observed: ObservedJob) -> StatusReason | None:
+    """What its master says of checkpoints that cannot be written; None: they are, or there are none."""
+    for found in status_of(observed.job or {}).get("checkpoints") or ():
+        if found.get("failures_in_a_row"):
+            where = f"checkpoints cannot be written to {found.get('directory')}"
+            return StatusReason("CannotWrite", _text(where, found.get("message")))
+    return None
 
 
 def _failure(observed: ObservedJob) -> str:

@@ -104,6 +104,7 @@ class Stubs:
         self.shards = services.ShardsStub(channel)
         self.rendezvous = services.RendezvousStub(channel)
         self.training = services.TrainingStub(channel)
+        self.checkpoints = services.CheckpointsStub(channel)
         self.stats = services.StatsStub(channel)
         self.parameters = services.ParametersStub(channel)
 

@@ -52,6 +52,7 @@ class PermanentKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     PERMANENT_KIND_COMMAND_NOT_FOUND: _ClassVar[PermanentKind]
     PERMANENT_KIND_SCRIPT_NOT_FOUND: _ClassVar[PermanentKind]
     PERMANENT_KIND_INVALID_REQUEST: _ClassVar[PermanentKind]
+    PERMANENT_KIND_CHECKPOINT_DESTINATION: _ClassVar[PermanentKind]
 
 class ShardType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -130,6 +131,7 @@ PERMANENT_KIND_USAGE_ERROR: PermanentKind
 PERMANENT_KIND_COMMAND_NOT_FOUND: PermanentKind
 PERMANENT_KIND_SCRIPT_NOT_FOUND: PermanentKind
 PERMANENT_KIND_INVALID_REQUEST: PermanentKind
+PERMANENT_KIND_CHECKPOINT_DESTINATION: PermanentKind
 SHARD_TYPE_UNSPECIFIED: ShardType
 SHARD_TYPE_TRAIN: ShardType
 SHARD_TYPE_EVAL: ShardType
@@ -166,7 +168,7 @@ class Empty(_message.Message):
     def __init__(self) -> None: ...
 
 class JobStatus(_message.Message):
-    __slots__ = ("name", "phase", "reason", "message", "started_at", "suspended_at", "ended_at", "time", "master_starts", "components", "conditions", "roles", "nodes", "datasets", "progress", "records_per_second", "stalled_seconds", "eta", "goodput", "last_plan", "evaluations", "best", "first_failure", "world", "parameters", "steps_per_second")
+    __slots__ = ("name", "phase", "reason", "message", "started_at", "suspended_at", "ended_at", "time", "master_starts", "components", "conditions", "roles", "nodes", "datasets", "progress", "records_per_second", "stalled_seconds", "eta", "goodput", "last_plan", "evaluations", "best", "first_failure", "world", "parameters", "steps_per_second", "checkpoints")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -193,6 +195,7 @@ class JobStatus(_message.Message):
     WORLD_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     STEPS_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
     name: str
     phase: Phase
     reason: str
@@ -219,7 +222,8 @@ class JobStatus(_message.Message):
     world: World
     parameters: ParametersStatus
     steps_per_second: float
-    def __init__(self, name: _Optional[str] = ..., phase: _Optional[_Union[Phase, str]] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., started_at: _Optional[float] = ..., suspended_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., time: _Optional[float] = ..., master_starts: _Optional[int] = ..., components: _Optional[_Iterable[str]] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., roles: _Optional[_Iterable[_Union[RoleStatus, _Mapping]]] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., datasets: _Optional[_Iterable[_Union[DatasetStatus, _Mapping]]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., records_per_second: _Optional[float] = ..., stalled_seconds: _Optional[float] = ..., eta: _Optional[float] = ..., goodput: _Optional[float] = ..., last_plan: _Optional[_Union[PlanStatus, _Mapping]] = ..., evaluations: _Optional[_Iterable[_Union[EvaluationResult, _Mapping]]] = ..., best: _Optional[_Union[EvaluationResult, _Mapping]] = ..., first_failure: _Optional[_Union[Failure, _Mapping]] = ..., world: _Optional[_Union[World, _Mapping]] = ..., parameters: _Optional[_Union[ParametersStatus, _Mapping]] = ..., steps_per_second: _Optional[float] = ...) -> None: ...
+    checkpoints: _containers.RepeatedCompositeFieldContainer[CheckpointStatus]
+    def __init__(self, name: _Optional[str] = ..., phase: _Optional[_Union[Phase, str]] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., started_at: _Optional[float] = ..., suspended_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., time: _Optional[float] = ..., master_starts: _Optional[int] = ..., components: _Optional[_Iterable[str]] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., roles: _Optional[_Iterable[_Union[RoleStatus, _Mapping]]] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., datasets: _Optional[_Iterable[_Union[DatasetStatus, _Mapping]]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., records_per_second: _Optional[float] = ..., stalled_seconds: _Optional[float] = ..., eta: _Optional[float] = ..., goodput: _Optional[float] = ..., last_plan: _Optional[_Union[PlanStatus, _Mapping]] = ..., evaluations: _Optional[_Iterable[_Union[EvaluationResult, _Mapping]]] = ..., best: _Optional[_Union[EvaluationResult, _Mapping]] = ..., first_failure: _Optional[_Union[Failure, _Mapping]] = ..., world: _Optional[_Union[World, _Mapping]] = ..., parameters: _Optional[_Union[ParametersStatus, _Mapping]] = ..., steps_per_second: _Optional[float] = ..., checkpoints: _Optional[_Iterable[_Union[CheckpointStatus, _Mapping]]] = ...) -> None: ...
 
 class Condition(_message.Message):
     __slots__ = ("type", "status", "reason", "message", "since")
@@ -234,6 +238,30 @@ class Condition(_message.Message):
     message: str
     since: str
     def __init__(self, type: _Optional[str] = ..., status: _Optional[str] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., since: _Optional[str] = ...) -> None: ...
+
+class CheckpointStatus(_message.Message):
+    __slots__ = ("directory", "written", "last_step", "last_time", "failures", "failures_in_a_row", "failing_since", "reason", "hint", "node")
+    DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    WRITTEN_FIELD_NUMBER: _ClassVar[int]
+    LAST_STEP_FIELD_NUMBER: _ClassVar[int]
+    LAST_TIME_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_IN_A_ROW_FIELD_NUMBER: _ClassVar[int]
+    FAILING_SINCE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    HINT_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    directory: str
+    written: int
+    last_step: int
+    last_time: float
+    failures: int
+    failures_in_a_row: int
+    failing_since: float
+    reason: str
+    hint: str
+    node: str
+    def __init__(self, directory: _Optional[str] = ..., written: _Optional[int] = ..., last_step: _Optional[int] = ..., last_time: _Optional[float] = ..., failures: _Optional[int] = ..., failures_in_a_row: _Optional[int] = ..., failing_since: _Optional[float] = ..., reason: _Optional[str] = ..., hint: _Optional[str] = ..., node: _Optional[str] = ...) -> None: ...
 
 class RoleStatus(_message.Message):
     __slots__ = ("name", "min", "max", "wanted", "ready", "pending", "succeeded", "failed", "cpu", "memory_mb", "gpu", "rollout", "rollout_done", "rollout_total")
@@ -1410,6 +1438,38 @@ class GiveUpRoundRequest(_message.Message):
     version: int
     reason: str
     def __init__(self, version: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class CheckpointReport(_message.Message):
+    __slots__ = ("node", "directory", "step", "problem", "hint")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    HINT_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    directory: str
+    step: int
+    problem: str
+    hint: str
+    def __init__(self, node: _Optional[str] = ..., directory: _Optional[str] = ..., step: _Optional[int] = ..., problem: _Optional[str] = ..., hint: _Optional[str] = ...) -> None: ...
+
+class UnusableDestination(_message.Message):
+    __slots__ = ("node", "directory", "problem", "hint")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    HINT_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    directory: str
+    problem: str
+    hint: str
+    def __init__(self, node: _Optional[str] = ..., directory: _Optional[str] = ..., problem: _Optional[str] = ..., hint: _Optional[str] = ...) -> None: ...
+
+class UnusableDestinationReply(_message.Message):
+    __slots__ = ("proceed",)
+    PROCEED_FIELD_NUMBER: _ClassVar[int]
+    proceed: bool
+    def __init__(self, proceed: _Optional[bool] = ...) -> None: ...
 
 class ReportStepRequest(_message.Message):
     __slots__ = ("node", "step", "records", "metrics", "total_steps", "epoch", "records_done", "records_total", "run", "acknowledged")

@@ -1893,6 +1893,129 @@ class Training:
             _registered_method=True)
 
 
+class CheckpointsStub:
+    """--- checkpoints: for agents, which write them, and for programs that have none
+
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Report = channel.unary_unary(
+                '/pliant.v1.Checkpoints/Report',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.CheckpointReport.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+                _registered_method=True)
+        self.ReportUnusable = channel.unary_unary(
+                '/pliant.v1.Checkpoints/ReportUnusable',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.UnusableDestination.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.UnusableDestinationReply.FromString,
+                _registered_method=True)
+
+
+class CheckpointsServicer:
+    """--- checkpoints: for agents, which write them, and for programs that have none
+
+    """
+
+    def Report(self, request, context):
+        """A checkpoint is complete, or one part of it could not be written. The same again changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReportUnusable(self, request, context):
+        """The caller tried a destination before it trains, and cannot write there.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_CheckpointsServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Report': grpc.unary_unary_rpc_method_handler(
+                    servicer.Report,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.CheckpointReport.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
+            ),
+            'ReportUnusable': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportUnusable,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.UnusableDestination.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.UnusableDestinationReply.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'pliant.v1.Checkpoints', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('pliant.v1.Checkpoints', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Checkpoints:
+    """--- checkpoints: for agents, which write them, and for programs that have none
+
+    """
+
+    @staticmethod
+    def Report(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Checkpoints/Report',
+            pliant_dot_rpc_dot_pliant__pb2.CheckpointReport.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportUnusable(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Checkpoints/ReportUnusable',
+            pliant_dot_rpc_dot_pliant__pb2.UnusableDestination.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.UnusableDestinationReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
 class StatsStub:
     """--- statistics: for any program
 

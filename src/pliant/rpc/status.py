@@ -17,6 +17,7 @@ from google.protobuf.message import Message
 from pliant.core.job import Failure
 from pliant.core.rendezvous.book import Member, World
 from pliant.core.status import (
+    CheckpointStatus,
     Condition,
     DatasetStatus,
     EvaluationStatus,
@@ -58,6 +59,7 @@ def status_message(status: JobStatus) -> pb.JobStatus:
         "first_failure": pb.Failure(**_values(status.first_failure)) if status.first_failure else None,
         "world": world_message(status.world) if status.world else None,
         "parameters": _parameters_message(status.parameters) if status.parameters else None,
+        "checkpoints": [pb.CheckpointStatus(**_values(checkpoint)) for checkpoint in status.checkpoints],
     }
     return pb.JobStatus(**{**_values(status), **converted})
 
@@ -132,6 +134,7 @@ def status_from_message(message: pb.JobStatus) -> JobStatus:
         first_failure=_read(Failure, failure) if failure is not None else None,
         world=world_from_message(message.world) if message.HasField("world") else None,
         parameters=_parameters(message.parameters) if message.HasField("parameters") else None,
+        checkpoints=tuple(_read(CheckpointStatus, checkpoint) for checkpoint in message.checkpoints),
     )
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from pliant.core.checkpoints.policy import DEFAULT_MAX_FAILURES, CheckpointPolicy, OnCheckpointFailure
 from pliant.spec.base import Contradiction, Count, Flag, Model, Positive, Problem, Seconds, refuse
 
 MODES = ("manual",)  # of OptimizeSpec: those that this version carries out
@@ -39,6 +40,17 @@ class CheckpointSpec(Model):
     keep_every: Count = Field(
         default=0, description="Checkpoints at multiples of this number of steps are kept forever; 0: none."
     )
+    on_failure: Literal["warn", "fail"] = Field(
+        default="warn",
+        description="If checkpoints cannot be written: warn and continue, or fail the job, also when only the last is missing.",
+    )
+    max_failures: Positive = Field(
+        default=DEFAULT_MAX_FAILURES,
+        description="With on_failure: fail, checkpoints in a row that could not be written before the job fails.",
+    )
+
+    def policy(self) -> CheckpointPolicy:
+        return CheckpointPolicy(OnCheckpointFailure(self.on_failure), self.max_failures)
 
 
 def _check_mode(mode: str) -> str:

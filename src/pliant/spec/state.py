@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pliant.core.changes import DesiredState
+from pliant.core.checkpoints.book import CheckpointBook
 from pliant.core.end_policy import SERVICE_ROLES
 from pliant.core.job import JobBook
 from pliant.core.job_state import JobState
@@ -20,6 +21,7 @@ def initial_state(spec: JobSpec) -> JobState:
     wanted = spec.components()
     return JobState(
         job=JobBook(keeps_serving=wanted.keeps_serving),
+        checkpoints=CheckpointBook(spec.checkpoint.policy()),
         nodes=_nodes(spec) if wanted.nodes else None,
         groups=GroupBook() if wanted.nodes else None,
         changes=DesiredState(spec.desired()),

@@ -10,11 +10,14 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pliant.checkpoint import CheckpointWriter, load_latest
-from pliant.core.errors import InvalidRequest
+from pliant.checkpoint.slots import WriteResult
+from pliant.checkpoint.trial import try_destination
+from pliant.client.job import Job
+from pliant.core.errors import InvalidRequest, RetryableError
 from pliant.core.nodes.environment import CheckpointSettings, NodeEnvironment
 
 log = logging.getLogger(__name__)
@@ -25,38 +28,75 @@ def settings_of_job() -> CheckpointSettings:
     return NodeEnvironment.from_env(os.environ).checkpoint or CheckpointSettings()
 
 
-def checkpoint_settings(given: CheckpointSettings) -> CheckpointSettings:
-    """What a program asked for; without a directory of its own, in that of its job."""
-    if given.directory:
-        return given
+def checkpoint_settings(
+    directory: str | os.PathLike[str] | None = None,
+    *,
+    every_steps: int = 0,
+    every_seconds: float = 0.0,
+    keep_last: int | None = None,
+    keep_every: int | None = None,
+) -> CheckpointSettings:
+    """What a program asked for, and for the rest (where, when, how many are kept) what its job's spec says."""
     of_job = settings_of_job()
-    if not given.every_steps and not given.every_seconds:
-        return of_job
-    home = NodeEnvironment.from_env(os.environ).job_dir
-    directory = of_job.directory or (str(home / "checkpoints") if home is not None else "")
-    if not directory:
-        raise InvalidRequest(
-            "checkpoints were requested without a directory",
-            hint="pass checkpoint_dir, or set checkpoint.dir in the job's spec",
-        )
-    return replace(given, directory=directory)
+    if not every_steps and not every_seconds:
+        every_steps, every_seconds = of_job.every_steps, of_job.every_seconds
+    target = os.fspath(directory or "") or of_job.directory
+    if not target and (every_steps or every_seconds):
+        home = NodeEnvironment.from_env(os.environ).job_dir
+        if home is None:
+            raise InvalidRequest(
+                "checkpoints were requested without a directory",
+                hint="pass checkpoint_dir, or set checkpoint.dir in the job's spec",
+            )
+        target = str(home / "checkpoints")
+    return CheckpointSettings(
+        target,
+        every_steps,
+        every_seconds,
+        of_job.keep_last if keep_last is None else keep_last,
+        of_job.keep_every if keep_every is None else keep_every,
+    )
+
+
+def check_destination(directory: str, job: Job) -> None:
+    """Try it before training. The directory of the job's spec was tried already, by the agent that writes there."""
+    own = NodeEnvironment.from_env(os.environ)
+    if own.incarnation is not None and own.checkpoint is not None and own.checkpoint.directory == directory:
+        return
+    problem = try_destination(directory, f"{job.name}-{job.node}")
+    if problem is None:
+        return
+    text = f"checkpoints cannot be written to {directory}: {problem.text}"
+    if job.elastic and job.report_unusable_checkpoints(directory, problem.text, problem.hint):
+        log.warning("%s; training all the same, as others do", text)
+        return
+    raise (InvalidRequest if problem.is_permanent else RetryableError)(text, hint=problem.hint)
+
+
+def _report(job: Job, result: WriteResult) -> None:
+    """Of a checkpoint that this process wrote out, having no agent, or could not take."""
+    if job.elastic and (result.problem or result.complete):
+        job.report_checkpoint(result.directory, result.step, result.problem, result.hint)
 
 
 class Checkpointer:
     """Takes and restores the checkpoints of one training. Without a directory it does nothing."""
 
-    def __init__(self, settings: CheckpointSettings, job: str, node: str) -> None:
+    def __init__(self, settings: CheckpointSettings, job: Job) -> None:
+        """Raises if checkpoints cannot be written there."""
         self._settings = settings
         self._writer: CheckpointWriter | None = None
         if settings.directory:
+            check_destination(settings.directory, job)
             self._writer = CheckpointWriter(
-                job,
-                node,
+                job.name,
+                job.node,
                 settings.directory,
                 every_steps=settings.every_steps,
                 every_seconds=settings.every_seconds,
                 keep_last=settings.keep_last,
                 keep_every=settings.keep_every,
+                on_result=partial(_report, job),
             )
         self._saved = -1
 
@@ -85,12 +125,14 @@ class Checkpointer:
     def take(
         self, step: int, state: Callable[[], Any], rank: int, world: int, round: int, *, wait: bool = False
     ) -> None:
-        if self._writer is None or step == self._saved:
+        if self._writer is None:
             return
+        if step == self._saved and not (wait and self._writer.wait_until_written()):
+            return  # else it is taken once more: this one is waited for, so it matters
         report = self._writer.snapshot(step, state(), rank, world, round=round, wait=wait)
-        if report.skipped:
+        if report.skipped or (wait and not report.written):
             log.warning("no checkpoint of step %d: %s", step, report.reason)
-        else:
+        if not report.skipped:
             self._saved = step
 
     def close(self) -> None:

@@ -26,7 +26,6 @@ import torch
 from pliant.client.job import Job
 from pliant.client.job import connect as connect_job
 from pliant.core.errors import InvalidRequest
-from pliant.core.nodes.environment import CheckpointSettings
 from pliant.torch.accumulator import StepAccumulator
 from pliant.torch.checkpoints import Checkpointer, checkpoint_settings
 from pliant.torch.elastic_world import ElasticWorld
@@ -74,8 +73,8 @@ class Trainer:
         checkpoint_dir: str | os.PathLike[str] | None = None,
         checkpoint_every_steps: int = 0,
         checkpoint_every_seconds: float = 0.0,
-        keep_last: int = 3,
-        keep_every: int = 0,
+        keep_last: int | None = None,
+        keep_every: int | None = None,
         job: Job | None = None,
     ) -> None:
         if virtual_workers < 1 or accumulate < 1:
@@ -121,13 +120,11 @@ class Trainer:
             on_leave=self.close,
         )
         self._checkpoint_options = checkpoint_settings(
-            CheckpointSettings(
-                os.fspath(checkpoint_dir or ""),
-                checkpoint_every_steps,
-                checkpoint_every_seconds,
-                keep_last,
-                keep_every,
-            )
+            checkpoint_dir,
+            every_steps=checkpoint_every_steps,
+            every_seconds=checkpoint_every_seconds,
+            keep_last=keep_last,
+            keep_every=keep_every,
         )
         self._job = job
         self._entered = False
@@ -253,9 +250,7 @@ class Trainer:
         self._entered = True
         self._job = self._job or connect_job()
         self._control.progress.report_to(self._job)
-        checkpointer = self._control.checkpointer = Checkpointer(
-            self._checkpoint_options, self._job.name, self._job.node
-        )
+        checkpointer = self._control.checkpointer = Checkpointer(self._checkpoint_options, self._job)
         if self._job.elastic or self._checkpoint_options.directory:
             self._notice.install()
         if (state := checkpointer.restore()) is not None:

@@ -29,6 +29,8 @@ from pliant.spec import JobSpec, load_spec
         (["--platform", "moon", "--", "true"], "unknown platform 'moon'"),
         (["--env", "=X", "--", "true"], "neither NAME=VALUE nor NAME"),
         (["--env", "NOT_SET_HERE", "--", "true"], "--env NOT_SET_HERE: the variable is not set here"),
+        (["--checkpoint-every", "soon", "--", "true"], "for example: 90s, 10m, 1h30m, or 100steps"),
+        (["--checkpoint-on-failure", "cry", "--", "true"], "allowed: warn, fail"),
         (["--nnodes", "x", "--", "true"], "--nnodes"),
         (["--workers", "2", "--nnodes", "2", "--", "true"], "mutually exclusive"),
         (["--summary", "/proc/s.json", "--", "true"], "--summary /proc/s.json cannot be written: /proc: "),

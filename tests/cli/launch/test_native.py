@@ -8,7 +8,8 @@ import pytest
 
 from pliant.cli.launch import native
 from pliant.cli.launch.job_folder import PreparedJob
-from pliant.cli.launch.native import _with_pod_paths, pod_path
+from pliant.cli.launch.native import _with_pod_paths
+from pliant.cli.launch.paths import pod_path
 from pliant.cli.options.run import RunOptions
 from pliant.core.errors import InvalidRequest
 from pliant.core.job import Phase

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from io import StringIO
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from rich.console import Console
 
+from pliant.cli.handles.job_handle import JobHandle, JobView
 from pliant.cli.render.progress import progress_of
-from pliant.cli.render.tables import busiest_first, partition_table, table_console, usage_view
+from pliant.cli.render.tables import busiest_first, job_view, partition_table, table_console, usage_view
 from pliant.core.job import Phase
 from pliant.core.nodes.states import NodeState
-from pliant.core.status import DatasetStatus, JobStatus, NodeStatus, PartitionStatus
+from pliant.core.status import CheckpointStatus, DatasetStatus, JobStatus, NodeStatus, PartitionStatus
 
 
 def test_the_busiest_node_comes_first_and_ended_ones_not_at_all() -> None:
@@ -33,3 +37,18 @@ def test_names_that_look_like_markup_are_shown_as_they_are(capsys: pytest.Captur
     shown = capsys.readouterr().out
     assert shown.count("[/b]clicks") == 2
     assert "[red]0" in shown
+
+
+def test_a_job_shows_its_newest_checkpoint_and_for_how_long_they_fail() -> None:
+    good = CheckpointStatus("/saved", written=4, last_step=400, last_time=5.0)
+    bad = CheckpointStatus("s3://b", failures=3, failures_in_a_row=3, failing_since=9.0, reason="no space left")
+    past = replace(good, directory="/past", failures=2, reason="no answer")
+    status = JobStatus("digits", Phase.RUNNING, checkpoints=(good, bad, past))
+    shown = StringIO()
+    handle = cast(JobHandle, SimpleNamespace(where="here", argument="digits"))
+    Console(file=shown, width=200).print(job_view(JobView(handle, status, master_alive=True)))
+    lines = shown.getvalue().splitlines()
+    assert any(line.startswith("newest checkpoint: of step 400, ") and line.endswith("in /saved") for line in lines)
+    assert any(line.startswith("newest checkpoint: none, in s3://b") for line in lines)
+    assert any("3 failures in a row since" in line and "last: no space left" in line for line in lines)
+    assert any("(2 failures before, last: no answer)" in line for line in lines)

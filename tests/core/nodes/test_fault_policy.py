@@ -173,6 +173,7 @@ def test_a_job_that_has_trained_is_not_broken_as_a_whole(kind: PermanentKind) ->
 def test_programs_that_have_met_had_their_imports_but_may_still_ask_for_what_cannot_be() -> None:
     steps = {kind: after_permanent(kind, progress=JobProgress.CONNECTED).step for kind in PermanentKind}
     assert steps.pop(PermanentKind.INVALID_REQUEST) is Step.FAIL_JOB
+    assert steps.pop(PermanentKind.CHECKPOINT_DESTINATION) is Step.FAIL_JOB
     assert set(steps.values()) == {Step.RESTART}
 
 

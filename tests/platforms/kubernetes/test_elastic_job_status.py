@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pliant.core.job import Phase
-from pliant.core.status import Condition, JobStatus, PlanStatus, Progress, RoleStatus
+from pliant.core.status import CheckpointStatus, Condition, JobStatus, PlanStatus, Progress, RoleStatus
 from pliant.platforms.kubernetes.elastic_job_status import PHASES, duration, status_of_resource, status_patch
 from pliant.platforms.kubernetes.timestamps import rfc3339, seconds_of
 
@@ -114,3 +114,27 @@ def test_what_a_job_waits_for_is_told_and_taken_away_again() -> None:
     assert patch["waiting"] == {"reason": "ScaledToZero", "message": "worker scaled to 0"}
     assert "conditions" not in patch, "those are the operator's"
     assert status_patch(STATUS, generation=1, last_plan=None)["waiting"] is None
+
+
+def test_checkpoints_are_told_with_what_is_wrong_and_read_back() -> None:
+    good = CheckpointStatus("/saved", written=4, last_step=400, last_time=1_800_000_000.0, failures=1, reason="past")
+    bad = CheckpointStatus(
+        "s3://b",
+        failures=3,
+        failures_in_a_row=3,
+        failing_since=1_800_000_000.0,
+        reason="no space left",
+        hint="free some",
+    )
+    patch = status_patch(replace(STATUS, checkpoints=(good, bad)), generation=1, last_plan=None)
+    told = {"directory": "/saved", "last_step": 400, "last_time": "2027-01-15T08:00:00Z", "failures": 1}
+    first, second = patch["checkpoints"]
+    assert first == {**told, "failures_in_a_row": 0}
+    assert second["message"] == "no space left; what to do: free some"
+    assert second["failing_since"] == "2027-01-15T08:00:00Z"
+    read = status_of_resource({"metadata": {"name": "digits"}, "spec": SPEC, "status": patch}, 1_800_000_100.0)
+    assert [(c.directory, c.last_step, c.failures_in_a_row) for c in read.checkpoints] == [
+        ("/saved", 400, 0),
+        ("s3://b", 0, 3),
+    ]
+    assert "checkpoints" not in status_patch(STATUS, generation=1, last_plan=None)

@@ -4,6 +4,7 @@
     pliant run -n 4 train.py --epochs 3
     pliant run job.yaml --workers 2
     pliant run --detach --name digits -- python train.py
+    pliant run -n 2 --checkpoint-dir s3://bucket/digits --checkpoint-every 10m -- python train.py
     pliant run --resume --name digits
     pliant run --platform kubernetes -N team-a --workers 1:4 -- python train.py
 
@@ -27,6 +28,7 @@ from pliant.cli.launch.job_spec import check_launchable, make_spec
 from pliant.cli.launch.local import start
 from pliant.cli.launch.outcome import check_summary, leave
 from pliant.cli.launch.resuming import resume_command
+from pliant.cli.options.checkpoints import CheckpointOptions
 from pliant.cli.options.groups import grouped
 from pliant.cli.options.run import RunOptions
 from pliant.core.errors import InvalidRequest
@@ -58,9 +60,14 @@ def run(
         int | None, typer.Option(help="As in torchrun: 0 hides the output of workers, 1 to 3 show it. [default: 3]")
     ] = None,
     *,
+    checkpoints: CheckpointOptions,
     options: RunOptions,
 ) -> None:
-    changes = {"workers": _workers(workers, nnodes, nproc_per_node), "strategy": strategy}
+    changes = {
+        "workers": _workers(workers, nnodes, nproc_per_node),
+        "strategy": strategy,
+        **checkpoints.changes(),
+    }
     changes = {key: value for key, value in changes.items() if value is not None}
     check_summary(options)
     options.check()

@@ -24,6 +24,7 @@ from typing import Annotated, Any
 import typer
 
 from pliant.cli.options import native as o
+from pliant.cli.options.checkpoints import Every, OnFailure, failure_mode, interval
 from pliant.cli.options.groups import grouped
 from pliant.cli.options.run import RunOptions, pairs
 from pliant.core.errors import InvalidRequest
@@ -89,13 +90,16 @@ def train(
     checkpoint_every_seconds: Annotated[
         float | None, typer.Option(min=0, help="Seconds between checkpoints. [default: 30 if not by steps]")
     ] = None,
+    checkpoint_every: Every = None,
+    checkpoint_on_failure: OnFailure = None,
     keep_checkpoints: Annotated[
         int, typer.Option("--keep-checkpoints", "--keep-checkpoint-max", min=1, help="Number of checkpoints to keep.")
     ] = 3,
     *,
     options: RunOptions,
 ) -> None:
-    from pliant.cli.launch.native import absolute, pod_path, run_native
+    from pliant.cli.launch.native import run_native
+    from pliant.cli.launch.paths import absolute, pod_path
     from pliant.native.model_file.description import Evaluation
 
     max_workers = workers.range()[1]
@@ -137,6 +141,14 @@ def train(
         "every_seconds": seconds,
         "keep_last": keep_checkpoints,
     }
+    if checkpoint_every is not None:
+        if checkpoint_every_steps or checkpoint_every_seconds is not None:
+            raise InvalidRequest(
+                "--checkpoint-every cannot be combined with --checkpoint-every-steps or --checkpoint-every-seconds"
+            )
+        saving |= interval(checkpoint_every)
+    if checkpoint_on_failure is not None:
+        saving["on_failure"] = failure_mode(checkpoint_on_failure)
     if checkpoint_dir and options.platform == "kubernetes":
         saving["dir"] = pod_path(checkpoint_dir, "--checkpoint-dir", options.claim)
     elif checkpoint_dir:

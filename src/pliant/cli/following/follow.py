@@ -85,6 +85,7 @@ class Follower:
         self._stop_sent = 0  # number of interrupts that reached the master
         self._reported_at = 0.0
         self._warnings_said: set[str] = set()
+        self._failing_checkpoints: set[str] = set()  # directories
         self._waiting_said = ""  # what the job was last said to wait for
 
     def follow(self, lifetime: Lifetime) -> JobSummary:
@@ -141,6 +142,7 @@ class Follower:
                 self._say_introduction()
                 self._say_waiting(status)
                 self._say_warnings(status)
+                self._say_recovered(status)
             if live is not None:
                 live.update(progress_view(status))
             elif status is not None and self._progress and time.monotonic() - self._reported_at > PROGRESS_INTERVAL_S:
@@ -165,6 +167,14 @@ class Follower:
             if message not in self._warnings_said:
                 self._warnings_said.add(message)
                 self.say(f"warning: {message}")
+
+    def _say_recovered(self, status: JobStatus) -> None:
+        """After a warning that checkpoints cannot be written."""
+        failing = {found.directory for found in status.checkpoints if found.failures_in_a_row}
+        for found in status.checkpoints:
+            if found.directory in self._failing_checkpoints - failing:
+                self.say(f"checkpoints are written to {found.directory} again, with that of step {found.last_step:,}")
+        self._failing_checkpoints = failing
 
     def _status(self) -> JobStatus | None:
         """None while there is no master to ask."""

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pliant.cli.handles.job_dirs import fresh_name
+from pliant.cli.launch.paths import absolute, pod_path
 from pliant.core.errors import InvalidRequest, NotFound
 from pliant.core.plurals import counted
 
 if TYPE_CHECKING:
     from pliant.spec import JobSpec
     from pliant.spec.faults import FaultSpec
+    from pliant.spec.sections import CheckpointSpec
 
 
 def make_spec(
@@ -66,9 +68,23 @@ def make_spec(
     if changes.get("tls"):
         value["security"] = {"tls": True}
     value["fault"] = _fault(value["fault"], changes)
+    if "checkpoint" in changes:
+        value["checkpoint"] = _checkpoint(value["checkpoint"], changes["checkpoint"], platform)
     made = JobSpec.from_dict(value, source=command[0] if from_file else "the command line")
     here = made.platform.kind != "kubernetes"  # in a Pod, programs start among the files that were sent along
     return made.replaced(working_dir=os.getcwd()) if here and not made.working_dir else made
+
+
+def _checkpoint(spec: CheckpointSpec, given: dict[str, Any], platform: dict[str, Any]) -> dict[str, Any]:
+    """A relative directory is one of where the command is given; on Kubernetes, of the shared claim."""
+    section = {**spec.entries(), **given}
+    if "dir" in given and platform["kind"] == "kubernetes":
+        kubernetes = platform["kubernetes"]
+        claim = kubernetes["shared_claim"] if isinstance(kubernetes, dict) else kubernetes.shared_claim
+        section["dir"] = pod_path(given["dir"], "--checkpoint-dir", claim)
+    elif "dir" in given:
+        section["dir"] = absolute(given["dir"])
+    return section
 
 
 def _fault(spec: FaultSpec, changes: dict[str, Any]) -> dict[str, Any]:

@@ -17,21 +17,19 @@ from pliant.cli.launch.job_folder import check_exists, folder_of, prepare
 from pliant.cli.launch.job_spec import check_launchable, make_spec
 from pliant.cli.launch.local import start
 from pliant.cli.launch.outcome import check_summary, leave, say_output
+from pliant.cli.launch.paths import ON_A_VOLUME, absolute, pod_path
 from pliant.cli.launch.resuming import check_same, differences, resume
 from pliant.cli.options.run import RunOptions
 from pliant.core.errors import Conflict, InvalidRequest
 from pliant.core.summary import JobSummary
 from pliant.files.atomic import read_json
 from pliant.master.job_dir import JobDir
-from pliant.platforms.kubernetes.names import FILES_FOLDER, SHARED_FOLDER
+from pliant.platforms.kubernetes.names import FILES_FOLDER
 from pliant.spec import load_spec
 
 if TYPE_CHECKING:
     from pliant.native.model_file.description import Description
     from pliant.spec import JobSpec
-
-ON_A_VOLUME = f"put it on a volume and pass its claim with --claim; Pods mount it at {SHARED_FOLDER}"
-WRITTEN = ("--output", "--checkpoint-dir")
 
 
 def run_native(
@@ -116,11 +114,6 @@ def _run_in_cluster(spec: JobSpec, description: Description, model: Path, option
         return run_on_kubernetes(spec, options, [saved, *(model.resolve().parent / name for name in names)])
 
 
-def absolute(path: str) -> str:
-    """For programs that start elsewhere; URLs stay as they are."""
-    return str(Path(path).absolute()) if path and "://" not in path else path
-
-
 def _with_pod_paths(description: Description, claim: str | None, *, servers: bool) -> Description:
     """With paths as Pods see them: relative ones are below the shared claim. Refuses those that no Pod sees or that are lost."""
     if servers and not claim:
@@ -135,27 +128,6 @@ def _with_pod_paths(description: Description, claim: str | None, *, servers: boo
             "trained": pod_path(description.trained, "--trained", claim),
         }
     )
-
-
-def pod_path(path: str, option: str, claim: str | None) -> str:
-    """A path as Pods see it."""
-    if not path:
-        return path
-    if "://" in path:
-        if option == "--output":
-            raise InvalidRequest(f"{option} {path} is a URL", hint=ON_A_VOLUME)
-        return path
-    if Path(path).is_absolute():
-        shared = Path(path).is_relative_to(SHARED_FOLDER)
-        if not shared and Path(path).exists():
-            raise InvalidRequest(f"{option} {path} is on this machine, where Pods cannot read it", hint=ON_A_VOLUME)
-        if option in WRITTEN and not (claim and shared):
-            raise InvalidRequest(f"{option} {path} would be lost with the Pod that writes it", hint=ON_A_VOLUME)
-        return path
-    if not claim:
-        hint = f"{ON_A_VOLUME}; or use a URL"
-        raise InvalidRequest(f"{option} {path}: Pods cannot read files on this machine", hint=hint)
-    return f"{SHARED_FOLDER}/{path}"
 
 
 def _spec(

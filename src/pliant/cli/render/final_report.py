@@ -40,6 +40,8 @@ def print_final_report(console: Console, handle: JobHandle, summary: JobSummary)
         console.print(f"pliant | {training}", markup=False)
     for line in _evaluations(status):
         console.print(f"pliant | {line}", markup=False)
+    for styled in _checkpoints(status):
+        console.print(styled)
     for advice in memory_advice(status):
         console.print(f"pliant | {advice.sentence()}", markup=False)
     if survived := _survived(summary):
@@ -99,6 +101,21 @@ def _evaluations(status: JobStatus) -> list[str]:
     return shown
 
 
+def _checkpoints(status: JobStatus) -> list[Text]:
+    """Where the newest one is; and what must not be overlooked, that it is not the last that was to be written."""
+    lines = []
+    for found in status.checkpoints:
+        newest = f"of step {found.last_step:,}" if found.last_time else "none"
+        failed = f" ({counted(found.failures, 'checkpoint')} failed)" if found.failures else ""
+        lines.append(Text(f"pliant | newest checkpoint: {newest}, in {found.directory}{failed}"))
+        if found.failures_in_a_row:
+            what = f"warning: the last checkpoint could not be written to {found.directory}: {found.reason}"
+            lines.append(Text(f"pliant | {what}", style="bold yellow"))
+            if found.hint:
+                lines.append(Text(f"pliant | what to do: {found.hint}", style="yellow"))
+    return lines
+
+
 def _evaluation(what: str, result: EvaluationStatus) -> str:
     metrics = ", ".join(f"{name} {value:.6g}" for name, value in result.metrics.items() if value is not None)
     return f"{what} of version {result.version}: {metrics}" + (
@@ -112,5 +129,6 @@ def _print_failure(console: Console, failure: Failure) -> None:
     console.print(f"pliant | first failure: {failure.node}, {failure.kind}: {failure.message}", markup=False)
     for line in failure.traceback.splitlines():
         console.print(f"  {failure.node} | {line}", markup=False)
-    console.print(f"pliant | full output: {failure.log}", markup=False)
+    if failure.traceback or not failure.hint:  # else its program had no part in it
+        console.print(f"pliant | full output: {failure.log}", markup=False)
     console.print(f"pliant | what to do: {failure.hint or _NEXT_STEPS.get(failure.kind, 'see the log')}", markup=False)

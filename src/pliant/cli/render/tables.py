@@ -23,7 +23,7 @@ from pliant.core.job import Failure, Phase
 from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.plurals import counted
 from pliant.core.resources import Resources
-from pliant.core.status import DatasetStatus, JobStatus, NodeStatus, ParametersStatus, ParkedShard
+from pliant.core.status import CheckpointStatus, DatasetStatus, JobStatus, NodeStatus, ParametersStatus, ParkedShard
 
 PHASE_STYLES = {
     Phase.RUNNING: "green",
@@ -50,6 +50,7 @@ def job_view(view: JobView) -> RenderableType:
         parts.append(Text(f"{view.note}; shown from {view.source}", style="yellow"))
     if metrics := metrics_line(status):
         parts.append(Text(metrics))
+    parts += [_checkpoint(checkpoint) for checkpoint in status.checkpoints]
     if has_bars(status):
         parts += [Text(), progress_of(status)]
         for dataset in status.used_datasets:
@@ -221,6 +222,19 @@ def _headline(view: JobView) -> Text:
     if status.reason:
         text.append(f"\n{status.reason}", style="default")
     text.append(f"\n{view.handle.where}", style="dim")
+    return text
+
+
+def _checkpoint(found: CheckpointStatus) -> Text:
+    newest = f"of step {found.last_step:,}, {moment(found.last_time)}" if found.last_time else "none"
+    text = Text(f"newest checkpoint: {newest}, in {found.directory}")
+    if found.failures_in_a_row:
+        since = moment(found.failing_since)
+        text.append(
+            f"\n{counted(found.failures_in_a_row, 'failure')} in a row since {since}, last: {found.reason}", style="red"
+        )
+    elif found.failures:
+        text.append(f" ({counted(found.failures, 'failure')} before, last: {found.reason})", style="yellow")
     return text
 
 

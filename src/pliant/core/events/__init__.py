@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from pliant.core.events.base import Event, describe, event_from_facts, event_type
 from pliant.core.events.changes import ChangeAccepted, ChangeNoted, ChangeRefused, ChangesUnavailable
+from pliant.core.events.checkpoints import CheckpointFailed, CheckpointsRecovered, DestinationUnusable
 from pliant.core.events.data import DatasetCreated, DatasetEnded, DatasetsRestored, LeaseTimedOut, SessionTimedOut
 from pliant.core.events.job import JobEnded, JobResumed, JournalLost, MasterStarted, TakenOver, WorkersNotCombined
 from pliant.core.events.kinds import EventKind
@@ -70,9 +71,12 @@ __all__ = [
     "ChangeNoted",
     "ChangeRefused",
     "ChangesUnavailable",
+    "CheckpointFailed",
+    "CheckpointsRecovered",
     "DatasetCreated",
     "DatasetEnded",
     "DatasetsRestored",
+    "DestinationUnusable",
     "DumpCompleted",
     "DumpFailed",
     "EvaluationDone",

@@ -52,6 +52,10 @@ class EventKind(StrEnum):
     EVALUATION_FAILED = "evaluation-failed"
     BEST_VERSION = "best-version"
     TRAINING_STOPPED = "training-stopped"
+    # checkpoints
+    CHECKPOINT_FAILED = "checkpoint-failed"
+    CHECKPOINT_RECOVERED = "checkpoint-recovered"
+    CHECKPOINT_UNUSABLE = "checkpoint-unusable"
     # parameter servers
     PS_RESTORED = "ps-restored"
     PS_DEFINED = "ps-defined"

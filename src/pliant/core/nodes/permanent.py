@@ -26,14 +26,15 @@ class PermanentKind(StrEnum):
     COMMAND_NOT_FOUND = "CommandNotFound"  # or not executable
     SCRIPT_NOT_FOUND = "ScriptNotFound"  # that the interpreter was to run
     INVALID_REQUEST = "InvalidRequest"  # Pliant rejected what the program asked for
+    CHECKPOINT_DESTINATION = "CheckpointDestination"  # checkpoints cannot be written where they shall go
 
     @property
     def may_be_of_one_machine(self) -> bool:
         return self in _OF_ONE_MACHINE
 
     def is_of_whole_job(self, progress: JobProgress) -> bool:
-        """Whether every program of the job must be expected to fail so. A request to Pliant is often made after they have met."""
-        return progress <= (JobProgress.CONNECTED if self is PermanentKind.INVALID_REQUEST else JobProgress.NONE)
+        """Whether every program of the job must be expected to fail so. Requests to Pliant are often made after they have met."""
+        return progress <= (JobProgress.CONNECTED if self in _AFTER_MEETING else JobProgress.NONE)
 
     def in_words(self) -> str:
         return _IN_WORDS[self]
@@ -49,6 +50,7 @@ class PermanentErrors(StrEnum):
 _OF_ONE_MACHINE = frozenset(
     {PermanentKind.MISSING_MODULE, PermanentKind.COMMAND_NOT_FOUND, PermanentKind.SCRIPT_NOT_FOUND}
 )
+_AFTER_MEETING = frozenset({PermanentKind.INVALID_REQUEST, PermanentKind.CHECKPOINT_DESTINATION})
 _IN_WORDS = {
     PermanentKind.MISSING_MODULE: "a module cannot be imported",
     PermanentKind.SYNTAX_ERROR: "the program has a syntax error",
@@ -56,4 +58,5 @@ _IN_WORDS = {
     PermanentKind.COMMAND_NOT_FOUND: "the command cannot be run",
     PermanentKind.SCRIPT_NOT_FOUND: "the script does not exist",
     PermanentKind.INVALID_REQUEST: "Pliant rejected a request of the program",
+    PermanentKind.CHECKPOINT_DESTINATION: "checkpoints cannot be written",
 }

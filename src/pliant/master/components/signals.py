@@ -81,6 +81,17 @@ class StepReported:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointReported:
+    """A checkpoint is complete, or could not be written for this ``problem``. ``step``: of parameters, their iteration."""
+
+    node: str
+    directory: str
+    step: int
+    problem: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SessionEnded:
     session: str
 
@@ -139,6 +150,7 @@ Signal: TypeAlias = (
     | RecordsAccepted
     | StepReported
     | TrainsAlone
+    | CheckpointReported
     | SessionEnded
     | ProgramStopped
     | ServersSilent

@@ -93,5 +93,5 @@ def _headline(status: JobStatus) -> tuple[object, ...]:
     """What a new report is worth sending for."""
     eta = round(status.eta, -1) if status.eta is not None else None
     times = (status.started_at, status.suspended_at, status.ended_at)
-    shown = (status.phase, status.message, status.conditions, status.roles, status.journaled_datasets, status.progress)
-    return (*shown, eta, status.goodput, times)
+    shown = (status.phase, status.message, status.conditions, status.roles, status.journaled_datasets)
+    return (*shown, status.progress, status.checkpoints, eta, status.goodput, times)

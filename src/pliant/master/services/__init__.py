@@ -9,6 +9,7 @@ from __future__ import annotations
 import grpc.aio
 
 from pliant.master.controller import JobController
+from pliant.master.services.checkpoints import CheckpointsServicer
 from pliant.master.services.job import JobServicer
 from pliant.master.services.nodes import NodesServicer
 from pliant.master.services.parameters import ParametersServicer
@@ -26,4 +27,5 @@ def add_services(server: grpc.aio.Server, controller: JobController) -> None:
     services.add_RendezvousServicer_to_server(RendezvousServicer(controller), server)
     services.add_TrainingServicer_to_server(TrainingServicer(controller), server)
     services.add_ParametersServicer_to_server(ParametersServicer(controller), server)
+    services.add_CheckpointsServicer_to_server(CheckpointsServicer(controller), server)
     services.add_StatsServicer_to_server(StatsServicer(controller), server)

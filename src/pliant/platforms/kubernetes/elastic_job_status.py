@@ -15,7 +15,7 @@ from pydantic import Field, WithJsonSchema
 from pliant.core.job import FINAL_PHASES, Phase
 from pliant.core.nodes.capacity import Capacity, Machine
 from pliant.core.progress import LOSS
-from pliant.core.status import Condition, DatasetStatus, JobStatus, PlanStatus, Progress, RoleStatus
+from pliant.core.status import CheckpointStatus, Condition, DatasetStatus, JobStatus, PlanStatus, Progress, RoleStatus
 from pliant.core.takeover import JOURNAL_LOST
 from pliant.platforms.kubernetes.kinds import Object
 from pliant.platforms.kubernetes.names import worker_selector
@@ -85,6 +85,18 @@ class MachineModel(StatusModel):
     gpu: int | None = Field(default=None, description="GPUs.")
 
 
+class CheckpointModel(StatusModel):
+    """What became of the checkpoints for one destination; the condition ``CheckpointsFailing`` says if the last one failed."""
+
+    directory: str | None = Field(default=None, description="The checkpoint directory.")
+    last_step: int | None = Field(default=None, description="Step of the newest complete checkpoint.")
+    last_time: str | None = Field(default=None, description="Time of the newest complete checkpoint, RFC 3339.")
+    failures: int | None = Field(default=None, description="Checkpoints that could not be written.")
+    failures_in_a_row: int | None = Field(default=None, description="Failures since the last complete checkpoint.")
+    failing_since: str | None = Field(default=None, description="Time of the first of these failures, RFC 3339.")
+    message: str | None = Field(default=None, description="Why the last one could not be written, and what to do.")
+
+
 class RecoveryModel(StatusModel):
     """What became of the job when the journal of its master was lost; the condition ``JournalLost`` says the same."""
 
@@ -122,6 +134,7 @@ class ElasticJobStatus(StatusModel):
     datasets: tuple[str, ...] | None = Field(
         default=None, description="Datasets whose progress is only in the master's journal."
     )
+    checkpoints: tuple[CheckpointModel, ...] | None = Field(default=None, description="Checkpoints, by destination.")
     recovery: RecoveryModel | None = Field(default=None, description="The last loss of the journal.")
     started: str | None = Field(default=None, description="Time when the master first served, RFC 3339.")
     suspended: str | None = Field(default=None, description="Time of suspension, RFC 3339.")
@@ -157,6 +170,7 @@ def status_patch(status: JobStatus, *, generation: int, last_plan: PlanStatus | 
         goodput=round(status.goodput, 1) if status.goodput is not None else None,
         last_plan=_plan_model(last_plan) if last_plan is not None else None,
         datasets=status.journaled_datasets,
+        checkpoints=tuple(map(_checkpoint_model, status.checkpoints)) or None,
         recovery=next(map(_recovery_model, filter(_is_recovery, status.conditions)), None),
         started=_moment(status.started_at),
         finished=_moment(status.ended_at),
@@ -177,6 +191,19 @@ def _role_model(role: RoleStatus) -> RoleModel:
 
 def _plan_model(plan: PlanStatus) -> PlanModel:
     return PlanModel(name=plan.name, reason=plan.reason or None, time=plan.time or None)
+
+
+def _checkpoint_model(found: CheckpointStatus) -> CheckpointModel:
+    message = f"{found.reason}; what to do: {found.hint}" if found.hint else found.reason
+    return CheckpointModel(
+        directory=found.directory,
+        last_step=found.last_step if found.last_time else None,
+        last_time=_moment(found.last_time),
+        failures=found.failures,
+        failures_in_a_row=found.failures_in_a_row,
+        failing_since=_moment(found.failing_since) if found.failures_in_a_row else None,
+        message=message if found.failures_in_a_row else None,
+    )
 
 
 def _is_recovery(condition: Condition) -> bool:
@@ -265,6 +292,19 @@ def status_of_resource(job: Object, now: float) -> JobStatus:
         records_per_second=0.0 if is_over(job) else progress.records_per_second or 0.0,
         goodput=found.goodput,
         last_plan=PlanStatus(plan.name or "", plan.reason or "", plan.time or "") if plan is not None else None,
+        checkpoints=tuple(map(_checkpoint, found.checkpoints or ())),
+    )
+
+
+def _checkpoint(model: CheckpointModel) -> CheckpointStatus:
+    return CheckpointStatus(
+        directory=model.directory or "",
+        last_step=model.last_step or 0,
+        last_time=seconds_of(model.last_time),
+        failures=model.failures or 0,
+        failures_in_a_row=model.failures_in_a_row or 0,
+        failing_since=seconds_of(model.failing_since),
+        reason=model.message or "",
     )
 
 

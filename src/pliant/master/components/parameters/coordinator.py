@@ -77,7 +77,7 @@ class ParameterCoordinator(Component):
         self._shards = shards
         self._changes = ChangeSignal()
         self._observations = ServerObservations(clock)
-        self.dumps = DumpCoordinator(book, journal, clock, self._observations, self._changes, folder)
+        self.dumps = DumpCoordinator(book, journal, clock, self._observations, self._changes, signals, folder)
         self._rebalancer = Rebalancer(book, journal, signals, self._observations, self.dumps, self._changes)
         self._refused = {PushOutcome.STALE: 0, PushOutcome.MOVED: 0}
         self.may_join: Callable[[str], bool] = lambda node: True

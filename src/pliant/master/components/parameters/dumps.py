@@ -22,6 +22,7 @@ from pliant.core.parameters.dumps import Dump
 from pliant.core.parameters.orders import Order
 from pliant.master.components.parameters.changes import ChangeSignal
 from pliant.master.components.parameters.observations import ServerObservations
+from pliant.master.components.signals import CheckpointReported, SignalBus
 from pliant.master.journal.journal import Journal
 from pliant.ps.files import dump_folder, find_dump, write_manifest
 
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 MAX_LOG_BYTES = 1 << 30  # of staged pushes on a server; then a dump is due, which truncates the log
 LAST_DUMP_TIMEOUT_S = 60.0  # a job that is done waits this long for its last dump
 RETRY_PAUSE_S = 10.0  # before a dump that failed is tried again
+HINT = "check the space and the permissions of this directory on the machines of the parameter servers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class DumpCoordinator:
         clock: Clock,
         observations: ServerObservations,
         changes: ChangeSignal,
+        signals: SignalBus,
         folder: Path,
     ) -> None:
         self._book = book
@@ -55,10 +58,12 @@ class DumpCoordinator:
         self._clock = clock
         self._observations = observations
         self._changes = changes
+        self._signals = signals
         self._folder = folder
         self._begun_at = clock.now()  # of the last one, or of training
         self._retry_at = 0.0  # after one that failed
         self._last_requested_at = 0.0  # of the job's last dump
+        self._is_failing = False  # the servers could not write the last one
         self._removing: asyncio.Task[None] | None = None
 
     def restore(self, folder: Path) -> None:
@@ -107,15 +112,28 @@ class DumpCoordinator:
 
     def failed(self, seat: int, fencing_token: int, order: int, reason: str) -> None:
         """A seat cannot write its part."""
-        if self._open(seat, fencing_token, order) is not None:
+        if (dump := self._open(seat, fencing_token, order)) is not None:
+            node, iteration = self._book.seat(seat).node, dump.iteration
             self._journal.do(self._book.dump_failed, order=order)
-            self.cancelled(order, reason, self._book.seat(seat).node)
+            self._signals.publish(CheckpointReported(node, self._directory, iteration, reason, HINT))
+            if not self._is_failing:  # then every retry; the checkpoint monitor counts them
+                self._journal.event(DumpFailed(node=node, order=order, reason=reason))
+            self._is_failing = True
+            self._retry()
 
     def cancelled(self, order: int, reason: str, node: str) -> None:
+        """Not for the fault of those who write it."""
+        self._journal.event(DumpFailed(node=node, order=order, reason=reason))
+        self._retry()
+
+    def _retry(self) -> None:
         self._begun_at = self._clock.now() - self._book.options.dump_seconds + RETRY_PAUSE_S
         self._retry_at = self._clock.now() + RETRY_PAUSE_S
-        self._journal.event(DumpFailed(node=node, order=order, reason=reason))
         self._changes.notify()
+
+    @property
+    def _directory(self) -> str:
+        return str(self._folder / "dumps")
 
     def is_settled(self) -> bool:
         """Whether a dump has the newest model; if not, one is begun. A job that is done waits for this, for a while."""
@@ -126,6 +144,8 @@ class DumpCoordinator:
         self._last_requested_at = self._last_requested_at or self._clock.now()
         if self._clock.now() - self._last_requested_at > LAST_DUMP_TIMEOUT_S:
             self._journal.event(LastDumpTimedOut(seconds=LAST_DUMP_TIMEOUT_S))
+            problem = f"the final dump did not complete within {LAST_DUMP_TIMEOUT_S:.0f} s"
+            self._signals.publish(CheckpointReported("", self._directory, book.iteration, problem, HINT))
             return True
         if book.open_dump is None:
             self._begin("all records are done")
@@ -153,6 +173,8 @@ class DumpCoordinator:
 
     def _completed(self, dump: Dump) -> None:
         seconds = self._clock.now() - dump.begun
+        self._is_failing = False
+        self._signals.publish(CheckpointReported("", self._directory, dump.iteration))
         self._journal.event(DumpCompleted(order=dump.order, full=dump.full, iteration=dump.iteration, seconds=seconds))
         self._changes.notify()
         kept, base = set(self._book.kept_dumps()), self._book.base.order

@@ -1,0 +1,55 @@
+"""What the master has yet to learn of the checkpoints that this node wrote: failures, and checkpoints that are complete.
+
+Reports wait here while the master is away, and writing goes on meanwhile. The same report again changes nothing at the master, so
+one that may have arrived is simply sent again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+
+from pliant.checkpoint.slots import WriteResult
+from pliant.core.errors import PliantError, RetryableError
+
+log = logging.getLogger(__name__)
+
+MAX_WAITING = 100  # the oldest go first: what counts is how it is now
+RETRY_PAUSE_S = 1.0
+
+Send = Callable[[WriteResult], Awaitable[None]]
+
+
+class CheckpointReports:
+    def __init__(self) -> None:
+        self._waiting: deque[WriteResult] = deque(maxlen=MAX_WAITING)
+        self._one = asyncio.Lock()
+        self._retry_at = 0.0  # monotonic
+
+    def add(self, results: Iterable[WriteResult]) -> None:
+        """Of parts that went well nothing is to be said until the checkpoint is complete."""
+        self._waiting.extend(result for result in results if result.problem or result.complete)
+
+    async def offer(self, send: Send) -> None:
+        """Send what waits, if the master answers; ``send`` tries once."""
+        if not self._waiting or time.monotonic() < self._retry_at:
+            return
+        try:
+            await self.deliver(send)
+        except RetryableError:
+            self._retry_at = time.monotonic() + RETRY_PAUSE_S
+
+    async def deliver(self, send: Send) -> None:
+        """Send what waits, oldest first; raises what ``send`` raises, except what sending again would not change."""
+        async with self._one:
+            while self._waiting:
+                try:
+                    await send(self._waiting[0])
+                except RetryableError:
+                    raise
+                except PliantError as error:
+                    log.error("the master rejected the report of a checkpoint: %s", error)
+                self._waiting.popleft()

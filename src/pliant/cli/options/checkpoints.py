@@ -1,0 +1,76 @@
+"""Options of checkpoints, which set the ``checkpoint`` section of the job's spec."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from pliant.core.errors import InvalidRequest
+
+UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d)")
+_TIME = re.compile(rf"(?:{_PART.pattern})+")
+_STEPS = re.compile(r"(\d+) ?steps?")
+MAX_STEPS = 1 << 62
+MAX_SECONDS = 1e9
+
+Every = Annotated[
+    str | None,
+    typer.Option(
+        "--checkpoint-every",
+        metavar="10m | 100steps",
+        help="Interval of checkpoints: a time (90s, 10m, 1h30m) or a number of steps.",
+    ),
+]
+OnFailure = Annotated[
+    str | None,
+    typer.Option(
+        "--checkpoint-on-failure",
+        metavar="warn | fail",
+        help="If checkpoints cannot be written: warn, or fail the job. [default: warn]",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class CheckpointOptions:
+    """Of ``pliant run``; a program with a ``Trainer`` takes them as its defaults."""
+
+    checkpoint_dir: Annotated[
+        str | None,
+        typer.Option(metavar="DIR | URL", help="Checkpoint directory of a Trainer. [default: the job's directory]"),
+    ] = None
+    checkpoint_every: Every = None
+    checkpoint_on_failure: OnFailure = None
+
+    def changes(self) -> dict[str, Any]:
+        """Of the section ``checkpoint``; the directory as it was given."""
+        section: dict[str, Any] = interval(self.checkpoint_every) if self.checkpoint_every is not None else {}
+        if self.checkpoint_dir is not None:
+            section["dir"] = self.checkpoint_dir
+        if self.checkpoint_on_failure is not None:
+            section["on_failure"] = failure_mode(self.checkpoint_on_failure)
+        return {"checkpoint": section} if section else {}
+
+
+def interval(text: str) -> dict[str, float]:
+    """``every_steps`` and ``every_seconds`` of the spec, from such as ``10m`` or ``100steps``."""
+    given = text.strip().lower()
+    steps, seconds = 0, 0.0
+    if found := _STEPS.fullmatch(given):
+        steps = int(found[1])
+    elif _TIME.fullmatch(given):
+        seconds = sum(float(number) * UNITS_S[unit] for number, unit in _PART.findall(given))
+    if not 0 < steps <= MAX_STEPS and not 0 < seconds <= MAX_SECONDS:
+        hint = "for example: 90s, 10m, 1h30m, or 100steps"
+        raise InvalidRequest(f"--checkpoint-every {text!r} is neither a time nor a number of steps", hint=hint)
+    return {"every_steps": steps, "every_seconds": seconds}
+
+
+def failure_mode(text: str) -> str:
+    if text not in ("warn", "fail"):
+        raise InvalidRequest(f"--checkpoint-on-failure is {text!r}; allowed: warn, fail")
+    return text

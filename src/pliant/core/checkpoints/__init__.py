@@ -1,0 +1,1 @@
+"""Whether checkpoints reach their destination, and what follows if they do not."""
