@@ -50,10 +50,20 @@ def test_without_tls_there_is_a_token_alone() -> None:
 
 def test_the_masters_spec_is_the_jobs_and_never_suspended() -> None:
     owner = claimed(suspend=True)
-    made = dict(job_objects.supporting_objects(owner, spec_of(owner)))
-    read = JobSpec.from_yaml(made[CONFIG_MAPS]["data"]["job.yaml"])
+    made = {
+        (kind, body["metadata"]["name"]): body for kind, body in job_objects.supporting_objects(owner, spec_of(owner))
+    }
+    read = JobSpec.from_yaml(made[CONFIG_MAPS, "digits-master"]["data"]["job.yaml"])
     assert read == spec_of(owner).replaced(suspend=False)
-    assert made[CLAIMS]["spec"]["resources"]["requests"]["storage"] == "1Gi"
+    assert made[CLAIMS, "digits-journal"]["spec"]["resources"]["requests"]["storage"] == "1Gi"
+
+
+def test_a_master_creates_nothing_and_writes_only_what_has_the_name_of_its_job() -> None:
+    reads = {"get", "list", "watch"}
+    for rule in job_objects.master_rules("digits"):
+        assert "create" not in rule["verbs"], "no rule can limit that by name"
+        assert set(rule["verbs"]) <= reads or set(rule["resourceNames"]) <= {"digits", "digits-summary"}
+        assert not {"secrets", "pods/log"} & set(rule["resources"])
 
 
 def test_the_masters_pod_runs_without_root_and_has_no_secret_in_its_command() -> None:

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pliant.core.errors import NotFound, RetryableError, SpecError
@@ -26,6 +26,7 @@ from pliant.operator.actions import (
     PatchJob,
     PatchPlan,
     PatchStatus,
+    RecordPlans,
 )
 from pliant.operator.fair_limiter import FairLimiter
 from pliant.operator.journal_volume import (
@@ -114,6 +115,8 @@ class Executor:
                 self.store.mark_deleting(PODS, observed.key, uid, rfc3339(time.time() + (grace or ASSUMED_GRACE_S)))
             case ForceDeleteIfLost():
                 await self._force_delete_if_lost(action, observed)
+            case RecordPlans(plans, recorded) if observed.job is not None:
+                await self._record_plans(observed, plans, recorded)
             case DeletePlan(plan, uid):
                 await self.delete(SCALE_PLANS, plan, observed.key, uid=uid)
                 self.store.mark_deleting(SCALE_PLANS, observed.key, uid, rfc3339(time.time()))
@@ -141,8 +144,8 @@ class Executor:
                     f"{kind.kind} {body['metadata']['name']} in {namespace} belongs to another owner",
                     hint="if it is left over from a deleted job of the same name, Kubernetes removes it soon; otherwise delete it",
                 ) from None
-        if kind is PODS:
-            self.store.put(PODS, made)
+        if kind in (PODS, SCALE_PLANS):
+            self.store.put(kind, made)
         return made
 
     async def delete(self, kind: Kind, name: str, job: Key, *, uid: str = "", grace: float | None = None) -> bool:
@@ -262,6 +265,22 @@ class Executor:
         body = master_pod(job, spec, address, self._image, takes_over=action.takes_over, life=action.life)
         pod = await self.create(PODS, body, job)
         await self.emit_event(job, EmitEvent("MasterCreated", f"created Pod {pod['metadata']['name']}"))
+
+    async def _record_plans(self, observed: ObservedJob, plans: Sequence[Object], recorded: int) -> None:
+        """The number is noted before any of them is executed: one that is deleted from then on is not made again."""
+        assert observed.job is not None
+        namespace, name = observed.key
+        for plan in plans:
+            await self.create(SCALE_PLANS, plan, observed.job)
+        body = {"status": {"outbox": {"recorded": recorded}}}
+        try:
+            answer = await self._fenced(
+                observed.key, lambda: self.api.patch(ELASTIC_JOBS, name, body, namespace, subresource="status")
+            )
+        except NotFound:
+            self.store.remove(ELASTIC_JOBS, observed.job)
+        else:
+            self.store.put(ELASTIC_JOBS, answer)
 
     async def _patch_status(self, observed: ObservedJob, patch: Mapping[str, Any]) -> None:
         assert observed.job is not None

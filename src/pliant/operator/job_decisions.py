@@ -96,6 +96,7 @@ def decide(observed: ObservedJob, memory: Memory, now: float) -> Decision:
         requeue_after = RESYNC_S
     steps, wait = (_suspend if observed.suspended else _ensure_master)(observed, memory, problem, now)
     actions += steps
+    started_over = next((s.message for s in steps if isinstance(s, EmitEvent) and s.reason == STARTING_OVER), "")
     status = status_patch(
         observed,
         problem,
@@ -103,8 +104,10 @@ def decide(observed: ObservedJob, memory: Memory, now: float) -> Decision:
         now=now,
         machines=_machines(memory),
         journal=_journal_state(observed, memory),
-        started_over=next((s.message for s in steps if isinstance(s, EmitEvent) and s.reason == STARTING_OVER), ""),
+        started_over=started_over,
     )
+    if started_over and observed.requested_plans:
+        status["outbox"] = {"plans": None}  # of the lost master; nobody executes them any more
     if status:
         actions += [*_phase_events(observed, status), *_recovery_events(observed, status)]
         actions.append(PatchStatus(status))
@@ -165,7 +168,7 @@ def _ensure_master(
         if memory.last_spec is None:
             return [], None  # invalid from the start: it waits for an edit
         takeover: Takeover | None = None
-        if not uses_claim(memory) and (observed.nodes or observed.master_plans):
+        if not uses_claim(memory) and (observed.nodes or observed.master_plans or observed.requested_plans):
             takeover = _takeover(observed, memory.last_spec)
             if not takeover.adopt:
                 return _restart_from_scratch(observed, takeover), RESYNC_S

@@ -93,6 +93,7 @@ def supporting_objects(job: Object, spec: JobSpec) -> Iterator[tuple[Kind, Objec
             "data": {names.SPEC_KEY: started.to_yaml(full=True)},
         },
     )
+    yield CONFIG_MAPS, {"metadata": metadata(job, names.summary_name(job["metadata"]["name"]))}  # the master fills it
     yield SERVICE_ACCOUNTS, {"metadata": metadata(job, name), "automountServiceAccountToken": False}
     yield ROLES, {"metadata": metadata(job, name), "rules": master_rules(job["metadata"]["name"])}
     yield (
@@ -116,19 +117,17 @@ def supporting_objects(job: Object, spec: JobSpec) -> Iterator[tuple[Kind, Objec
 
 
 def master_rules(job: str) -> list[Object]:
-    """What a master may do: write the status of its own job, write ScalePlans for it, and read Pods. It changes no Pod."""
+    """What a master may do. It writes its own job's status (with its outbox, see ``platforms/kubernetes/plans.py``), number of
+    workers and summary, which is limited by their names. It creates nothing, since no rule can limit that by name, so what it needs
+    is created before. It reads Pods, ScalePlans and measured usage of the namespace: rules cannot select by label, and the names of
+    nodes are not known in advance."""
     return [
         _rule(names.GROUP, ["elasticjobs"], ["get", "list", "watch"], [job]),
-        _rule(names.GROUP, ["elasticjobs/status"], ["get", "patch"], [job]),
-        _rule(names.GROUP, ["elasticjobs/scale"], ["get", "patch"], [job]),
-        _rule(names.GROUP, ["scaleplans"], ["create", "get", "list", "watch"]),
-        _rule(names.GROUP, ["scaleplans/status"], ["get", "patch"]),
+        _rule(names.GROUP, ["elasticjobs/status", "elasticjobs/scale"], ["patch"], [job]),
+        _rule(names.GROUP, ["scaleplans"], ["list", "watch"]),
         _rule("", ["pods"], ["get", "list", "watch"]),
-        _rule("", ["pods/log"], ["get"]),
-        _rule("", ["configmaps"], ["create"]),  # a name cannot be asked for when something is created
-        _rule("", ["configmaps"], ["get", "update", "patch"], [names.summary_name(job)]),
-        _rule("", ["events"], ["create"]),
-        _rule("metrics.k8s.io", ["pods"], ["get", "list"]),
+        _rule("", ["configmaps"], ["patch"], [names.summary_name(job)]),
+        _rule("metrics.k8s.io", ["pods"], ["list"]),
     ]
 
 

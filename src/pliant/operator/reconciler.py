@@ -21,7 +21,7 @@ from pliant.operator.executor import Executor
 from pliant.operator.job_decisions import MASTER_BACKOFF, Memory, decide, read_spec
 from pliant.operator.lease import Lease, NotLeading
 from pliant.operator.observed import Key, ObservedJob, is_deleting, is_ready, uid_of
-from pliant.operator.plan_decisions import answer_manual_plans, surplus_plans
+from pliant.operator.plan_decisions import answer_manual_plans, surplus_plans, unrecorded_plans
 from pliant.operator.plan_runner import PlanRunner
 from pliant.operator.store import Store
 from pliant.platforms.kubernetes.timestamps import seconds_of
@@ -129,6 +129,8 @@ class Reconciler:
         answers, wait = answer_manual_plans(observed, now)
         waits.append(wait)
         await self._act((*answers, *surplus_plans(observed)), observed)
+        now_observed = self._store.view(self.key)
+        await self._act(unrecorded_plans(now_observed), now_observed)
         waits.append(await self._plans.run(self._store.view(self.key), self._memory.last_spec, now))
         given = [wait for wait in waits if wait is not None]
         return min(given) if given else None

@@ -68,7 +68,7 @@ def node_pod(
     inside = pod["spec"]
     if options.service_account:
         inside["serviceAccountName"] = options.service_account
-    if priority := entry.priority_class or options.priority_class:
+    if priority := (entry.high_priority and options.high_priority_class) or options.priority_class:
         inside["priorityClassName"] = priority
     if entry.avoid_hosts:
         inside["affinity"] = {"nodeAffinity": avoid(entry.avoid_hosts)}
@@ -181,8 +181,8 @@ def _container(
         "name": names.CONTAINER,
         "image": image,
         "imagePullPolicy": options.image_pull_policy,
-        "command": ["python", "-m", "pliant.agent", "--", *(entry.command or role.command)],
-        "workingDir": entry.working_dir or spec.working_dir or names.FILES_FOLDER,
+        "command": ["python", "-m", "pliant.agent", "--", *role.command],
+        "workingDir": spec.working_dir or names.FILES_FOLDER,
         "env": _environment(job, spec, entry, master_address, life),
         "resources": resources_of(entry.resources.to_core()),
         "securityContext": container_security(),
@@ -204,7 +204,7 @@ def _environment(
 ) -> list[Object]:
     asked = entry.resources.to_core()
     kept = kept_folder(job, spec.platform.kubernetes, life)
-    given = {**spec.roles[entry.role].env, **entry.env}
+    given = spec.roles[entry.role].env
     parameters_dir = Path(given.get(variable_of("parameters_dir")) or f"{kept}/parameters")
     environment = replace(
         job_environment(spec, checkpoint_dir=f"{kept}/checkpoints", parameters_dir=parameters_dir),
