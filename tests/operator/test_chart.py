@@ -109,6 +109,21 @@ def test_what_the_chart_gives_the_operator_is_understood_by_it(helm: str) -> Non
     assert (options.watch_seconds, options.namespace, options.lease_namespace) == (45, ["a"], "b")
 
 
+def test_what_an_administrator_allows_reaches_the_operator_and_nothing_is_allowed_by_default(helm: str) -> None:
+    def options(*flags: str) -> Any:
+        pod = of_kind(rendered(helm, *flags), "Deployment")[0]["spec"]["template"]["spec"]
+        return parser().parse_args(pod["containers"][0]["args"])
+
+    given = options()
+    assert (given.allow, given.allow_volume, given.allow_host_path, given.metrics_from) == ([], [], [], ())
+    wide = "podPolicy.allow={hostNetwork,privileged},podPolicy.volumes={nfs},podPolicy.hostPaths={/mnt/a}"
+    peer = "networkPolicy.metricsFrom[0].podSelector.matchLabels.app=prometheus"
+    given = options("--set", wide, "--set", peer)
+    assert (given.allow, given.allow_volume) == (["hostNetwork", "privileged"], ["nfs"])
+    assert given.allow_host_path == ["/mnt/a"]
+    assert given.metrics_from == ({"podSelector": {"matchLabels": {"app": "prometheus"}}},)
+
+
 def test_image_command_and_volumes_can_be_given(helm: str, tmp_path: Path) -> None:
     values = tmp_path / "values.yaml"
     values.write_text(

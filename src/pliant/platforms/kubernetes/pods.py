@@ -2,7 +2,7 @@
 
 The Pod runs the agent, which runs the role's program, as everywhere. A plan carries neither command nor environment: they
 follow from the job's spec. What the job's template says is merged in last (``merged``), so that a team can add volumes,
-sidecars, labels and whatever else Pods have; what Pliant finds its Pods by cannot be changed.
+sidecars, labels and what else ``pod_policy`` allows; what Pliant finds its Pods by cannot be changed.
 
 Pods run without root, without privileges, with a read-only root file system, and without a token of the API server.
 What must be written goes to ``/tmp``, ``/dev/shm`` (snapshots; counts as the Pod's memory) and the job's folder.
@@ -76,7 +76,7 @@ def node_pod(
     whole["metadata"]["labels"] |= labels  # by these the master finds it
     whole["metadata"] |= {key: pod["metadata"][key] for key in ("name", "ownerReferences")}
     whole["spec"]["restartPolicy"] = "Never"  # the master decides what follows
-    return whole
+    return with_restricted_sidecars(whole)
 
 
 def pod_defaults(options: KubernetesOptions, *, node_selector: Mapping[str, str]) -> Object:
@@ -129,6 +129,22 @@ def container_security() -> Object:
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
+
+
+def with_restricted_sidecars(pod: Object) -> Object:
+    """Containers that a template adds have no rights either, unless it says more and the policy allows it (``pod_policy``)."""
+    spec = dict(pod["spec"])
+    main, added = spec["containers"][:1], spec["containers"][1:]  # what is merged comes first
+    spec["containers"] = [*main, *map(_restricted, added)]
+    if "initContainers" in spec:
+        spec["initContainers"] = [_restricted(container) for container in spec["initContainers"]]
+    return {**pod, "spec": spec}
+
+
+def _restricted(container: Object) -> Object:
+    given = container.get("securityContext") or {}
+    restricted = {"allowPrivilegeEscalation": bool(given.get("privileged")), "capabilities": {"drop": ["ALL"]}}
+    return {**container, "securityContext": merged(restricted, given)}
 
 
 def resources_of(asked: Resources) -> Object:
