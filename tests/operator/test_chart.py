@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pliant.operator.__main__ import parser
+from pliant.operator.__main__ import parser, peers
 from pliant.operator.job_objects import master_rules
 
 PROJECT = Path(__file__).parents[2]
@@ -115,13 +115,13 @@ def test_what_an_administrator_allows_reaches_the_operator_and_nothing_is_allowe
         return parser().parse_args(pod["containers"][0]["args"])
 
     given = options()
-    assert (given.allow, given.allow_volume, given.allow_host_path, given.metrics_from) == ([], [], [], ())
+    assert (given.allow, given.allow_volume, given.allow_host_path, given.metrics_from) == ([], [], [], "[]")
     wide = "podPolicy.allow={hostNetwork,privileged},podPolicy.volumes={nfs},podPolicy.hostPaths={/mnt/a}"
     peer = "networkPolicy.metricsFrom[0].podSelector.matchLabels.app=prometheus"
     given = options("--set", wide, "--set", peer)
     assert (given.allow, given.allow_volume) == (["hostNetwork", "privileged"], ["nfs"])
     assert given.allow_host_path == ["/mnt/a"]
-    assert given.metrics_from == ({"podSelector": {"matchLabels": {"app": "prometheus"}}},)
+    assert peers(given.metrics_from) == ({"podSelector": {"matchLabels": {"app": "prometheus"}}},)
 
 
 def test_image_command_and_volumes_can_be_given(helm: str, tmp_path: Path) -> None:

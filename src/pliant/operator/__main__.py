@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
         "--allow-host-path", action="append", default=[], help="Allow this host folder in templates; repeatable."
     )
     parser.add_argument(
-        "--metrics-from", type=peers, default=(), help="Who may read metrics of masters: JSON, as in a NetworkPolicy."
+        "--metrics-from", default="[]", help="Who may read metrics of masters: JSON, as in a NetworkPolicy."
     )
     parser.add_argument("--log-level", choices=LEVELS, default="info")
     return parser
@@ -69,7 +69,7 @@ def main() -> int:
         port=options.port,
         watch_seconds=options.watch_seconds,
         policy=PodPolicy(frozenset(options.allow), tuple(options.allow_volume), tuple(options.allow_host_path)),
-        metrics_from=options.metrics_from,
+        metrics_from=peers(options.metrics_from),
     )
     try:
         run(settings)

@@ -88,9 +88,9 @@ def test_a_plan_chooses_between_the_two_priorities_of_the_job(given: dict[str, A
 
 @pytest.mark.parametrize("field", ["command", "env", "working_dir", "priority_class", "image"])
 def test_a_plan_cannot_say_what_runs_on_a_node(field: str) -> None:
-    assert field not in PodToCreate.model_fields
+    given: dict[str, Any] = {field: "x"}
     with pytest.raises(ValueError, match=field):
-        pod(**{field: "x"})
+        pod(**given)
 
 
 def test_a_template_adds_volumes_sidecars_labels_and_changes_the_main_container() -> None:
