@@ -427,6 +427,11 @@ def test_a_pod_that_can_never_be_is_refused_before_the_job_starts_and_after_an_e
     assert status["refused"][0]["node"] == "worker-0"
     assert "99998" in status["refused"][0]["message"]
     assert not status["refused"][0].get("passing")
+    old = wait_for_master(space)["metadata"]["uid"]
+    space.delete(PODS, master_name("digits"), grace=0)
+    space.wait_for(
+        lambda: wait_for_master(space)["metadata"]["uid"] != old, "a master, which the edit does not prevent"
+    )
 
 
 def test_a_template_that_is_malformed_or_asks_for_too_much_is_told_in_the_status_and_makes_nothing(

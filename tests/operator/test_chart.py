@@ -84,6 +84,12 @@ def test_the_operator_holds_every_right_that_it_gives_to_masters(helm: str) -> N
     assert rights(master_rules("some-job")) <= rights(role["rules"])
 
 
+def test_people_cannot_write_the_status_by_which_masters_ask_the_operator_for_pods(helm: str) -> None:
+    roles = [role for role in of_kind(rendered(helm), "ClusterRole") if "aggregate" in str(role["metadata"]["labels"])]
+    given = {resource for role in roles for _, resource, _ in rights(role["rules"])}
+    assert given == {"elasticjobs", "scaleplans", "elasticjobs/scale"}
+
+
 def test_the_operator_may_list_storage_classes_wherever_it_serves(helm: str) -> None:
     for flags in ((), ("--set", "namespaces={a}")):
         found = [rule for role in of_kind(rendered(helm, *flags), "ClusterRole") for rule in role["rules"]]

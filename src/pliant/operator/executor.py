@@ -248,8 +248,7 @@ class Executor:
         """Where the master's journal lies: as it was decided when the job started, or as it is decided now."""
         uid = uid_of(job)
         if uid not in self._journals:
-            started = status_of(job).get("phase") not in (None, Phase.PENDING, Phase.INVALID)
-            first = await self.first_spec(job) if started else None
+            first = await self.first_spec(job) if _has_started(job) else None
             decided = decided_volume(first, spec) if first is not None else given_volume(spec)
             self._journals[uid] = decided or choose_volume(await self._storage_classes())
         return self._journals[uid]
@@ -270,7 +269,8 @@ class Executor:
 
     async def _create_master(self, job: Object, spec: JobSpec, action: CreateMaster) -> None:
         spec = resolved(spec, await self.journal_volume(job, spec))
-        await self._check_templates(job, spec)
+        if not _has_started(job):  # a job that runs needs its master, also after an edit that makes Pods impossible
+            await self._check_templates(job, spec)
         found = await self.create(SERVICES, job_objects.service(job), job)
         address = self._addresses[uid_of(job)] = found["spec"]["clusterIP"]
         secret = await asyncio.to_thread(job_objects.master_secret, job, spec, address)
@@ -393,3 +393,7 @@ class Executor:
     async def _fenced(self, job: Key, call: Callable[[], Awaitable[T]]) -> T:
         async with self._limiter.slot(job), self._lease.fenced():
             return await call()
+
+
+def _has_started(job: Object) -> bool:
+    return status_of(job).get("phase") not in (None, Phase.PENDING, Phase.INVALID)
