@@ -95,7 +95,7 @@ class Master:
     async def _change_requests(self) -> None:
         channel = self._platform.control_channel()
         assert channel is not None
-        async for request in channel.wishes():
+        async for request in channel.requests():
             await channel.answer(request, "")
 
     async def _reports(self) -> None:

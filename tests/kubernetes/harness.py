@@ -183,6 +183,7 @@ def install_chart(cluster: Cluster, *settings: str, operators: int = 2) -> None:
     """As a person does, with helm; the image is this working tree."""
     found = subprocess.run([PROJECT / "tools/kubernetes/helm.sh"], capture_output=True, text=True, check=True)
     values = {"image.repository": "localhost/pliant", "image.tag": "dev", "replicas": str(operators)}
+    values["podPolicy.hostPaths"] = "{/}"  # tests have folders of this machine mounted
     command = [
         *(found.stdout.strip(), "install", "pliant", str(PROJECT / "deploy" / "helm")),
         *(f"--kubeconfig={cluster.kubeconfig}", f"--namespace={OPERATOR_NAMESPACE}", "--create-namespace"),

@@ -27,6 +27,7 @@ from pliant.platforms.kubernetes.kinds import (
     Object,
 )
 from pliant.platforms.kubernetes.names import (
+    SUMMARY_KEY,
     claim_name,
     files_name,
     job_selector,
@@ -131,8 +132,12 @@ class ClusterJob:
 
     def summary(self) -> dict[str, Any]:
         """The master's last word; it writes it after it has told the phase."""
-        found = self.wait_for(lambda: self.space.find(CONFIG_MAPS, summary_name(self.name)), "the summary")
-        summary: dict[str, Any] = json.loads(found["data"]["summary.json"])
+
+        def written() -> str | None:
+            found = self.space.find(CONFIG_MAPS, summary_name(self.name)) or {}
+            return (found.get("data") or {}).get(SUMMARY_KEY)
+
+        summary: dict[str, Any] = json.loads(self.wait_for(written, "the summary"))
         return summary
 
     @property

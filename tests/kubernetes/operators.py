@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -13,8 +15,9 @@ from typing import Any
 
 from tests.kubernetes.harness import PATIENCE, Space
 
-from pliant.platforms.kubernetes.kinds import ELASTIC_JOBS, LEASES, PODS, SCALE_PLANS, Object
-from pliant.platforms.kubernetes.names import MADE_BY_LABEL, labels_of, master_name, owner_reference, plan_name
+from pliant.platforms.kubernetes.kinds import ELASTIC_JOBS, LEASES, PODS, SCALE_PLANS, SECRETS, SERVICE_ACCOUNTS, Object
+from pliant.platforms.kubernetes.names import master_name
+from pliant.platforms.kubernetes.outbox import as_plan
 
 LEASE = "pliant-operator"
 
@@ -62,16 +65,13 @@ def a_job(space: Space, name: str = "digits", **spec: Any) -> Object:
     return space.create(ELASTIC_JOBS, {"metadata": {"name": name}, "spec": {"roles": {"worker": worker}, **spec}})
 
 
-def masters_plan(space: Space, job: Object, sequence: int, **spec: Any) -> Object:
-    """As the job's master makes it."""
+def masters_plan(space: Space, job: Object, sequence: int, **request: Any) -> Object:
+    """As the job's master asks for it."""
     name = job["metadata"]["name"]
-    metadata = {
-        "name": plan_name(name, sequence),
-        "labels": {**labels_of(name), MADE_BY_LABEL: "master"},
-        "ownerReferences": [owner_reference(job)],
-    }
-    body = {"metadata": metadata, "spec": {"job": name, "sequence": sequence, "reason": "a test says so", **spec}}
-    return space.create(SCALE_PLANS, body)
+    asked = {"reason": "a test says so", **request}
+    outbox = {"outbox": {"plans": {str(sequence): asked}}}
+    space.patch(ELASTIC_JOBS, name, {"status": outbox}, subresource="status")
+    return as_plan(name, sequence, asked)
 
 
 def nodes_to_create(*numbers: int) -> list[Object]:
@@ -92,10 +92,24 @@ def wait_for_phase(space: Space, phase: str, job: str = "digits") -> Object:
 
 def wait_for_plan(space: Space, plan: Object, phase: str) -> Object:
     def there() -> Object | None:
-        found = space.get(SCALE_PLANS, plan["metadata"]["name"])
-        return found if (found.get("status") or {}).get("phase") == phase else None
+        found = space.find(SCALE_PLANS, plan["metadata"]["name"])
+        return found if ((found or {}).get("status") or {}).get("phase") == phase else None
 
     return space.wait_for(there, f"phase {phase} of plan {plan['metadata']['name']}")
+
+
+def kubeconfig_of(space: Space, folder: Path, account: str) -> Path:
+    """With the token of a service account, and nothing else."""
+    secret = space.wait_for(
+        lambda: (space.get(SERVICE_ACCOUNTS, account).get("secrets") or [None])[0], "the account's token"
+    )
+    token = base64.b64decode(space.get(SECRETS, secret["name"])["data"]["token"]).decode()
+    shown = space.testbed.kubectl("config", "view", "--raw", "--flatten", "-o", "json").stdout
+    config: dict[str, Any] = json.loads(shown)
+    config["users"] = [{"name": config["users"][0]["name"], "user": {"token": token}}]
+    path = folder / f"{account}.kubeconfig"
+    path.write_text(json.dumps(config))
+    return path
 
 
 def node_pods(space: Space) -> set[str]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.kubernetes.fake_kubelet import FakeKubelet
 from tests.kubernetes.harness import PATIENCE, PROJECT, Space, Testbed
 from tests.kubernetes.operators import (
     a_job,
+    kubeconfig_of,
     masters_plan,
     node_pods,
     nodes_to_create,
@@ -23,7 +21,7 @@ from tests.kubernetes.operators import (
     wait_for_plan,
 )
 
-from pliant.platforms.kubernetes.kinds import DEPLOYMENTS, ELASTIC_JOBS, SECRETS, SERVICE_ACCOUNTS
+from pliant.platforms.kubernetes.kinds import DEPLOYMENTS, ELASTIC_JOBS
 
 FORBIDDEN = (
     ("list", "secrets"),
@@ -57,26 +55,12 @@ def installed(helm: str, control_plane: Testbed, space: Space) -> Iterator[Space
     subprocess.run([helm, "uninstall", "pliant", *common], check=True, capture_output=True, timeout=PATIENCE)
 
 
-def kubeconfig_of(space: Space, folder: Path) -> Path:
-    """Of the operator's own service account."""
-    account = space.wait_for(
-        lambda: (space.get(SERVICE_ACCOUNTS, "pliant").get("secrets") or [None])[0], "the account's token"
-    )
-    token = base64.b64decode(space.get(SECRETS, account["name"])["data"]["token"]).decode()
-    shown = space.testbed.kubectl("config", "view", "--raw", "--flatten", "-o", "json").stdout
-    config: dict[str, Any] = json.loads(shown)
-    config["users"] = [{"name": config["users"][0]["name"], "user": {"token": token}}]
-    path = folder / "operator.kubeconfig"
-    path.write_text(json.dumps(config))
-    return path
-
-
 def test_the_operators_account_has_the_rights_for_a_jobs_whole_life(
     installed: Space, kubelet: FakeKubelet, tmp_path: Path
 ) -> None:
     space = installed
     assert space.find(DEPLOYMENTS, "pliant")
-    with running_operator(space, tmp_path / "operator.log", kubeconfig_of(space, tmp_path)) as operator:
+    with running_operator(space, tmp_path / "operator.log", kubeconfig_of(space, tmp_path, "pliant")) as operator:
         job = a_job(space)
         kubelet.run(wait_for_master(space))
         wait_for_phase(space, "Running")
@@ -114,10 +98,13 @@ def test_a_masters_account_reaches_its_own_job_and_no_secret(
     def may(*words: str) -> bool:
         return space.kubectl("auth", "can-i", *words, who, check=False).stdout.strip() == "yes"
 
-    assert may("create", "scaleplans.pliant.dev")
     assert may("patch", "elasticjobs.pliant.dev/digits", "--subresource=status")
+    assert may("patch", "configmaps/digits-summary")
+    assert may("watch", "scaleplans.pliant.dev")
     assert may("watch", "pods")
     assert not may("patch", "elasticjobs.pliant.dev/other", "--subresource=status")
+    for kind in ("scaleplans.pliant.dev", "pods", "configmaps", "events", "secrets"):
+        assert not may("create", kind)
+    assert not may("get", "pods", "--subresource=log")
     assert not may("get", "secrets")
-    assert not may("create", "pods")
     assert not may("delete", "pods")

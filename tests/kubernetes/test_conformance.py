@@ -20,6 +20,7 @@ from pliant.core.resources import Resources
 from pliant.platforms.base import JobContext, NodeLaunch, NodeWatcher, Platform, Scaler
 from pliant.platforms.kubernetes.api import Follower, KubeApi
 from pliant.platforms.kubernetes.kinds import ELASTIC_JOBS, PODS, SCALE_PLANS, Object
+from pliant.platforms.kubernetes.outbox import requested_plans
 from pliant.platforms.kubernetes.platform import KubernetesPlatform
 from pliant.spec import JobSpec
 
@@ -89,9 +90,9 @@ def test_what_is_asked_for_again_is_planned_once(place: KubernetesSite) -> None:
                     await there.launch(place.launch("worker-0"))
 
     asyncio.run(scenario())
-    (plan,) = place.space.list(SCALE_PLANS)
-    assert [entry["node"] for entry in plan["spec"]["create"]] == ["worker-0"]
-    assert "command" not in str(plan["spec"]), "a plan carries no command"
+    (request,) = requested_plans(place.space.get(ELASTIC_JOBS, "tested")).values()
+    assert [entry["node"] for entry in request["create"]] == ["worker-0"]
+    assert "command" not in str(request), "a plan carries no command"
 
 
 def test_a_removal_is_planned_once_and_again_only_if_it_shall_be_quicker(executing: KubernetesSite) -> None:
@@ -105,6 +106,7 @@ def test_a_removal_is_planned_once_and_again_only_if_it_shall_be_quicker(executi
                 await there.remove("worker-0", grace)
 
     asyncio.run(scenario())
+    executing.space.wait_for(lambda: len(executing.space.list(SCALE_PLANS)) >= 3, "the plans")
     plans = sorted(executing.space.list(SCALE_PLANS), key=lambda plan: int(plan["spec"]["sequence"]))
     assert [plan["spec"].get("remove", []) for plan in plans] == [
         [],

@@ -74,6 +74,8 @@ def test_a_job_gets_a_master_with_all_that_it_needs_and_tells_when_it_runs(
     for kind in MADE:
         found = space.get(kind, master_name("digits"))
         assert found["metadata"]["ownerReferences"][0]["name"] == "digits"
+    for kind, name in ((NETWORK_POLICIES, "digits-node"), (CONFIG_MAPS, "digits-summary")):
+        assert space.get(kind, name)["metadata"]["ownerReferences"][0]["name"] == "digits"
     assert wait_for_phase(space, "Creating")["spec"]["roles"]["worker"]["replicas"]["wanted"] == 4
     kubelet.run(pod)
     job = wait_for_phase(space, "Running")
@@ -401,15 +403,58 @@ def test_pods_beyond_the_quota_are_told_and_created_when_there_is_room(
     assert wait_for_plan(space, plan, "Succeeded")["status"]["created"] == 2
 
 
-def test_a_pod_that_can_never_be_is_refused_at_once(space: Space, operator: OperatorProcess) -> None:
-    template = {"spec": {"containers": [{"name": "main", "ports": [{"name": "x", "containerPort": 99999}]}]}}
-    worker = {"command": ["x"], "replicas": {"min": 1, "max": 2}, "template": template}
-    job = a_job(space, roles={"worker": worker})
+def test_a_pod_that_can_never_be_is_refused_before_the_job_starts_and_after_an_edit_with_its_plan(
+    space: Space, operator: OperatorProcess
+) -> None:
+    def worker(port: int) -> Object:
+        template = {"spec": {"containers": [{"name": "main", "ports": [{"name": "x", "containerPort": port}]}]}}
+        return {"command": ["x"], "replicas": {"min": 1, "max": 2}, "template": template}
+
+    job = a_job(space, roles={"worker": worker(99999)})
+    invalid = wait_for_phase(space, "Invalid")
+    assert "roles.worker.template" in invalid["status"]["message"]
+    assert "99999" in invalid["status"]["message"]
+    assert "99999" in condition(invalid, "SpecValid")["message"]
+    space.patch(ELASTIC_JOBS, "digits", {"spec": {"roles": {"worker": worker(9999)}}})
     wait_for_master(space)
+    wait_for_phase(space, "Creating")
+    space.patch(ELASTIC_JOBS, "digits", {"spec": {"roles": {"worker": worker(99998)}}})
+    generation = space.get(ELASTIC_JOBS, "digits")["metadata"]["generation"]
+    space.wait_for(
+        lambda: space.get(ELASTIC_JOBS, "digits")["status"].get("observed_generation") == generation, "the edit"
+    )
     status = wait_for_plan(space, masters_plan(space, job, 1, create=nodes_to_create(0)), "Failed")["status"]
     assert status["refused"][0]["node"] == "worker-0"
-    assert "99999" in status["refused"][0]["message"]
+    assert "99998" in status["refused"][0]["message"]
     assert not status["refused"][0].get("passing")
+    old = wait_for_master(space)["metadata"]["uid"]
+    space.delete(PODS, master_name("digits"), grace=0)
+    space.wait_for(
+        lambda: wait_for_master(space)["metadata"]["uid"] != old, "a master, which the edit does not prevent"
+    )
+
+
+def test_a_template_that_is_malformed_or_asks_for_too_much_is_told_in_the_status_and_makes_nothing(
+    space: Space, operator: OperatorProcess
+) -> None:
+    main, volume = {"name": "main"}, {"name": "v", "hostPath": {"path": "/"}}
+    cases: dict[str, Object] = {
+        "containers[0].securityContext.privileged": {"containers": [{**main, "securityContext": {"privileged": True}}]},
+        "spec.volumes[0].hostPath": {"volumes": [volume]},
+        "spec.hostNetwork": {"hostNetwork": True},
+        "spec.serviceAccountName": {"serviceAccountName": "digits-master"},
+        "spec.containers: must be a list": {"containers": "main"},
+        "spec.containers[0]: has no name": {"containers": [{"image": "x"}]},
+    }
+    for number, template in enumerate(cases.values()):
+        worker = {"command": ["x"], "replicas": {"min": 1, "max": 2}, "template": {"spec": template}}
+        a_job(space, f"job-{number}", roles={"worker": worker})
+    for number, message in enumerate(cases):
+        told = wait_for_phase(space, "Invalid", f"job-{number}")["status"]["message"]
+        assert message in told
+    assert space.list(PODS) == []
+    log = operator.log.read_text()
+    assert "Traceback" not in log, log
 
 
 def test_old_plans_go_and_the_newest_stay(space: Space, operator: OperatorProcess) -> None:

@@ -87,5 +87,16 @@ def plan(owner: Object, sequence: int, phase: str = "", **spec: Any) -> Object:
     }
 
 
+def requesting(owner: Object, *plans: Object, recorded: int | None = None) -> Object:
+    """The job whose master requested these plans; by default all of them are recorded."""
+    numbers = [int(each["spec"]["sequence"]) for each in plans]
+    requests = {
+        str(number): {key: value for key, value in each["spec"].items() if key not in ("job", "sequence")}
+        for number, each in zip(numbers, plans, strict=True)
+    }
+    outbox = {"plans": requests, "recorded": max(numbers, default=0) if recorded is None else recorded}
+    return {**owner, "status": {**owner["status"], "outbox": outbox}}
+
+
 def observed(owner: Object | None, *, pods: tuple[Object, ...] = (), plans: tuple[Object, ...] = ()) -> ObservedJob:
     return ObservedJob(KEY, owner, plans, pods)

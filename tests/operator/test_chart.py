@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pliant.operator.__main__ import parser
+from pliant.operator.__main__ import parser, peers
 from pliant.operator.job_objects import master_rules
 
 PROJECT = Path(__file__).parents[2]
@@ -84,6 +84,12 @@ def test_the_operator_holds_every_right_that_it_gives_to_masters(helm: str) -> N
     assert rights(master_rules("some-job")) <= rights(role["rules"])
 
 
+def test_people_cannot_write_the_status_by_which_masters_ask_the_operator_for_pods(helm: str) -> None:
+    roles = [role for role in of_kind(rendered(helm), "ClusterRole") if "aggregate" in str(role["metadata"]["labels"])]
+    given = {resource for role in roles for _, resource, _ in rights(role["rules"])}
+    assert given == {"elasticjobs", "scaleplans", "elasticjobs/scale"}
+
+
 def test_the_operator_may_list_storage_classes_wherever_it_serves(helm: str) -> None:
     for flags in ((), ("--set", "namespaces={a}")):
         found = [rule for role in of_kind(rendered(helm, *flags), "ClusterRole") for rule in role["rules"]]
@@ -107,6 +113,21 @@ def test_what_the_chart_gives_the_operator_is_understood_by_it(helm: str) -> Non
     args = of_kind(rendered(helm, *flags), "Deployment")[0]["spec"]["template"]["spec"]["containers"][0]["args"]
     options = parser().parse_args(args)
     assert (options.watch_seconds, options.namespace, options.lease_namespace) == (45, ["a"], "b")
+
+
+def test_what_an_administrator_allows_reaches_the_operator_and_nothing_is_allowed_by_default(helm: str) -> None:
+    def options(*flags: str) -> Any:
+        pod = of_kind(rendered(helm, *flags), "Deployment")[0]["spec"]["template"]["spec"]
+        return parser().parse_args(pod["containers"][0]["args"])
+
+    given = options()
+    assert (given.allow, given.allow_volume, given.allow_host_path, given.metrics_from) == ([], [], [], "[]")
+    wide = "podPolicy.allow={hostNetwork,privileged},podPolicy.volumes={nfs},podPolicy.hostPaths={/mnt/a}"
+    peer = "networkPolicy.metricsFrom[0].podSelector.matchLabels.app=prometheus"
+    given = options("--set", wide, "--set", peer)
+    assert (given.allow, given.allow_volume) == (["hostNetwork", "privileged"], ["nfs"])
+    assert given.allow_host_path == ["/mnt/a"]
+    assert peers(given.metrics_from) == ({"podSelector": {"matchLabels": {"app": "prometheus"}}},)
 
 
 def test_image_command_and_volumes_can_be_given(helm: str, tmp_path: Path) -> None:

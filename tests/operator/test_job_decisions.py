@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.operator.builders import NOW, claimed, deleted, ended, job, observed, plan, pod
+from tests.operator.builders import NOW, claimed, deleted, ended, job, observed, plan, pod, requesting
 
 from pliant.operator.actions import (
     Action,
@@ -334,3 +334,13 @@ def test_checkpoints_that_fail_become_a_condition_which_turns_false_when_they_ar
 def checkpoints_failing(actions: list[Action]) -> dict[str, Any]:
     written = next((action.patch for action in actions if isinstance(action, PatchStatus)), {})
     return next((dict(c) for c in written.get("conditions", ()) if c["type"] == "CheckpointsFailing"), {})
+
+
+def test_when_a_job_starts_over_the_requests_of_its_lost_master_are_dropped_before_the_next_one_starts() -> None:
+    owner = requesting(job(status={"phase": "Running"}), plan(job(), 3), recorded=2)
+    actions = done(observed(owner))
+    assert not any(isinstance(action, CreateMaster) for action in actions)
+    [status] = [action.patch for action in actions if isinstance(action, PatchStatus)]
+    assert status["outbox"] == {"plans": None}
+    owner["status"]["outbox"] = {"recorded": 2}
+    assert CreateMaster() in done(observed(owner))

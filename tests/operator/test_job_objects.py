@@ -11,7 +11,8 @@ from tests.operator.builders import claimed, job
 from pliant.operator import job_objects
 from pliant.operator.job_spec import spec_of
 from pliant.operator.master_pod import master_pod
-from pliant.platforms.kubernetes.kinds import CLAIMS, CONFIG_MAPS, Object
+from pliant.platforms.kubernetes.kinds import CLAIMS, CONFIG_MAPS, NETWORK_POLICIES, Object
+from pliant.platforms.kubernetes.names import labels_of
 from pliant.spec import JobSpec
 
 
@@ -50,10 +51,20 @@ def test_without_tls_there_is_a_token_alone() -> None:
 
 def test_the_masters_spec_is_the_jobs_and_never_suspended() -> None:
     owner = claimed(suspend=True)
-    made = dict(job_objects.supporting_objects(owner, spec_of(owner)))
-    read = JobSpec.from_yaml(made[CONFIG_MAPS]["data"]["job.yaml"])
+    made = {
+        (kind, body["metadata"]["name"]): body for kind, body in job_objects.supporting_objects(owner, spec_of(owner))
+    }
+    read = JobSpec.from_yaml(made[CONFIG_MAPS, "digits-master"]["data"]["job.yaml"])
     assert read == spec_of(owner).replaced(suspend=False)
-    assert made[CLAIMS]["spec"]["resources"]["requests"]["storage"] == "1Gi"
+    assert made[CLAIMS, "digits-journal"]["spec"]["resources"]["requests"]["storage"] == "1Gi"
+
+
+def test_a_master_creates_nothing_and_writes_only_what_has_the_name_of_its_job() -> None:
+    reads = {"get", "list", "watch"}
+    for rule in job_objects.master_rules("digits"):
+        assert "create" not in rule["verbs"], "no rule can limit that by name"
+        assert set(rule["verbs"]) <= reads or set(rule["resourceNames"]) <= {"digits", "digits-summary"}
+        assert not {"secrets", "pods/log"} & set(rule["resources"])
 
 
 def test_the_masters_pod_runs_without_root_and_has_no_secret_in_its_command() -> None:
@@ -83,8 +94,31 @@ def test_the_masters_template_is_merged_and_cannot_hide_the_pod() -> None:
     assert pod["spec"]["restartPolicy"] == "OnFailure"
 
 
-def test_only_the_jobs_own_pods_reach_the_master() -> None:
+def lets_in(policies: list[Object], target: dict[str, str], peer: dict[str, str], port: int) -> bool:
+    """As a network plug-in decides for Pods of one namespace, by their labels: a Pod that no policy selects is open to all."""
+
+    def matches(selector: Object, labels: dict[str, str]) -> bool:
+        exist = all(entry["key"] in labels for entry in selector.get("matchExpressions", ()))
+        return exist and selector.get("matchLabels", {}).items() <= labels.items()
+
+    selecting = [policy["spec"] for policy in policies if matches(policy["spec"]["podSelector"], target)]
+    rules = [rule for policy in selecting for rule in policy["ingress"]]
+    return not selecting or any(
+        any(matches(each["podSelector"], peer) for each in rule["from"])
+        and ("ports" not in rule or port in [entry["port"] for entry in rule["ports"]])
+        for rule in rules
+    )
+
+
+def test_only_pods_of_the_same_job_reach_its_master_and_its_nodes() -> None:
     owner = job(metrics_port=9090)
-    policy = job_objects.network_policy(owner, spec_of(owner))["spec"]
-    assert policy["ingress"][0]["from"] == [{"podSelector": {"matchLabels": {"pliant.dev/job": "digits"}}}]
-    assert [rule["ports"][0]["port"] for rule in policy["ingress"]] == [7777, 9090]
+    prometheus: Object = {"podSelector": {"matchLabels": {"app": "prometheus"}}}
+    made = job_objects.supporting_objects(owner, spec_of(owner), [prometheus])
+    policies = [body for kind, body in made if kind is NETWORK_POLICIES]
+    master, node = labels_of("digits", role="master"), labels_of("digits", role="worker", node="worker-0")
+    others = [{}, {"app": "prometheus"}, labels_of("other", role="worker", node="worker-0")]
+    for target, port in ((master, 7777), (node, 7777), (node, 29500)):
+        assert lets_in(policies, target, node, port)
+        assert lets_in(policies, target, master, port)
+        assert not any(lets_in(policies, target, other, port) for other in others)
+    assert [lets_in(policies, master, other, 9090) for other in others] == [False, True, False]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import cast
 
-from tests.operator.builders import NOW, deleted, job, observed, plan, pod
+from tests.operator.builders import NOW, deleted, job, observed, plan, pod, requesting
 
-from pliant.operator.actions import DeletePlan
+from pliant.operator.actions import DeletePlan, PatchPlan, RecordPlans
 from pliant.operator.executor import Executor
 from pliant.operator.job_spec import spec_of
 from pliant.operator.plan_decisions import (
@@ -19,6 +19,7 @@ from pliant.operator.plan_decisions import (
     next_work,
     status_after_attempt,
     surplus_plans,
+    unrecorded_plans,
 )
 from pliant.operator.plan_runner import PlanRunner
 from pliant.platforms.kubernetes.kinds import Object
@@ -29,7 +30,7 @@ TWO: list[Object] = [{"node": "worker-0", "role": "worker"}, {"node": "worker-1"
 
 
 def work(*plans: Object, pods: tuple[Object, ...] = (), progress: Progress | None = None, now: float = NOW) -> Work:
-    found = next_work(observed(OWNER, plans=plans, pods=pods), progress, {}, now)
+    found = next_work(observed(requesting(OWNER, *plans), plans=plans, pods=pods), progress, now)
     assert found is not None
     return found
 
@@ -41,20 +42,66 @@ def test_the_lowest_number_that_is_not_finished_is_next() -> None:
 
 def test_nothing_is_next_when_all_are_finished_or_none_is_this_jobs() -> None:
     stranger = plan(job(uid="job-0"), 1, create=TWO)
-    view = observed(OWNER, plans=(stranger, plan(OWNER, 1, "Failed"), deleted(plan(OWNER, 2), 0)))
-    assert next_work(view, None, {}, NOW) is None
+    plans = (plan(OWNER, 1, "Failed"), deleted(plan(OWNER, 2), 0))
+    view = observed(requesting(OWNER, *plans), plans=(stranger, *plans))
+    assert next_work(view, None, NOW) is None
 
 
-def test_a_plan_whose_forerunner_is_not_known_waits_a_moment_for_it() -> None:
-    first_seen: dict[str, float] = {}
-    view = observed(OWNER, plans=(plan(OWNER, 7, create=TWO),))
-    waiting = next_work(view, None, first_seen, NOW)
-    assert waiting is not None
-    assert waiting.wait > 0
-    going = next_work(view, None, first_seen, NOW + 2)
-    assert going is not None
-    assert going.wait == 0
-    assert len(going.create) == 2
+def test_each_request_of_the_master_becomes_a_plan_of_the_job_once() -> None:
+    asked = requesting(OWNER, plan(OWNER, 3, create=TWO), plan(OWNER, 11), plan(OWNER, 2), recorded=2)
+    [action] = unrecorded_plans(observed(asked))
+    assert isinstance(action, RecordPlans)
+    assert (action.recorded, [made["metadata"]["name"] for made in action.plans]) == (
+        11,
+        ["digits-plan-3", "digits-plan-11"],
+    )
+    first = action.plans[0]
+    assert (first["spec"]["create"], first["metadata"]["ownerReferences"][0]["uid"]) == (TWO, "job-1")
+    assert unrecorded_plans(observed(requesting(OWNER, plan(OWNER, 3)))) == []
+    assert unrecorded_plans(observed(None)) == []
+
+
+def test_a_request_is_executed_only_once_it_is_recorded_as_made() -> None:
+    made = plan(OWNER, 1, create=TWO)
+    assert next_work(observed(requesting(OWNER, made, recorded=0), plans=(made,)), None, NOW) is None
+    assert work(made).create
+
+
+def test_what_is_executed_is_what_the_master_requested_and_not_what_its_plan_says() -> None:
+    requested = requesting(OWNER, plan(OWNER, 1, create=TWO[:1]))
+    changed = plan(OWNER, 1, create=[{"node": "worker-9", "role": "worker"}], remove=[{"node": "worker-0"}])
+    found = next_work(observed(requested, plans=(changed,)), None, NOW)
+    assert found is not None
+    assert ([entry.node for entry in found.create], found.remove) == (["worker-0"], ())
+
+
+def test_a_plan_with_copied_label_and_owner_is_refused_and_never_executed() -> None:
+    copied = plan(OWNER, 7, create=TWO)
+    for owner in (OWNER, requesting(OWNER, plan(OWNER, 6))):
+        view = observed(owner, plans=(copied,))
+        assert next_work(view, None, NOW) is None
+        [answer], _ = answer_manual_plans(view, NOW)
+        assert isinstance(answer, PatchPlan)
+        assert (answer.patch["status"]["phase"], answer.status) == ("Refused", True)
+        assert "did not request it" in answer.patch["status"]["message"]
+
+
+def test_a_node_is_called_after_its_role_so_that_it_takes_no_other_jobs_name() -> None:
+    runner = PlanRunner(cast(Executor, None))
+    for node, accepted in (("worker-0", True), ("other-worker-0", False), ("master", False), ("worker-x", False)):
+        problem = runner._rejection(PodToCreate(node=node, role="worker"), observed(OWNER), spec_of(OWNER))
+        assert (problem is None) is accepted, node
+
+
+def test_the_masters_answer_is_passed_on_to_a_persons_plan_of_this_very_job() -> None:
+    for refusal, phase in (("", "Succeeded"), ("too many", "Refused")):
+        mine = plan(OWNER, 0)
+        mine["metadata"]["labels"] = {}
+        answers = {"plan-0": {"refusal": refusal} if refusal else {}, "plan-of-another-job": {}}
+        [answer], _ = answer_manual_plans(observed(job(status={"outbox": {"answers": answers}}), plans=(mine,)), NOW)
+        assert isinstance(answer, PatchPlan)
+        assert answer.patch["status"]["phase"] == phase
+        assert refusal in answer.patch["status"]["message"]
 
 
 def test_a_pod_that_is_there_is_not_created_again() -> None:
@@ -102,9 +149,13 @@ def test_the_waiting_ends_with_patience_or_with_a_later_plan() -> None:
         status = status_after_attempt(work(plan(OWNER, 1, create=TWO)), progress, later=later, now=now)
         assert status["phase"] == "Failed"
         assert status["refused"] == [{"node": "worker-0", "message": "exceeded quota", "passing": True}]
-    view = observed(OWNER, plans=(plan(OWNER, 1), plan(OWNER, 2)))
+    plans = (plan(OWNER, 1), plan(OWNER, 2))
+    view = observed(requesting(OWNER, *plans), plans=plans)
     assert has_later_plan(view, view.plans[0])
     assert not has_later_plan(view, view.plans[1])
+    assert not has_later_plan(observed(requesting(OWNER, plans[0]), plans=plans), plans[0]), (
+        "a copied one counts for nothing"
+    )
 
 
 def test_a_plan_that_cannot_be_read_fails_and_does_not_block_the_next() -> None:
@@ -157,4 +208,5 @@ def test_a_plan_that_only_says_that_a_master_made_it_is_refused() -> None:
     copied["metadata"]["ownerReferences"] = []
     [answer], _ = answer_manual_plans(observed(OWNER, plans=(copied,)), NOW)
     assert "remove the label" in str(answer)
-    assert answer_manual_plans(observed(OWNER, plans=(plan(OWNER, 8, create=TWO),)), NOW) == ([], None)
+    own = plan(OWNER, 8, create=TWO)
+    assert answer_manual_plans(observed(requesting(OWNER, own), plans=(own,)), NOW) == ([], None)

@@ -36,19 +36,16 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [pliant.dev]
   resources: [elasticjobs/status, scaleplans/status]
-  verbs: [get, patch]
+  verbs: [patch]
 - apiGroups: [pliant.dev]
   resources: [elasticjobs/scale]  # given to masters
-  verbs: [get, patch]
+  verbs: [patch]
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, create, delete]
 - apiGroups: [""]
-  resources: [pods/log]  # given to masters
-  verbs: [get]
-- apiGroups: [""]
-  resources: [configmaps]  # update and patch: given to masters, for the summary of their job
-  verbs: [get, create, update, patch]
+  resources: [configmaps]  # patch: given to masters, for the summary of their job
+  verbs: [get, create, patch]
 - apiGroups: [""]
   resources: [secrets, services, serviceaccounts, persistentvolumeclaims]
   verbs: [get, create]
@@ -63,5 +60,5 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
   verbs: [create]
 - apiGroups: [metrics.k8s.io]
   resources: [pods]  # given to masters
-  verbs: [get, list]
+  verbs: [list]
 {{- end }}

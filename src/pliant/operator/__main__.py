@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import sys
 
 from pliant.core.errors import PliantError
 from pliant.operator.app import Settings, run
+from pliant.platforms.kubernetes.kinds import Object
+from pliant.platforms.kubernetes.pod_policy import WIDENINGS, PodPolicy
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -16,6 +19,14 @@ def start_logging(level: str) -> None:
     logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for noisy in ("httpx2", "httpcore2", "httpx", "httpcore", "asyncio", "kopf"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))
+
+
+def peers(value: str) -> tuple[Object, ...]:
+    """The ``from`` of a NetworkPolicy, as JSON."""
+    found = json.loads(value)
+    if not isinstance(found, list) or not all(isinstance(peer, dict) for peer in found):
+        raise ValueError(f"not a list of peers: {value}")
+    return tuple(found)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -31,6 +42,18 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--watch-seconds", type=int, default=defaults.watch_seconds, help="Seconds before a watch is renewed."
     )
+    parser.add_argument(
+        "--allow", action="append", default=[], choices=sorted(WIDENINGS), help="Allow this in templates; repeatable."
+    )
+    parser.add_argument(
+        "--allow-volume", action="append", default=[], help="Allow volumes of this type in templates; repeatable."
+    )
+    parser.add_argument(
+        "--allow-host-path", action="append", default=[], help="Allow this host folder in templates; repeatable."
+    )
+    parser.add_argument(
+        "--metrics-from", default="[]", help="Who may read metrics of masters: JSON, as in a NetworkPolicy."
+    )
     parser.add_argument("--log-level", choices=LEVELS, default="info")
     return parser
 
@@ -45,6 +68,8 @@ def main() -> int:
         image=options.image,
         port=options.port,
         watch_seconds=options.watch_seconds,
+        policy=PodPolicy(frozenset(options.allow), tuple(options.allow_volume), tuple(options.allow_host_path)),
+        metrics_from=peers(options.metrics_from),
     )
     try:
         run(settings)

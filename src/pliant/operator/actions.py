@@ -50,6 +50,14 @@ class ForceDeleteIfLost:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordPlans:
+    """Make ScalePlans of what the master requested, and note the number of the last one, so that each is made once."""
+
+    plans: tuple[Object, ...]
+    recorded: int
+
+
+@dataclass(frozen=True, slots=True)
 class DeletePlan:
     name: str
     uid: str
@@ -73,7 +81,17 @@ class EmitEvent:
     warning: bool = False
 
 
-Action = PatchJob | PatchStatus | CreateMaster | DeletePod | ForceDeleteIfLost | DeletePlan | PatchPlan | EmitEvent
+Action = (
+    PatchJob
+    | PatchStatus
+    | CreateMaster
+    | DeletePod
+    | ForceDeleteIfLost
+    | RecordPlans
+    | DeletePlan
+    | PatchPlan
+    | EmitEvent
+)
 
 
 @dataclass(frozen=True, slots=True)

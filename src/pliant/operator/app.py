@@ -22,6 +22,7 @@ from pliant.operator.watching import WATCH_SECONDS, Watches
 from pliant.platforms.kubernetes.api import KubeApi
 from pliant.platforms.kubernetes.kinds import PODS, Kind, Object
 from pliant.platforms.kubernetes.names import GROUP, JOB_LABEL, VERSION
+from pliant.platforms.kubernetes.pod_policy import PodPolicy
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,8 @@ class Settings:
     port: int = 8080  # 0: any free one
     watch_seconds: int = WATCH_SECONDS  # after which the server ends a watch; the next one resumes it
     identity: str = field(default_factory=_identity)
+    policy: PodPolicy = field(default_factory=PodPolicy)  # what templates of jobs may have
+    metrics_from: tuple[Object, ...] = ()  # who may read the metrics of masters; peers as in a NetworkPolicy
 
 
 class Operator:
@@ -59,7 +62,14 @@ class Operator:
         )
         self.reconcilers = ReconcilerPool(self.lease)
         self.store = Store(self.reconcilers.wake)
-        self.executor = Executor(self.api, self.lease, self.store, image=settings.image)
+        self.executor = Executor(
+            self.api,
+            self.lease,
+            self.store,
+            image=settings.image,
+            policy=settings.policy,
+            metrics_from=settings.metrics_from,
+        )
         self.watches: Watches | None = None
         self._stop = asyncio.Event()
         self._listed: dict[Kind, float] = {}  # when the last event of a list arrived

@@ -10,10 +10,10 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from pliant.core.errors import NotFound, RetryableError, SpecError
+from pliant.core.errors import InvalidRequest, NotFound, PermanentError, RetryableError, SpecError
 from pliant.core.job import Phase
 from pliant.operator import job_objects
 from pliant.operator.actions import (
@@ -26,6 +26,7 @@ from pliant.operator.actions import (
     PatchJob,
     PatchPlan,
     PatchStatus,
+    RecordPlans,
 )
 from pliant.operator.fair_limiter import FairLimiter
 from pliant.operator.journal_volume import (
@@ -57,7 +58,9 @@ from pliant.platforms.kubernetes.kinds import (
     Object,
 )
 from pliant.platforms.kubernetes.names import MASTER_PORT, SPEC_KEY, master_name
-from pliant.platforms.kubernetes.plans import status_of
+from pliant.platforms.kubernetes.plans import PodToCreate, status_of
+from pliant.platforms.kubernetes.pod_policy import PodPolicy
+from pliant.platforms.kubernetes.pods import node_pod
 from pliant.platforms.kubernetes.timestamps import rfc3339
 from pliant.spec import JobSpec
 
@@ -79,11 +82,25 @@ class NameTaken(RetryableError):
     """An object of this name exists and does not belong to the job."""
 
 
+class PodsRefused(PermanentError):
+    """The API server can never accept the Pods that follow from a job's spec."""
+
+
 class Executor:
     def __init__(
-        self, api: KubeApi, lease: Lease, store: Store, *, image: str, component: str = "pliant-operator"
+        self,
+        api: KubeApi,
+        lease: Lease,
+        store: Store,
+        *,
+        image: str,
+        policy: PodPolicy | None = None,
+        metrics_from: Sequence[Object] = (),
+        component: str = "pliant-operator",
     ) -> None:
-        self.api, self.store = api, store
+        """``metrics_from``: peers, as in a NetworkPolicy, that may read the metrics of masters."""
+        self.api, self.store, self.policy = api, store, policy or PodPolicy()
+        self._metrics_from = metrics_from
         self._lease, self._image, self._component = lease, image, component
         self._limiter = FairLimiter(MAX_CONCURRENT_WRITES)
         self._recent_events: dict[tuple[str, str, str], float] = {}  # uid, reason, message -> when
@@ -114,6 +131,8 @@ class Executor:
                 self.store.mark_deleting(PODS, observed.key, uid, rfc3339(time.time() + (grace or ASSUMED_GRACE_S)))
             case ForceDeleteIfLost():
                 await self._force_delete_if_lost(action, observed)
+            case RecordPlans(plans, recorded) if observed.job is not None:
+                await self._record_plans(observed, plans, recorded)
             case DeletePlan(plan, uid):
                 await self.delete(SCALE_PLANS, plan, observed.key, uid=uid)
                 self.store.mark_deleting(SCALE_PLANS, observed.key, uid, rfc3339(time.time()))
@@ -141,8 +160,8 @@ class Executor:
                     f"{kind.kind} {body['metadata']['name']} in {namespace} belongs to another owner",
                     hint="if it is left over from a deleted job of the same name, Kubernetes removes it soon; otherwise delete it",
                 ) from None
-        if kind is PODS:
-            self.store.put(PODS, made)
+        if kind in (PODS, SCALE_PLANS):
+            self.store.put(kind, made)
         return made
 
     async def delete(self, kind: Kind, name: str, job: Key, *, uid: str = "", grace: float | None = None) -> bool:
@@ -229,8 +248,7 @@ class Executor:
         """Where the master's journal lies: as it was decided when the job started, or as it is decided now."""
         uid = uid_of(job)
         if uid not in self._journals:
-            started = status_of(job).get("phase") not in (None, Phase.PENDING, Phase.INVALID)
-            first = await self.first_spec(job) if started else None
+            first = await self.first_spec(job) if _has_started(job) else None
             decided = decided_volume(first, spec) if first is not None else given_volume(spec)
             self._journals[uid] = decided or choose_volume(await self._storage_classes())
         return self._journals[uid]
@@ -251,17 +269,64 @@ class Executor:
 
     async def _create_master(self, job: Object, spec: JobSpec, action: CreateMaster) -> None:
         spec = resolved(spec, await self.journal_volume(job, spec))
+        if not _has_started(job):  # a job that runs needs its master, also after an edit that makes Pods impossible
+            await self._check_templates(job, spec)
         found = await self.create(SERVICES, job_objects.service(job), job)
         address = self._addresses[uid_of(job)] = found["spec"]["clusterIP"]
         secret = await asyncio.to_thread(job_objects.master_secret, job, spec, address)
         of_master = await self.create(SECRETS, secret, job)  # an existing one wins
         await self.create(SECRETS, job_objects.node_secret(job, of_master), job)
         await asyncio.gather(
-            *(self.create(kind, body, job) for kind, body in job_objects.supporting_objects(job, spec))
+            *(
+                self.create(kind, body, job)
+                for kind, body in job_objects.supporting_objects(job, spec, self._metrics_from)
+            )
         )
         body = master_pod(job, spec, address, self._image, takes_over=action.takes_over, life=action.life)
-        pod = await self.create(PODS, body, job)
+        try:
+            pod = await self.create(PODS, body, job)
+        except InvalidRequest as error:
+            raise PodsRefused(f"platform.kubernetes.master: {error.message}") from None
         await self.emit_event(job, EmitEvent("MasterCreated", f"created Pod {pod['metadata']['name']}"))
+
+    async def _check_templates(self, job: Object, spec: JobSpec) -> None:
+        """Ask the API server whether it could accept the Pods of each role that has a template; nothing is created."""
+        namespace = job["metadata"]["namespace"]
+        for name, role in spec.roles.items():
+            if not role.template:
+                continue
+            entry = PodToCreate(node=f"{name}-0", role=name)
+            body = node_pod(job, spec, entry, master_address="", image=self._image)
+            body["metadata"]["generateName"] = f"{body['metadata'].pop('name')}-"  # its Pod may be there already
+            whole = {"apiVersion": PODS.api_version, "kind": PODS.kind, **body}
+            try:
+                await self.api.request(
+                    *("POST", path_of(PODS, namespace), whole),
+                    what=f"create {PODS.full_name} in {namespace}",
+                    query={"dryRun": "All"},
+                    deadline=CREATE_TIMEOUT_S,
+                )
+            except InvalidRequest as error:
+                if "dry run" not in error.message:  # else a webhook that cannot do that
+                    raise PodsRefused(f"roles.{name}.template: {error.message}") from None
+            except (RetryableError, Forbidden, NotFound) as error:  # a matter of now: quota, a missing account
+                log.info("%s: cannot check the template of role %s: %s", namespace, name, error.message)
+
+    async def _record_plans(self, observed: ObservedJob, plans: Sequence[Object], recorded: int) -> None:
+        """The number is noted before any of them is executed: one that is deleted from then on is not made again."""
+        assert observed.job is not None
+        namespace, name = observed.key
+        for plan in plans:
+            await self.create(SCALE_PLANS, plan, observed.job)
+        body = {"status": {"outbox": {"recorded": recorded}}}
+        try:
+            answer = await self._fenced(
+                observed.key, lambda: self.api.patch(ELASTIC_JOBS, name, body, namespace, subresource="status")
+            )
+        except NotFound:
+            self.store.remove(ELASTIC_JOBS, observed.job)
+        else:
+            self.store.put(ELASTIC_JOBS, answer)
 
     async def _patch_status(self, observed: ObservedJob, patch: Mapping[str, Any]) -> None:
         assert observed.job is not None
@@ -328,3 +393,7 @@ class Executor:
     async def _fenced(self, job: Key, call: Callable[[], Awaitable[T]]) -> T:
         async with self._limiter.slot(job), self._lease.fenced():
             return await call()
+
+
+def _has_started(job: Object) -> bool:
+    return status_of(job).get("phase") not in (None, Phase.PENDING, Phase.INVALID)

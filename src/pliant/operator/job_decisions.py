@@ -44,6 +44,7 @@ from pliant.platforms.kubernetes.kinds import Object
 from pliant.platforms.kubernetes.machines import capacity_of
 from pliant.platforms.kubernetes.names import node_of
 from pliant.platforms.kubernetes.plans import status_of
+from pliant.platforms.kubernetes.pod_policy import PodPolicy
 from pliant.platforms.kubernetes.timestamps import seconds_of
 from pliant.spec import JobSpec
 
@@ -68,13 +69,14 @@ class Memory:
     last_spec: JobSpec | None = None  # the last valid one
     spec_problem: str = ""  # of the newest spec
     spec_generation: object = None  # of the newest spec: validating it takes milliseconds
+    pods_refused: str = ""  # why the API server can never accept the Pods of the newest spec
     journal: JournalVolume | None = None  # where it lies; None: not decided yet
     ended_seen: dict[str, float] = field(default_factory=dict)  # uid of a Pod -> when its end was first observed
     machines: tuple[Object, ...] | None = None  # of the cluster; None: they cannot be read
     overdue_checked: dict[str, float] = field(default_factory=dict)  # uid -> when its machine was last checked
 
 
-def decide(observed: ObservedJob, memory: Memory, now: float) -> Decision:
+def decide(observed: ObservedJob, memory: Memory, now: float, policy: PodPolicy | None = None) -> Decision:
     job = observed.job
     if job is None or is_deleting(job):
         return Decision()  # Kubernetes garbage-collects what it owns
@@ -83,7 +85,7 @@ def decide(observed: ObservedJob, memory: Memory, now: float) -> Decision:
     actions: list[Action] = []
     if patch := missing_replicas(job):
         actions.append(PatchJob(patch))
-    problem = read_spec(job, memory)
+    problem = read_spec(job, memory, policy or PodPolicy())
     if problem:
         actions.append(EmitEvent("InvalidSpec", problem, warning=True))
     requeue_after = RESYNC_S if any(is_deleting(pod) for pod in observed.own_pods) else None
@@ -96,6 +98,7 @@ def decide(observed: ObservedJob, memory: Memory, now: float) -> Decision:
         requeue_after = RESYNC_S
     steps, wait = (_suspend if observed.suspended else _ensure_master)(observed, memory, problem, now)
     actions += steps
+    started_over = next((s.message for s in steps if isinstance(s, EmitEvent) and s.reason == STARTING_OVER), "")
     status = status_patch(
         observed,
         problem,
@@ -103,8 +106,10 @@ def decide(observed: ObservedJob, memory: Memory, now: float) -> Decision:
         now=now,
         machines=_machines(memory),
         journal=_journal_state(observed, memory),
-        started_over=next((s.message for s in steps if isinstance(s, EmitEvent) and s.reason == STARTING_OVER), ""),
+        started_over=started_over,
     )
+    if started_over and observed.requested_plans:
+        status["outbox"] = {"plans": None}  # of the lost master; nobody executes them any more
     if status:
         actions += [*_phase_events(observed, status), *_recovery_events(observed, status)]
         actions.append(PatchStatus(status))
@@ -112,16 +117,18 @@ def decide(observed: ObservedJob, memory: Memory, now: float) -> Decision:
     return Decision(tuple(actions), requeue_after=min(waits) if waits else None)
 
 
-def read_spec(job: Object, memory: Memory) -> str:
-    """Validate a changed spec and cache it; returns what is wrong with it."""
+def read_spec(job: Object, memory: Memory, policy: PodPolicy) -> str:
+    """Validate a changed spec and cache it; returns what is wrong with it, by our own word or by the API server's."""
     generation = job["metadata"].get("generation")
     if generation is None or memory.spec_generation != generation:
-        memory.spec_generation, memory.spec_problem = generation, ""
+        memory.spec_generation, memory.spec_problem, memory.pods_refused = generation, "", ""
         try:
-            memory.last_spec = spec_of(job)
+            spec = spec_of(job)
+            policy.check(spec, f"ElasticJob {job['metadata']['namespace']}/{job['metadata']['name']}")
+            memory.last_spec = spec
         except SpecError as error:
             memory.spec_problem = str(error)
-    return memory.spec_problem
+    return memory.spec_problem or memory.pods_refused
 
 
 def _machines(memory: Memory) -> list[Object] | None:
@@ -162,10 +169,10 @@ def _ensure_master(
 ) -> tuple[list[Action], float | None]:
     master = observed.master
     if master is None:
-        if memory.last_spec is None:
+        if memory.last_spec is None or memory.pods_refused:
             return [], None  # invalid from the start: it waits for an edit
         takeover: Takeover | None = None
-        if not uses_claim(memory) and (observed.nodes or observed.master_plans):
+        if not uses_claim(memory) and (observed.nodes or observed.master_plans or observed.requested_plans):
             takeover = _takeover(observed, memory.last_spec)
             if not takeover.adopt:
                 return _restart_from_scratch(observed, takeover), RESYNC_S

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pliant.platforms.kubernetes import names
@@ -79,8 +79,10 @@ def _secret(job: Object, name: str, data: dict[str, str]) -> Object:
     return {"metadata": metadata(job, name), "type": "Opaque", "immutable": True, "data": data}
 
 
-def supporting_objects(job: Object, spec: JobSpec) -> Iterator[tuple[Kind, Object]]:
-    """All that does not depend on the Service's address."""
+def supporting_objects(
+    job: Object, spec: JobSpec, metrics_from: Sequence[Object] = ()
+) -> Iterator[tuple[Kind, Object]]:
+    """All that does not depend on the Service's address. ``metrics_from``: see ``master_network_policy``."""
     name = names.master_name(job["metadata"]["name"])
     started = spec.replaced(
         suspend=False
@@ -93,6 +95,7 @@ def supporting_objects(job: Object, spec: JobSpec) -> Iterator[tuple[Kind, Objec
             "data": {names.SPEC_KEY: started.to_yaml(full=True)},
         },
     )
+    yield CONFIG_MAPS, {"metadata": metadata(job, names.summary_name(job["metadata"]["name"]))}  # the master fills it
     yield SERVICE_ACCOUNTS, {"metadata": metadata(job, name), "automountServiceAccountToken": False}
     yield ROLES, {"metadata": metadata(job, name), "rules": master_rules(job["metadata"]["name"])}
     yield (
@@ -103,7 +106,8 @@ def supporting_objects(job: Object, spec: JobSpec) -> Iterator[tuple[Kind, Objec
             "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": job["metadata"]["namespace"]}],
         },
     )
-    yield NETWORK_POLICIES, network_policy(job, spec)
+    yield NETWORK_POLICIES, master_network_policy(job, spec, metrics_from)
+    yield NETWORK_POLICIES, node_network_policy(job)
     journal = spec.platform.kubernetes.journal
     if journal.volume == "claim":
         claim: Object = {
@@ -116,19 +120,17 @@ def supporting_objects(job: Object, spec: JobSpec) -> Iterator[tuple[Kind, Objec
 
 
 def master_rules(job: str) -> list[Object]:
-    """What a master may do: write the status of its own job, write ScalePlans for it, and read Pods. It changes no Pod."""
+    """What a master may do. It writes its own job's status (with its outbox, see ``platforms/kubernetes/plans.py``), number of
+    workers and summary, which is limited by their names. It creates nothing, since no rule can limit that by name, so what it needs
+    is created before. It reads Pods, ScalePlans and measured usage of the namespace: rules cannot select by label, and the names of
+    nodes are not known in advance."""
     return [
         _rule(names.GROUP, ["elasticjobs"], ["get", "list", "watch"], [job]),
-        _rule(names.GROUP, ["elasticjobs/status"], ["get", "patch"], [job]),
-        _rule(names.GROUP, ["elasticjobs/scale"], ["get", "patch"], [job]),
-        _rule(names.GROUP, ["scaleplans"], ["create", "get", "list", "watch"]),
-        _rule(names.GROUP, ["scaleplans/status"], ["get", "patch"]),
+        _rule(names.GROUP, ["elasticjobs/status", "elasticjobs/scale"], ["patch"], [job]),
+        _rule(names.GROUP, ["scaleplans"], ["list", "watch"]),
         _rule("", ["pods"], ["get", "list", "watch"]),
-        _rule("", ["pods/log"], ["get"]),
-        _rule("", ["configmaps"], ["create"]),  # a name cannot be asked for when something is created
-        _rule("", ["configmaps"], ["get", "update", "patch"], [names.summary_name(job)]),
-        _rule("", ["events"], ["create"]),
-        _rule("metrics.k8s.io", ["pods"], ["get", "list"]),
+        _rule("", ["configmaps"], ["patch"], [names.summary_name(job)]),
+        _rule("metrics.k8s.io", ["pods"], ["list"]),
     ]
 
 
@@ -137,13 +139,14 @@ def _rule(group: str, resources: list[str], verbs: list[str], only: list[str] | 
     return {**rule, "resourceNames": only} if only else rule
 
 
-def network_policy(job: Object, spec: JobSpec) -> Object:
-    """Only the job's own Pods reach the master. A port-forward comes from the Pod's own machine, which is let in anyway."""
+def master_network_policy(job: Object, spec: JobSpec, metrics_from: Sequence[Object] = ()) -> Object:
+    """Only the job's own Pods reach the master, and its metrics only ``metrics_from`` (peers as in a NetworkPolicy). A port-forward
+    comes from the Pod's own machine, which Kubernetes always lets in."""
     name = job["metadata"]["name"]
-    own = {"podSelector": {"matchLabels": {names.JOB_LABEL: name}}}
-    ingress: list[Object] = [{"from": [own], "ports": [{"protocol": "TCP", "port": names.MASTER_PORT}]}]
+    ingress: list[Object] = [{"from": [_own_pods(name)], "ports": [{"protocol": "TCP", "port": names.MASTER_PORT}]}]
     if spec.metrics_port:
-        ingress.append({"ports": [{"protocol": "TCP", "port": spec.metrics_port}]})  # for whoever scrapes
+        readers = [_own_pods(name), *metrics_from]
+        ingress.append({"from": readers, "ports": [{"protocol": "TCP", "port": spec.metrics_port}]})
     return {
         "metadata": metadata(job, names.master_name(name)),
         "spec": {
@@ -152,3 +155,24 @@ def network_policy(job: Object, spec: JobSpec) -> Object:
             "ingress": ingress,
         },
     }
+
+
+def node_network_policy(job: Object) -> Object:
+    """Only the job's own Pods reach its nodes, on any port: collectives of workers are neither encrypted nor authenticated. One
+    policy for each job, since no selector can say "of the same job"."""
+    name = job["metadata"]["name"]
+    return {
+        "metadata": metadata(job, names.node_policy_name(name)),
+        "spec": {
+            "podSelector": {
+                "matchLabels": names.labels_of(name),
+                "matchExpressions": [{"key": names.NODE_LABEL, "operator": "Exists"}],
+            },
+            "policyTypes": ["Ingress"],
+            "ingress": [{"from": [_own_pods(name)]}],
+        },
+    }
+
+
+def _own_pods(job: str) -> Object:
+    return {"podSelector": {"matchLabels": names.labels_of(job)}}

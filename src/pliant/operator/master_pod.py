@@ -19,6 +19,7 @@ from pliant.platforms.kubernetes.pods import (
     resources_of,
     shared_mounts,
     shared_volumes,
+    with_restricted_sidecars,
 )
 from pliant.platforms.kubernetes.traits import uses_tls
 from pliant.spec import JobSpec
@@ -56,7 +57,7 @@ def master_pod(
     whole["metadata"]["labels"] |= pod["metadata"]["labels"]  # by these the Service and the operator find it
     whole["metadata"] |= {key: pod["metadata"][key] for key in ("name", "ownerReferences")}
     whole["spec"]["restartPolicy"] = "OnFailure"
-    return whole
+    return with_restricted_sidecars(whole)
 
 
 def _evicted_after(state: str, seconds: int) -> Object:

@@ -15,6 +15,7 @@ from typing import Any
 from pliant.core.job import FINAL_PHASES
 from pliant.platforms.kubernetes.kinds import Object
 from pliant.platforms.kubernetes.names import CONTAINER, MADE_BY_LABEL, MADE_BY_MASTER, life_of, master_name, node_of
+from pliant.platforms.kubernetes.outbox import outbox_of, recorded_sequence, requested_plans
 from pliant.platforms.kubernetes.plans import PLAN_ENDED, status_of
 
 Key = tuple[str, str]  # namespace and name of a job
@@ -92,12 +93,29 @@ class ObservedJob:
         return next((life for pod in self.living_nodes if (life := life_of(pod))), "")
 
     @cached_property
+    def requested_plans(self) -> dict[int, Object]:
+        """What this very job's master asks for, by number, in the order in which it is executed. The API server lets nobody
+        else write it but the operator: see ``job_objects.master_rules``."""
+        return requested_plans(self.job) if self.job is not None else {}
+
+    @property
+    def recorded(self) -> int:
+        """The number of the last request that became a ScalePlan."""
+        return recorded_sequence(self.job) if self.job is not None else 0
+
+    @property
+    def answers(self) -> Mapping[str, Any]:
+        """The master's answers to manual plans, by their uids."""
+        return outbox_of(self.job or {}).get("answers") or {}
+
+    @cached_property
     def master_plans(self) -> tuple[Object, ...]:
-        """Plans that this very job's master wrote, in the order in which they are executed."""
+        """ScalePlans that say to be of this very job's master, by number. What they say to do is not executed, but what the master
+        requested under this number."""
         mine = (
             plan for plan in self.plans if made_by_master(plan) and self.job and owner_uid(plan) == uid_of(self.job)
         )
-        return tuple(sorted(mine, key=lambda plan: int(plan["spec"].get("sequence") or 0)))
+        return tuple(sorted(mine, key=sequence_of))
 
     @property
     def manual_plans(self) -> tuple[Object, ...]:
@@ -116,6 +134,10 @@ def owner_uid(item: Mapping[str, Any]) -> str:
 
 def made_by_master(plan: Object) -> bool:
     return bool((plan["metadata"].get("labels") or {}).get(MADE_BY_LABEL) == MADE_BY_MASTER)
+
+
+def sequence_of(plan: Object) -> int:
+    return int(plan["spec"].get("sequence") or 0)
 
 
 def is_finished(plan: Object) -> bool:

@@ -1,11 +1,13 @@
 """What to do about the ScalePlans of one job.
 
-Plans of the master are executed one after the other, by sequence number. A Pod that the cluster does not accept now (quota,
+The master requests plans in its outbox (``platforms/kubernetes/plans.py``). Each becomes a ScalePlan, once, which has its status
+and is kept as a record; what is executed is the master's request, never what a ScalePlan says, since others may write those too.
+Requests are executed one after the other, by sequence number. A Pod that the cluster does not accept now (quota,
 a missing permission, no response) is retried with back-off; what can never be accepted is refused at once. Retrying ends
 after ``RETRY_TIMEOUT_S`` or when the master has written a later plan: then the plan is ``Failed`` and names what was refused,
 and the master makes a new plan. So a plan that frees resources is never stuck behind one that waits for them.
 
-Manual plans are answered by the master; here they only get their owner, and an answer where no master can give one.
+Manual plans are answered by the master; here they get their owner, the master's answer, and one where no master can give it.
 """
 
 from __future__ import annotations
@@ -18,21 +20,30 @@ from pydantic import ValidationError
 
 from pliant.core.nodes.fault_policy import Backoff
 from pliant.core.plurals import counted
-from pliant.operator.actions import Action, DeletePlan, PatchPlan
-from pliant.operator.observed import ObservedJob, is_deleting, is_finished, made_by_master, owner_uid, uid_of
+from pliant.operator.actions import Action, DeletePlan, PatchPlan, RecordPlans
+from pliant.operator.observed import (
+    ObservedJob,
+    is_deleting,
+    is_finished,
+    made_by_master,
+    owner_uid,
+    sequence_of,
+    uid_of,
+)
 from pliant.platforms.kubernetes.kinds import Object
 from pliant.platforms.kubernetes.names import JOB_LABEL, MADE_BY_LABEL, MADE_BY_PERSON, owner_reference, pod_name
-from pliant.platforms.kubernetes.plans import PodToCreate, PodToRemove, ScalePlanSpec
+from pliant.platforms.kubernetes.outbox import as_plan
+from pliant.platforms.kubernetes.plans import PlanRequest, PodToCreate, PodToRemove
 from pliant.platforms.kubernetes.timestamps import rfc3339, seconds_of
 
 MAX_FINISHED_PLANS = 20  # of the master, kept per job
 RETRY_TIMEOUT_S = 60.0  # for Pods that the cluster does not accept
 RETRY_BACKOFF = Backoff(1.0, 2.0, 15.0)
-PREDECESSOR_TIMEOUT_S = 1.0  # that a plan waits for its unknown predecessor
 LARGE_PLAN = 20  # Pods: a larger plan reports when it starts, a smaller one is done before anybody looks
 NOT_WRITTEN_BY_MASTER = (
-    f"its label {MADE_BY_LABEL} marks it as written by a master, but no master wrote it: remove the label"
+    f"its label {MADE_BY_LABEL} marks it as made by the job's master, which did not request it: remove the label"
 )
+ACCEPTED = "accepted by the master; its own plans follow"
 JOB_TIMEOUT_S = 30.0  # that a plan waits for the job it names
 
 
@@ -76,22 +87,25 @@ class Work:
         return len(self.create) + len(self.remove)
 
 
-def next_work(
-    observed: ObservedJob, progress: Progress | None, first_seen: dict[str, float], now: float
-) -> Work | None:
+def unrecorded_plans(observed: ObservedJob) -> list[Action]:
+    """Requests of the master that are no ScalePlans yet."""
+    job = observed.job
+    new = [number for number in observed.requested_plans if number > observed.recorded]
+    if job is None or is_deleting(job) or not new:
+        return []
+    plans = [as_plan(observed.name, number, observed.requested_plans[number]) for number in new]
+    for plan in plans:
+        plan["metadata"]["ownerReferences"] = [owner_reference(job)]
+    return [RecordPlans(tuple(plans), max(new))]
+
+
+def next_work(observed: ObservedJob, progress: Progress | None, now: float) -> Work | None:
     """The next plan, and what is left of it; None: there is nothing to do."""
-    plans = observed.master_plans
-    plan = next((plan for plan in plans if not is_finished(plan) and not is_deleting(plan)), None)
+    plan = next((plan for plan in observed.master_plans if _is_due(plan, observed)), None)
     if plan is None or observed.job is None or is_deleting(observed.job):
         return None
-    number = int(plan["spec"].get("sequence") or 0)
-    known = {int(other["spec"].get("sequence") or 0) for other in plans}
-    if number > 1 and number - 1 not in known and not progress:
-        waited = now - first_seen.setdefault(uid_of(plan), now)
-        if waited < PREDECESSOR_TIMEOUT_S:
-            return Work(plan, wait=PREDECESSOR_TIMEOUT_S - waited)
     try:
-        spec = ScalePlanSpec.model_validate(plan["spec"])
+        spec = PlanRequest.model_validate(observed.requested_plans[sequence_of(plan)])
     except ValidationError as error:
         return Work(plan, broken=f"invalid plan: {error}")
     if progress is None or progress.plan != uid_of(plan):
@@ -107,6 +121,12 @@ def next_work(
         there=made,
         remove=tuple(entry for entry in spec.remove if entry.node not in progress.removed),
     )
+
+
+def _is_due(plan: Object, observed: ObservedJob) -> bool:
+    number = sequence_of(plan)
+    is_requested = number in observed.requested_plans and number <= observed.recorded
+    return is_requested and not is_finished(plan) and not is_deleting(plan)
 
 
 def status_after_attempt(work: Work, progress: Progress, *, later: bool, now: float) -> dict[str, Any]:
@@ -140,10 +160,8 @@ def refused_entries(problems: Iterable[Problem]) -> list[dict[str, Any]]:
 
 def has_later_plan(observed: ObservedJob, plan: Object) -> bool:
     """Whether the master has written another one since."""
-    number = int(plan["spec"].get("sequence") or 0)
-    return any(
-        int(other["spec"].get("sequence") or 0) > number and not is_finished(other) for other in observed.master_plans
-    )
+    later = (other for other in observed.master_plans if sequence_of(other) > sequence_of(plan))
+    return any(sequence_of(other) in observed.requested_plans and not is_finished(other) for other in later)
 
 
 def surplus_plans(observed: ObservedJob) -> list[Action]:
@@ -158,7 +176,7 @@ def answer_manual_plans(observed: ObservedJob, now: float) -> tuple[list[Action]
     actions: list[Action] = []
     requeue_after: float | None = None
     for plan in observed.plans:
-        if made_by_master(plan) and not owner_uid(plan) and not is_finished(plan):
+        if made_by_master(plan) and not is_finished(plan) and not is_deleting(plan) and _is_forged(plan, observed):
             actions.append(_refused(plan, NOT_WRITTEN_BY_MASTER, now))
     for plan in observed.manual_plans:
         if is_deleting(plan):
@@ -167,7 +185,11 @@ def answer_manual_plans(observed: ObservedJob, now: float) -> tuple[list[Action]
             if observed.job is not None and not is_deleting(observed.job) and not owner_uid(plan):
                 actions.append(_owned(plan, observed))
             continue
-        if observed.job is None or is_deleting(observed.job):
+        answer = observed.answers.get(uid_of(plan))
+        if answer is not None:
+            refusal = str(answer.get("refusal") or "")
+            actions.append(_refused(plan, refusal, now) if refusal else _succeeded(plan, now))
+        elif observed.job is None or is_deleting(observed.job):
             age = now - seconds_of(plan["metadata"]["creationTimestamp"])
             if age < JOB_TIMEOUT_S:
                 requeue_after = min(requeue_after or JOB_TIMEOUT_S, JOB_TIMEOUT_S - age + 1.0)
@@ -191,6 +213,22 @@ def _owned(plan: Object, observed: ObservedJob) -> PatchPlan:
     return PatchPlan(plan, {"metadata": {"labels": labels, "ownerReferences": owners}}, status=False)
 
 
+def _is_forged(plan: Object, observed: ObservedJob) -> bool:
+    """Whether no master requested what says to be a master's plan. Of a job that is gone nobody knows any more."""
+    if not owner_uid(plan):
+        return True
+    is_of_this_job = observed.job is not None and owner_uid(plan) == uid_of(observed.job)
+    return is_of_this_job and sequence_of(plan) not in observed.requested_plans
+
+
 def _refused(plan: Object, message: str, now: float) -> PatchPlan:
-    status = {"phase": "Refused", "message": message, "finished": rfc3339(now)}
+    return _answered(plan, "Refused", message, now)
+
+
+def _succeeded(plan: Object, now: float) -> PatchPlan:
+    return _answered(plan, "Succeeded", ACCEPTED, now)
+
+
+def _answered(plan: Object, phase: str, message: str, now: float) -> PatchPlan:
+    status = {"phase": phase, "message": message, "finished": rfc3339(now)}
     return PatchPlan(plan, {"status": status}, status=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 
 from pliant.core.errors import NotFound, PermanentError, PliantError, RetryableError
 from pliant.operator.actions import EmitEvent
@@ -35,13 +36,11 @@ class PlanRunner:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self._progress: Progress | None = None
-        self._first_seen: dict[str, float] = {}
 
     async def run(self, observed: ObservedJob, spec: JobSpec | None, now: float) -> float | None:
         """One attempt at the next plan; returns seconds until the next attempt (0: at once; None: there is nothing to do)."""
-        work = next_work(observed, self._progress, self._first_seen, now)
+        work = next_work(observed, self._progress, now)
         if work is None or observed.job is None:
-            self._first_seen.clear()
             return None
         progress = self._progress
         if progress is None or progress.plan != uid_of(work.plan):
@@ -107,6 +106,8 @@ class PlanRunner:
             return Problem(entry.node, "the job's spec is no longer valid", is_transient=True)
         if entry.role not in spec.roles:
             return Problem(entry.node, f"the job has no role {entry.role}", is_transient=False)
+        if not re.fullmatch(rf"{re.escape(entry.role)}-\d+", entry.node):  # others may be the name of another job's Pod
+            return Problem(entry.node, f"a node of this role is called {entry.role}-<number>", is_transient=False)
         options = spec.platform.kubernetes
         if observed.master is None and options.shared_claim and options.journal.volume != "claim":
             return Problem(

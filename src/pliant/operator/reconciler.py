@@ -17,11 +17,11 @@ from pliant.core.errors import PliantError, RetryableError
 from pliant.core.nodes.fault_policy import Backoff
 from pliant.operator.actions import Action, DeletePlan, DeletePod, EmitEvent, ForceDeleteIfLost
 from pliant.operator.edits import ineffective_fields
-from pliant.operator.executor import Executor
+from pliant.operator.executor import Executor, PodsRefused
 from pliant.operator.job_decisions import MASTER_BACKOFF, Memory, decide, read_spec
 from pliant.operator.lease import Lease, NotLeading
 from pliant.operator.observed import Key, ObservedJob, is_deleting, is_ready, uid_of
-from pliant.operator.plan_decisions import answer_manual_plans, surplus_plans
+from pliant.operator.plan_decisions import answer_manual_plans, surplus_plans, unrecorded_plans
 from pliant.operator.plan_runner import PlanRunner
 from pliant.operator.store import Store
 from pliant.platforms.kubernetes.timestamps import seconds_of
@@ -112,14 +112,18 @@ class Reconciler:
         if observed.job is not None and not observed.ended:
             self._memory.machines = await self._executor.machines()
         if observed.job is not None and not observed.ended and not is_deleting(observed.job):
-            read_spec(observed.job, self._memory)
+            read_spec(observed.job, self._memory, self._executor.policy)
             if self._memory.last_spec is not None:
                 self._memory.journal = await self._executor.journal_volume(observed.job, self._memory.last_spec)
-        decision = decide(observed, self._memory, now)
+        decision = decide(observed, self._memory, now, self._executor.policy)
         waits = [decision.requeue_after]
         if self._memory.machines is not None and observed.job is not None and not observed.ended:
             waits.append(MACHINES_INTERVAL_S)
-        await self._act(decision.actions, observed)
+        try:
+            await self._act(decision.actions, observed)
+        except PodsRefused as error:  # no retry helps; the next round says so in the job's status
+            self._memory.pods_refused = error.message
+            return 0.0
         if any(isinstance(action, DeletePod) and action.replaces_master for action in decision.actions):
             self._memory.master_failures += 1
             self._memory.master_not_before = now + MASTER_BACKOFF.delay(self._memory.master_failures - 1)
@@ -129,6 +133,8 @@ class Reconciler:
         answers, wait = answer_manual_plans(observed, now)
         waits.append(wait)
         await self._act((*answers, *surplus_plans(observed)), observed)
+        now_observed = self._store.view(self.key)
+        await self._act(unrecorded_plans(now_observed), now_observed)
         waits.append(await self._plans.run(self._store.view(self.key), self._memory.last_spec, now))
         given = [wait for wait in waits if wait is not None]
         return min(given) if given else None

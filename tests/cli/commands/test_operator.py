@@ -11,12 +11,14 @@ from typer.testing import CliRunner
 from pliant.cli.commands import operator as door
 from pliant.operator.__main__ import parser
 from pliant.operator.app import Settings
+from pliant.platforms.kubernetes.pod_policy import PodPolicy
 
 
 def test_both_doors_have_the_same_options_with_the_same_defaults() -> None:
     of_module = {action.dest: action.default for action in parser()._actions if action.dest != "help"}
     of_cli = {name: given.default for name, given in inspect.signature(door.operator).parameters.items()}
-    same = {"namespace": None, "image": None}  # none given there
+    lists = ("namespace", "allow", "allow_volume", "allow_host_path")
+    same = {**dict.fromkeys(lists), "image": None}  # none given there
     assert of_cli | same == of_module | same
 
 
@@ -30,3 +32,19 @@ def test_what_is_given_reaches_the_operator(monkeypatch: pytest.MonkeyPatch) -> 
     assert done.exit_code == 0, done.output
     found = ran[0]
     assert (found.namespaces, found.image, found.watch_seconds, found.port) == (("a", "b"), "mine:1", 45, 0)
+    assert (found.policy, found.metrics_from) == (PodPolicy(), ())
+
+
+def test_what_is_allowed_reaches_the_operator_and_what_is_unknown_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Settings] = []
+    monkeypatch.setattr(door, "run", ran.append)
+    app = typer.Typer()
+    app.command()(door.operator)
+    words = ["--allow", "hostNetwork", "--allow-volume", "nfs", "--allow-host-path", "/mnt"]
+    done = CliRunner().invoke(app, [*words, "--metrics-from", '[{"podSelector": {}}]'])
+    assert done.exit_code == 0, done.output
+    assert ran[0].policy == PodPolicy(frozenset({"hostNetwork"}), ("nfs",), ("/mnt",))
+    assert ran[0].metrics_from == ({"podSelector": {}},)
+    for wrong in (["--allow", "everything"], ["--metrics-from", "{}"], ["--metrics-from", "x"]):
+        assert CliRunner().invoke(app, wrong).exit_code == 2
+    assert len(ran) == 1

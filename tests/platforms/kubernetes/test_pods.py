@@ -79,9 +79,18 @@ def test_an_affinity_of_the_template_holds_together_with_the_machines_to_avoid()
         assert [other["key"] for other in others] == keys
 
 
-@pytest.mark.parametrize(("given", "expected"), [({}, "low"), ({"priority_class": "high"}, "high")])
-def test_the_priority_of_the_plan_wins_over_the_jobs(given: dict[str, Any], expected: str) -> None:
-    assert pod(options={"priority_class": "low"}, **given)["spec"]["priorityClassName"] == expected
+@pytest.mark.parametrize(("given", "expected"), [({}, "low"), ({"high_priority": True}, "high")])
+def test_a_plan_chooses_between_the_two_priorities_of_the_job(given: dict[str, Any], expected: str) -> None:
+    classes = {"priority_class": "low", "high_priority_class": "high"}
+    assert pod(options=classes, **given)["spec"]["priorityClassName"] == expected
+    assert pod(options={"priority_class": "low"}, **given)["spec"]["priorityClassName"] == "low"
+
+
+@pytest.mark.parametrize("field", ["command", "env", "working_dir", "priority_class", "image"])
+def test_a_plan_cannot_say_what_runs_on_a_node(field: str) -> None:
+    given: dict[str, Any] = {field: "x"}
+    with pytest.raises(ValueError, match=field):
+        pod(**given)
 
 
 def test_a_template_adds_volumes_sidecars_labels_and_changes_the_main_container() -> None:

@@ -17,9 +17,10 @@ from typing import Annotated
 import typer
 
 from pliant.core.errors import PliantError
-from pliant.operator.__main__ import LEVELS, start_logging
+from pliant.operator.__main__ import LEVELS, peers, start_logging
 from pliant.operator.app import Settings, run
 from pliant.operator.watching import WATCH_SECONDS
+from pliant.platforms.kubernetes.pod_policy import WIDENINGS, PodPolicy
 
 
 def operator(
@@ -45,10 +46,31 @@ def operator(
             help="Renew watches after this many seconds; must be below the idle timeout of any proxy in front of the API server.",
         ),
     ] = WATCH_SECONDS,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option("--allow", help=f"Allow this in templates of jobs; repeatable. One of {', '.join(WIDENINGS)}."),
+    ] = None,
+    allow_volume: Annotated[
+        list[str] | None,
+        typer.Option("--allow-volume", help="Allow volumes of this type in templates, such as nfs; repeatable."),
+    ] = None,
+    allow_host_path: Annotated[
+        list[str] | None,
+        typer.Option("--allow-host-path", help="Allow templates to mount this folder of the machine; repeatable."),
+    ] = None,
+    metrics_from: Annotated[
+        str,
+        typer.Option("--metrics-from", help="Who may read the metrics of masters: JSON, as `from` of a NetworkPolicy."),
+    ] = "[]",
     log_level: Annotated[str, typer.Option("--log-level", help=f"One of {', '.join(LEVELS)}.")] = "info",
 ) -> None:
     if log_level not in LEVELS:
         raise typer.BadParameter(f"{log_level!r}; known: {', '.join(LEVELS)}")
+    try:
+        policy = PodPolicy(frozenset(allow or ()), tuple(allow_volume or ()), tuple(allow_host_path or ()))
+        readers = peers(metrics_from)
+    except (PliantError, ValueError) as error:
+        raise typer.BadParameter(str(error)) from None
     start_logging(log_level)
     settings = Settings(
         namespaces=tuple(namespace or ()),
@@ -56,6 +78,8 @@ def operator(
         lease_namespace=lease_namespace,
         port=port,
         watch_seconds=watch_seconds,
+        policy=policy,
+        metrics_from=readers,
     )
     if image:
         settings = replace(settings, image=image)

@@ -1,8 +1,9 @@
 """The master's control channel on Kubernetes: its own ElasticJob, and the ScalePlans that people write for it.
 
 Requests for changes come in as edits of the ElasticJob (``kubectl edit``, ``kubectl scale``, ``suspend``), whose ids are made of
-the resource's generation, and as ScalePlans that no master made, whose ids are their uids. The job's status goes out as the
-status of the ElasticJob, and its summary, at the end, as a ConfigMap that is deleted with the job.
+the resource's generation, and as ScalePlans that no master made, whose ids are their uids. Answers to these go by the outbox
+and are passed on by the operator: a master may not write a ScalePlan, which may be another job's. The job's status goes out as the
+status of the ElasticJob, and its summary, at the end, into a ConfigMap that the operator created and that is deleted with the job.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from pliant.core.changes import (
@@ -32,12 +33,14 @@ from pliant.platforms.base import ControlChannel
 from pliant.platforms.kubernetes import names
 from pliant.platforms.kubernetes.api import KubeApi
 from pliant.platforms.kubernetes.elastic_job_status import WORKER, status_patch
-from pliant.platforms.kubernetes.errors import AlreadyExists, Forbidden, Outdated
+from pliant.platforms.kubernetes.errors import Outdated
 from pliant.platforms.kubernetes.kinds import CONFIG_MAPS, ELASTIC_JOBS, SCALE_PLANS, Object
+from pliant.platforms.kubernetes.outbox import OutboxWriter
 from pliant.platforms.kubernetes.plans import ScalePlanSpec
-from pliant.platforms.kubernetes.timestamps import rfc3339
 from pliant.platforms.kubernetes.view import is_open, is_ours
 from pliant.spec import JobSpec
+
+log = logging.getLogger(__name__)
 
 MAX_TRIES = 5  # to write down a number, if others write at the same time
 MAX_SUMMARY = 900_000  # bytes; a ConfigMap may have a million
@@ -50,8 +53,11 @@ class _Received:
 
 
 class ElasticJobChannel(ControlChannel):
-    def __init__(self, api: KubeApi, job: str, namespace: str, last_plan: Callable[[], Object | None]) -> None:
+    def __init__(
+        self, api: KubeApi, outbox: OutboxWriter, job: str, namespace: str, last_plan: Callable[[], Object | None]
+    ) -> None:
         self._api = api
+        self._outbox = outbox
         self._job = job
         self._namespace = namespace
         self._last_plan = last_plan
@@ -60,7 +66,9 @@ class ElasticJobChannel(ControlChannel):
         self._written = 0  # of the newest that this master made itself (``applied``)
         self._own_versions: set[str] = set()  # versions of the ElasticJob that this master made
         self._generations: dict[str, int] = {}  # of edits, by the request's id
-        self._plans: dict[str, str] = {}  # names of ScalePlans, by the request's id
+        self._plans: dict[str, str] = {}  # uids of ScalePlans, by the request's id
+        self._answered: set[str] = set()  # uids of ScalePlans whose answers are in the outbox
+        self._settled: set[str] = set()  # of those, the ones that have their answers, or are deleted
 
     async def requests(self) -> AsyncIterator[ChangeRequest]:
         found: asyncio.Queue[_Received | None] = asyncio.Queue()
@@ -98,31 +106,23 @@ class ElasticJobChannel(ControlChannel):
         by_others = f"{names.MADE_BY_LABEL}!={names.MADE_BY_MASTER}"
         async for change in self._api.follow(SCALE_PLANS, self._namespace, labels=by_others):
             plan = change.object
-            if change.gone or is_ours(plan) or not is_open(plan) or plan["spec"].get("job") != self._job:
+            if is_ours(plan) or plan["spec"].get("job") != self._job:
+                continue
+            if change.gone or not is_open(plan):
+                self._settled |= self._answered & {plan["metadata"]["uid"]}
                 continue
             request = scale_plan_request(plan)
-            self._plans[request.id] = plan["metadata"]["name"]
+            self._plans[request.id] = plan["metadata"]["uid"]
             found.put_nowait(_Received(request))
 
     async def answer(self, request: ChangeRequest, refusal: str) -> None:
         if (generation := self._generations.pop(request.id, None)) is not None:
             self._generation = max(self._generation, generation)
         if (plan := self._plans.pop(request.id, None)) is not None:
-            await self._answer_plan(plan, refusal)
-
-    async def _answer_plan(self, plan: str, refusal: str) -> None:
-        now = rfc3339(datetime.now(UTC).timestamp())
-        steps: list[Object] = [{"phase": "Accepted", "started": now}]
-        if refusal:
-            steps = [{"phase": "Refused", "message": refusal, "started": now, "finished": now}]
-        else:
-            message = "accepted by the master; its own plans follow"
-            steps.append({"phase": "Succeeded", "message": message, "finished": now})
-        try:
-            for status in steps:
-                await self._api.patch(SCALE_PLANS, plan, {"status": status}, self._namespace, subresource="status")
-        except NotFound:
-            return  # deleted meanwhile: nobody waits for the answer
+            done = self._settled - {plan}
+            await self._outbox.write_answer(plan, refusal, done=done)
+            self._answered = (self._answered - done) | {plan}
+            self._settled -= done
 
     async def applied(self, request: ChangeRequest) -> None:
         """After a ScalePlan the ElasticJob asks for as many workers as the plan did: ``kubectl scale`` and autoscalers compare
@@ -138,8 +138,6 @@ class ElasticJobChannel(ControlChannel):
                 made = await self._api.patch(ELASTIC_JOBS, self._job, patch, self._namespace, subresource="scale")
             except Outdated:
                 continue  # its status changes all the time
-            except Forbidden:
-                return  # an older operator gave this master its rights
             self._own_versions.add(str(made["metadata"]["resourceVersion"]))
             self._written = _generation(job) + 1
             return
@@ -151,19 +149,11 @@ class ElasticJobChannel(ControlChannel):
         await self._api.patch(ELASTIC_JOBS, self._job, {"status": patch}, self._namespace, subresource="status")
 
     async def finish(self, status: JobStatus, summary: Mapping[str, Any]) -> None:
-        job = await self._api.get(ELASTIC_JOBS, self._job, self._namespace)
-        body = {
-            "metadata": {
-                "name": names.summary_name(self._job),
-                "labels": names.labels_of(self._job),
-                "ownerReferences": [names.owner_reference(job)],
-            },
-            "data": {names.SUMMARY_KEY: _fitting(summary)},
-        }
+        summary_map, data = names.summary_name(self._job), {names.SUMMARY_KEY: _fitting(summary)}
         try:
-            await self._api.create(CONFIG_MAPS, body, self._namespace)
-        except AlreadyExists:  # of a master that died before it could say so
-            await self._api.patch(CONFIG_MAPS, names.summary_name(self._job), {"data": body["data"]}, self._namespace)
+            await self._api.patch(CONFIG_MAPS, summary_map, {"data": data}, self._namespace)
+        except NotFound:  # the operator created it with the master; somebody deleted it
+            log.warning("ConfigMap %s not found; the summary is only in the master's folder", summary_map)
         await self.report(status)
 
 

@@ -2,7 +2,8 @@
 
 It has two writers: the job's master reports phase ``Running``, progress, roles and how the job ended; the operator reports the
 phase while there is no master, and alone writes ``conditions`` (``operator/job_status.py``). It says less than a master:
-nodes only as counts per role, records only as sums.
+nodes only as counts per role, records only as sums. ``outbox`` is no report: by it the master asks the operator
+for Pods (``plans``).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pliant.core.status import CheckpointStatus, Condition, DatasetStatus, JobSt
 from pliant.core.takeover import JOURNAL_LOST
 from pliant.platforms.kubernetes.kinds import Object
 from pliant.platforms.kubernetes.names import worker_selector
-from pliant.platforms.kubernetes.plans import StatusModel, status_of
+from pliant.platforms.kubernetes.plans import Outbox, StatusModel, status_of
 from pliant.platforms.kubernetes.timestamps import rfc3339, seconds_of
 
 PHASES = [phase.value for phase in Phase if phase is not Phase.INTERRUPTED]  # that is a matter of one machine
@@ -136,6 +137,7 @@ class ElasticJobStatus(StatusModel):
     )
     checkpoints: tuple[CheckpointModel, ...] | None = Field(default=None, description="Checkpoints, by destination.")
     recovery: RecoveryModel | None = Field(default=None, description="The last loss of the journal.")
+    outbox: Outbox | None = Field(default=None, description="What the master asks of the operator.")
     started: str | None = Field(default=None, description="Time when the master first served, RFC 3339.")
     suspended: str | None = Field(default=None, description="Time of suspension, RFC 3339.")
     finished: str | None = Field(default=None, description="End time, RFC 3339.")
@@ -239,9 +241,14 @@ def duration(seconds: float) -> str:
 # --- from the resource
 
 
+def _reported(job: Object) -> ElasticJobStatus:
+    """All but the outbox, which may be large and is between master and operator."""
+    return ElasticJobStatus.model_validate({key: value for key, value in status_of(job).items() if key != "outbox"})
+
+
 def machines_of(job: Object) -> Capacity | None:
     """What the operator says of the machines of the cluster; None: it says nothing."""
-    found = ElasticJobStatus.model_validate(status_of(job)).machines
+    found = _reported(job).machines
     if found is None:
         return None
     return Capacity(tuple(Machine(machine.cpu, machine.memory_mb, machine.gpu) for machine in found))
@@ -261,7 +268,7 @@ def message_of(job: Object) -> str:
 
 def status_of_resource(job: Object, now: float) -> JobStatus:
     """What the ElasticJob itself says."""
-    found = ElasticJobStatus.model_validate(status_of(job))
+    found = _reported(job)
     progress = found.progress or ProgressModel()
     done, total = progress.records or 0, progress.total or 0
     all_records = DatasetStatus(ALL_RECORDS, records_done=done, records_total=total, complete=done == total)

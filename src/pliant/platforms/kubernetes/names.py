@@ -38,6 +38,10 @@ def node_secret_name(job: str) -> str:
     return f"{job}-node"
 
 
+def node_policy_name(job: str) -> str:
+    return f"{job}-node"
+
+
 def files_name(job: str) -> str:
     return f"{job}-files"
 

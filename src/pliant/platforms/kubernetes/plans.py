@@ -1,9 +1,12 @@
 """What a ScalePlan asks for and reports, as models.
 
-A ScalePlan of the master names Pods (``create``, ``remove``), has a sequence number, and is executed by the operator:
-Pending -> Executing -> Succeeded | Failed, in the order of the numbers, each once. A ScalePlan of a person states what is
-wanted (``roles``, ``remove``, ``migrate``) and is taken to the job's master: Pending -> Accepted -> Succeeded | Refused.
-The master answers with plans of its own.
+A person's ScalePlan states what is wanted (``roles``, ``remove``, ``migrate``) and is answered by the job's master:
+Pending -> Succeeded | Refused. What follows from it, the master plans itself.
+
+The master's own plans name nodes (``create``, ``remove``) and never what runs on them. A master cannot create a ScalePlan: RBAC
+cannot limit ``create`` by name, so any master could make one for any job of the namespace. It writes its plans and its answers
+into the ``Outbox`` in the status of its own ElasticJob, which it alone may write besides the operator. The operator records
+each plan as a ScalePlan, once, and executes them in the order of their numbers: Pending -> Executing -> Succeeded | Failed.
 """
 
 from __future__ import annotations
@@ -12,10 +15,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from pliant.spec.base import Count, Model, Seconds
+from pliant.spec.base import Count, Flag, Model, Seconds
 from pliant.spec.roles import NodeCount, ResourcesSpec
 
-PlanPhase = Literal["Pending", "Executing", "Accepted", "Succeeded", "Refused", "Failed"]
+PlanPhase = Literal["Pending", "Executing", "Succeeded", "Refused", "Failed"]
 PLAN_ENDED = frozenset({"Succeeded", "Refused", "Failed"})
 NodeName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$")]
 
@@ -38,15 +41,12 @@ class RoleTarget(Model):
 
 
 class PodToCreate(Model):
-    """One node to start. What is not given is as the job's spec says for the role."""
+    """One node to start. What runs on it, and with which priority, the job's spec says."""
 
     node: NodeName = Field(description="The node's name, such as worker-3; used once in a job's life.")
     role: NodeName = Field(description="Its role.")
     resources: ResourcesSpec = Field(default=ResourcesSpec(), description="Its resources.")
-    command: tuple[str, ...] | None = Field(default=None, description="The program. Default: the role's.")
-    env: dict[str, str] = Field(default={}, description="Environment variables; they override those of the role.")
-    working_dir: str | None = Field(default=None, description="Working directory. Default: the job's.")
-    priority_class: str | None = Field(default=None, description="Its priority class.")
+    high_priority: Flag = Field(default=False, description="Whether it gets the job's high_priority_class.")
     avoid_hosts: tuple[str, ...] = Field(default=(), description="Machines that it must not run on.")
 
 
@@ -75,6 +75,34 @@ class ScalePlanSpec(Model):
     remove: tuple[PodToRemove, ...] = Field(default=(), description="Nodes to remove.")
     migrate: tuple[PodToMigrate, ...] = Field(default=(), description="Nodes to replace with larger or smaller ones.")
     ps_hosts: tuple[str, ...] = Field(default=(), description="Addresses of the parameter servers after this plan.")
+
+
+class PlanRequest(Model):
+    """A plan of the master, before it is recorded as a ScalePlan."""
+
+    reason: str = Field(default="", description="Human-readable reason.")
+    create: tuple[PodToCreate, ...] = Field(default=(), description="Nodes to start.")
+    remove: tuple[PodToRemove, ...] = Field(default=(), description="Nodes to remove.")
+
+
+class PlanAnswer(StatusModel):
+    """The master's answer to a person's ScalePlan."""
+
+    refusal: str | None = Field(default=None, description="Why it is refused. Default: it is accepted.")
+
+
+class Outbox(StatusModel):
+    """What the master asks of the operator; only these two may write the status of an ElasticJob."""
+
+    plans: dict[str, PlanRequest] | None = Field(
+        default=None, description="Plans that are not finished, by sequence number; written by the master."
+    )
+    answers: dict[str, PlanAnswer] | None = Field(
+        default=None, description="Answers to manual ScalePlans, by their uids; written by the master."
+    )
+    recorded: int | None = Field(
+        default=None, description="The last sequence number that became a ScalePlan; written by the operator."
+    )
 
 
 class PodProblem(StatusModel):

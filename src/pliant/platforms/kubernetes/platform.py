@@ -14,6 +14,7 @@ from pliant.platforms.kubernetes.elastic_job_status import machines_of
 from pliant.platforms.kubernetes.errors import Forbidden
 from pliant.platforms.kubernetes.kinds import ELASTIC_JOBS, NODES
 from pliant.platforms.kubernetes.machines import capacity_of
+from pliant.platforms.kubernetes.outbox import OutboxWriter
 from pliant.platforms.kubernetes.scaler import PodScaler
 from pliant.platforms.kubernetes.traits import TRAITS
 from pliant.platforms.kubernetes.usage import measured
@@ -46,11 +47,13 @@ class KubernetesPlatform(Platform):
         options = KubernetesOptions.model_validate(given if isinstance(given, Mapping) else {})
         self._job, self._job_namespace, self._node_selector = context.job, namespace, options.node_selector
         view = View()
-        watcher = self._watcher = PodWatcher(api, context.job, namespace, view, time.time)
-        scaler = PodScaler(api, context.job, namespace, options, view, watcher.tell, time.time)
+        outbox = OutboxWriter(api, context.job, namespace)
+        watcher = self._watcher = PodWatcher(api, outbox, context.job, namespace, view, time.time)
+        scaler = PodScaler(outbox, context.job, view, watcher.tell, time.time)
         watcher.on_left_behind, watcher.on_gone = scaler.sweep, scaler.forget
+        watcher.on_plan_finished = scaler.finished
         self._usage = measured(api, context.job, namespace)
-        self._channel = ElasticJobChannel(api, context.job, namespace, lambda: scaler.last_plan)
+        self._channel = ElasticJobChannel(api, outbox, context.job, namespace, lambda: scaler.last_plan)
         return scaler, watcher
 
     def control_channel(self) -> ControlChannel | None:

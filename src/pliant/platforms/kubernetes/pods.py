@@ -2,7 +2,7 @@
 
 The Pod runs the agent, which runs the role's program, as everywhere. A plan carries neither command nor environment: they
 follow from the job's spec. What the job's template says is merged in last (``merged``), so that a team can add volumes,
-sidecars, labels and whatever else Pods have; what Pliant finds its Pods by cannot be changed.
+sidecars, labels and what else ``pod_policy`` allows; what Pliant finds its Pods by cannot be changed.
 
 Pods run without root, without privileges, with a read-only root file system, and without a token of the API server.
 What must be written goes to ``/tmp``, ``/dev/shm`` (snapshots; counts as the Pod's memory) and the job's folder.
@@ -68,7 +68,7 @@ def node_pod(
     inside = pod["spec"]
     if options.service_account:
         inside["serviceAccountName"] = options.service_account
-    if priority := entry.priority_class or options.priority_class:
+    if priority := (entry.high_priority and options.high_priority_class) or options.priority_class:
         inside["priorityClassName"] = priority
     if entry.avoid_hosts:
         inside["affinity"] = {"nodeAffinity": avoid(entry.avoid_hosts)}
@@ -76,7 +76,7 @@ def node_pod(
     whole["metadata"]["labels"] |= labels  # by these the master finds it
     whole["metadata"] |= {key: pod["metadata"][key] for key in ("name", "ownerReferences")}
     whole["spec"]["restartPolicy"] = "Never"  # the master decides what follows
-    return whole
+    return with_restricted_sidecars(whole)
 
 
 def pod_defaults(options: KubernetesOptions, *, node_selector: Mapping[str, str]) -> Object:
@@ -131,6 +131,22 @@ def container_security() -> Object:
     }
 
 
+def with_restricted_sidecars(pod: Object) -> Object:
+    """Containers that a template adds have no rights either, unless it says more and the policy allows it (``pod_policy``)."""
+    spec = dict(pod["spec"])
+    main, added = spec["containers"][:1], spec["containers"][1:]  # what is merged comes first
+    spec["containers"] = [*main, *map(_restricted, added)]
+    if "initContainers" in spec:
+        spec["initContainers"] = [_restricted(container) for container in spec["initContainers"]]
+    return {**pod, "spec": spec}
+
+
+def _restricted(container: Object) -> Object:
+    given = container.get("securityContext") or {}
+    restricted = {"allowPrivilegeEscalation": bool(given.get("privileged")), "capabilities": {"drop": ["ALL"]}}
+    return {**container, "securityContext": merged(restricted, given)}
+
+
 def resources_of(asked: Resources) -> Object:
     """Requests equal to limits, so that a node gets what it was planned with; zero asks for nothing."""
     amounts: dict[str, str] = {}
@@ -181,8 +197,8 @@ def _container(
         "name": names.CONTAINER,
         "image": image,
         "imagePullPolicy": options.image_pull_policy,
-        "command": ["python", "-P", "-m", "pliant.agent", "--", *(entry.command or role.command)],
-        "workingDir": entry.working_dir or spec.working_dir or names.FILES_FOLDER,
+        "command": ["python", "-P", "-m", "pliant.agent", "--", *role.command],
+        "workingDir": spec.working_dir or names.FILES_FOLDER,
         "env": _environment(job, spec, entry, master_address, life),
         "resources": resources_of(entry.resources.to_core()),
         "securityContext": container_security(),
@@ -204,7 +220,7 @@ def _environment(
 ) -> list[Object]:
     asked = entry.resources.to_core()
     kept = kept_folder(job, spec.platform.kubernetes, life)
-    given = {**spec.roles[entry.role].env, **entry.env}
+    given = spec.roles[entry.role].env
     parameters_dir = Path(given.get(variable_of("parameters_dir")) or f"{kept}/parameters")
     environment = replace(
         job_environment(spec, checkpoint_dir=f"{kept}/checkpoints", parameters_dir=parameters_dir),

@@ -1,4 +1,5 @@
-"""The master's requests for Pods, written as ScalePlans. The operator executes them, in the order of their numbers.
+"""The master's requests for Pods, as plans in its outbox. The operator makes ScalePlans of them and executes them, in the order of
+their numbers.
 
 A plan is written once: what a plan asks for already, or what is there, is not asked for again, however often the master
 repeats it. A removal is repeated only with a shorter grace. What the cluster does not know is reported as gone at once.
@@ -7,42 +8,38 @@ repeats it. A removal is repeated only with a shorter grace. What the cluster do
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
-from typing import Any
 
+from pliant.core.errors import PliantError
 from pliant.platforms.base import NodeEvent, NodeLaunch, NodeRemoval, Refusal, ScalePlan, Scaler
-from pliant.platforms.kubernetes import names
-from pliant.platforms.kubernetes.api import KubeApi
-from pliant.platforms.kubernetes.errors import AlreadyExists
 from pliant.platforms.kubernetes.exits import pod_state
-from pliant.platforms.kubernetes.kinds import ELASTIC_JOBS, SCALE_PLANS, Object
-from pliant.platforms.kubernetes.plans import PodToCreate, PodToRemove, ScalePlanSpec
+from pliant.platforms.kubernetes.kinds import Object
+from pliant.platforms.kubernetes.outbox import OutboxWriter, as_plan
+from pliant.platforms.kubernetes.plans import PlanRequest, PodToCreate, PodToRemove
+from pliant.platforms.kubernetes.timestamps import rfc3339
 from pliant.platforms.kubernetes.view import View
-from pliant.spec import KubernetesOptions, ResourcesSpec
+from pliant.spec import ResourcesSpec
 
 KEPT_PODS = 50  # ended Pods that are kept for their logs
 MAX_REASON = 1000  # characters
+LARGE_PLAN = 20  # nodes: a larger one is removed from the outbox once it is finished, a smaller one with the next plan
 
 
 class PodScaler(Scaler):
     def __init__(
         self,
-        api: KubeApi,
+        outbox: OutboxWriter,
         job: str,
-        namespace: str,
-        options: KubernetesOptions,
         view: View,
         tell: Callable[[NodeEvent], None],
         now: Callable[[], float],
     ) -> None:
-        self._api = api
+        self._outbox = outbox
         self._job = job
-        self._namespace = namespace
-        self._options = options
         self._view = view
         self._tell = tell
         self._now = now
-        self._owner: Object | None = None
         self._asked: dict[str, float] = {}  # removals that a plan asks for: node -> grace
         self._writing = asyncio.Lock()
         self.last_plan: Object | None = None
@@ -58,6 +55,17 @@ class PodScaler(Scaler):
     async def sweep(self, node: str, reason: str) -> None:
         """Remove a Pod that takes up room although its node has ended."""
         await self.scale(ScalePlan(remove=(NodeRemoval(node, 0.0),), reason=reason))
+
+    async def finished(self, plan: Object) -> None:
+        """A plan was executed, or has failed."""
+        entries = [*(plan["spec"].get("create") or ()), *(plan["spec"].get("remove") or ())]
+        if len(entries) <= LARGE_PLAN:
+            return
+        async with self._writing, contextlib.AsyncExitStack() as stack:
+            stack.enter_context(contextlib.suppress(PliantError))  # then they go with the next plan
+            if done := self._view.finished_in_outbox(self._job):
+                await self._outbox.remove_plans(done)
+                self._outbox_without(done)
 
     def forget(self, node: str) -> None:
         """It is gone: a repeated removal reports that again."""
@@ -98,43 +106,26 @@ class PodScaler(Scaler):
 
     def _entry(self, launch: NodeLaunch) -> PodToCreate:
         asked = launch.resources
-        high = self._options.high_priority_class if launch.high_priority else None
         return PodToCreate(
             node=launch.node,
             role=launch.role,
             resources=ResourcesSpec(cpu=asked.cpu, memory=asked.memory_mb, gpu=asked.gpu),
-            priority_class=high,
+            high_priority=launch.high_priority,
             avoid_hosts=launch.avoid_hosts,
         )
 
     async def _write(self, create: list[PodToCreate], remove: list[PodToRemove], reason: str) -> None:
-        owner = self._owner = self._owner or await self._api.get(ELASTIC_JOBS, self._job, self._namespace)
-        while True:
-            sequence = self._view.sequence + 1
-            spec = ScalePlanSpec(
-                job=self._job,
-                sequence=sequence,
-                reason=reason[:MAX_REASON],
-                create=tuple(create),
-                remove=tuple(remove),
-            )
-            labels = {**names.labels_of(self._job), names.MADE_BY_LABEL: names.MADE_BY_MASTER}
-            body: dict[str, Any] = {
-                "metadata": {
-                    "name": names.plan_name(self._job, sequence),
-                    "labels": labels,
-                    "ownerReferences": [names.owner_reference(owner)],
-                },
-                "spec": spec.to_json(),
-            }
-            try:
-                made = await self._api.create(SCALE_PLANS, body, self._namespace)
-            except AlreadyExists:
-                found = await self._api.find(SCALE_PLANS, names.plan_name(self._job, sequence), self._namespace)
-                if found is None or found["spec"] != body["spec"]:  # of an earlier master: take the next number
-                    self._view.sequence = sequence
-                    continue
-                made = found  # our own, whose answer was lost
-            self._view.plan_seen(made)
-            self.last_plan = made
-            return
+        if self._view.outbox is None:
+            self._view.outbox_seen(await self._outbox.read())
+        sequence, done = self._view.sequence + 1, self._view.finished_in_outbox(self._job)
+        request = PlanRequest(reason=reason[:MAX_REASON], create=tuple(create), remove=tuple(remove))
+        await self._outbox.write_plan(sequence, request, done=done)
+        self._outbox_without(done)
+        self._view.outbox = {*(self._view.outbox or ()), sequence}
+        plan = as_plan(self._job, sequence, request.to_json())
+        plan["metadata"]["creationTimestamp"] = rfc3339(self._now())  # until the operator has recorded it
+        self._view.plan_seen(plan)
+        self.last_plan = plan
+
+    def _outbox_without(self, done: set[int]) -> None:
+        self._view.outbox = (self._view.outbox or set()) - done

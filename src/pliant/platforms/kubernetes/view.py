@@ -1,7 +1,8 @@
 """What a master knows of its job's Pods and plans: the state that its scaler and its watcher share.
 
 A node is there from the moment that a plan asks for it, not only once its Pod is: the operator may be away for a while. So
-the nodes of a job are its Pods and the ``create`` entries of plans that are not executed yet. Pure; fed by the watcher.
+the nodes of a job are its Pods and the ``create`` entries of plans that are not executed yet, whether they are ScalePlans already
+or only in the outbox. Pure; fed by the watcher.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from pliant.core.nodes.fault_policy import ExitReason
 from pliant.platforms.base import NodeEvent
 from pliant.platforms.kubernetes.exits import PodState, pod_state
 from pliant.platforms.kubernetes.kinds import Object
-from pliant.platforms.kubernetes.names import MADE_BY_LABEL, MADE_BY_MASTER, node_of
+from pliant.platforms.kubernetes.names import MADE_BY_LABEL, MADE_BY_MASTER, node_of, plan_name
+from pliant.platforms.kubernetes.outbox import as_plan, recorded_sequence, requested_plans
 from pliant.platforms.kubernetes.plans import PLAN_ENDED, status_of
 
 NEVER_MADE = "its Pod could not be created"
@@ -34,8 +36,18 @@ class View:
     plans: dict[str, Object] = field(default_factory=dict)  # the master's, by name
     seen: set[str] = field(default_factory=set)  # nodes whose Pods were there at some time
     sequence: int = 0  # of the newest plan
+    outbox: set[int] | None = None  # numbers of the plans that have an entry there; None: not read yet
 
     # --- what is seen
+
+    def outbox_seen(self, job: Object) -> None:
+        """The ElasticJob, read before its ScalePlans: it may have plans that the operator has not recorded yet."""
+        name, recorded, requests = job["metadata"]["name"], recorded_sequence(job), requested_plans(job)
+        self.outbox = set(requests)
+        self.sequence = max(self.sequence, recorded)
+        for sequence, request in requests.items():
+            if sequence > recorded:
+                self.plan_seen(as_plan(name, sequence, request))
 
     def pod_seen(self, pod: Object, *, now: float, gone: bool = False) -> PodState | None:
         """None: an old one of the same name, or no node at all."""
@@ -78,6 +90,11 @@ class View:
         return [entry["node"] for entry in plan["spec"].get("create") or [] if entry["node"] not in self.seen]
 
     # --- what is asked
+
+    def finished_in_outbox(self, job: str) -> set[int]:
+        """Entries that can go: their ScalePlans are finished, or deleted."""
+        plans = {sequence: self.plans.get(plan_name(job, sequence)) for sequence in self.outbox or ()}
+        return {sequence for sequence, plan in plans.items() if plan is None or not is_open(plan)}
 
     def is_there(self, node: str) -> bool:
         return node in self.pods or node in self._being_created()

@@ -16,7 +16,8 @@ from pliant.platforms.kubernetes import names
 from pliant.platforms.kubernetes.api import Follower, KubeApi
 from pliant.platforms.kubernetes.exits import PodState, pod_state
 from pliant.platforms.kubernetes.kinds import PODS, SCALE_PLANS, Object
-from pliant.platforms.kubernetes.view import View
+from pliant.platforms.kubernetes.outbox import OutboxWriter
+from pliant.platforms.kubernetes.view import View, is_open
 
 log = logging.getLogger(__name__)
 
@@ -24,8 +25,11 @@ MAX_WATCH_LAG_S = 5.0  # seconds that a watch may lag behind another
 
 
 class PodWatcher(NodeWatcher):
-    def __init__(self, api: KubeApi, job: str, namespace: str, view: View, now: Callable[[], float]) -> None:
+    def __init__(
+        self, api: KubeApi, outbox: OutboxWriter, job: str, namespace: str, view: View, now: Callable[[], float]
+    ) -> None:
         self._api = api
+        self._outbox = outbox
         self._job = job
         self._namespace = namespace
         self._pods_of_nodes = f"{names.job_selector(job)},{names.NODE_LABEL}"
@@ -38,8 +42,10 @@ class PodWatcher(NodeWatcher):
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self.on_left_behind: Callable[[str, str], Awaitable[None]] | None = None  # node, why
         self.on_gone: Callable[[str], None] = lambda node: None
+        self.on_plan_finished: Callable[[Object], Awaitable[None]] | None = None
 
     async def list(self) -> list[NodeEvent]:
+        self._view.outbox_seen(await self._outbox.read())
         plans = await self._api.list(SCALE_PLANS, self._namespace, labels=self._plans_of_master)
         pods = await self._api.list(PODS, self._namespace, labels=self._pods_of_nodes)
         for change in self._plans.listed(plans):
@@ -96,6 +102,8 @@ class PodWatcher(NodeWatcher):
         async for change in changes:
             for event in self._view.plan_seen(change.object, gone=change.gone):
                 self.tell(event)
+            if self.on_plan_finished is not None and not change.gone and not is_open(change.object):
+                await self.on_plan_finished(change.object)
             for node in self._view.unseen(change.object):
                 task = self._run(self._find(node))
                 task.add_done_callback(self._tasks.discard)
