@@ -23,7 +23,7 @@ HOME, OWN, URL = Path("/jobs/digits"), "/disk/saved", "s3://bucket/saved"
         (OWN, None, None, Path(OWN) / "versions"),
         (URL, HOME, None, HOME / "versions"),
         (URL, None, Path("/pliant/shared/digits/u-1/parameters"), Path("/pliant/shared/digits/u-1/versions")),
-        (URL, None, None, Path(gettempdir()) / "pliant-digits" / "versions"),
+        (URL, None, None, Path(gettempdir()) / f"pliant-{os.getuid()}-digits" / "versions"),
     ],
 )
 def test_versions_lie_in_the_jobs_folder_or_beside_checkpoints_that_are_files(

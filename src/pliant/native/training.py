@@ -130,6 +130,6 @@ def versions_folder() -> Path:
         return home / "versions"
     if is_url:
         shared = environment.parameters_dir
-        own = Path(gettempdir()) / f"pliant-{environment.job}"
+        own = Path(gettempdir()) / f"pliant-{os.getuid()}-{environment.job}"
         return (shared.parent if shared is not None else own) / "versions"
     return (Path(saved) if saved else Path.cwd()) / "versions"
