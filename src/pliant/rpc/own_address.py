@@ -9,7 +9,10 @@ _ANY_PORT = 9
 
 
 def own_address(target: str) -> str:
-    """``target``: ``host:port`` of the master. The loopback address if it cannot be resolved or there is no route."""
+    """``target``: of the master, ``host:port`` or ``unix:path``. The loopback address if it is on this machine, cannot be resolved,
+    or there is no route."""
+    if target.startswith("unix:"):
+        return LOOPBACK
     host = target.rpartition(":")[0].strip("[]")
     try:
         family, *_, address = socket.getaddrinfo(host or LOOPBACK, _ANY_PORT, type=socket.SOCK_DGRAM)[0]

@@ -8,6 +8,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 pytest.importorskip("torch")
@@ -86,6 +87,17 @@ def test_agents_get_ranks_and_share_the_store_of_rank_0(meeting: Meeting) -> Non
     assert told[0] == told[1]
 
 
+@pytest.mark.parametrize("local_addr", ["127.0.0.2", "localhost", ""])
+def test_the_store_listens_on_the_nodes_own_address_only(meeting: Meeting, local_addr: str) -> None:
+    config = {"local_addr": local_addr} if local_addr else {}
+    [info] = meeting.join(meeting.agent("1:1", **config))
+    told = info.bootstrap_store_info
+    assert told is not None
+    assert told.master_addr == ("127.0.0.2" if local_addr == "127.0.0.2" else "127.0.0.1")
+    mine = [c.laddr for c in psutil.Process().net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+    assert [each.ip for each in mine if each.port == told.master_port] == [told.master_addr]
+
+
 def test_a_joiner_is_waited_for_by_those_who_are_there_and_gets_a_store_without_old_keys(meeting: Meeting) -> None:
     old, new = meeting.agent(last_call_timeout="0"), meeting.agent(last_call_timeout="0")
     [alone] = meeting.join(old)
@@ -143,7 +155,7 @@ def test_too_few_agents_within_the_time_is_a_time_out_of_torchrun(meeting: Meeti
 
 
 def test_mistakes_in_the_options_are_named(meeting: Meeting) -> None:
-    with pytest.raises(ValueError, match="is the master of 'tested', and --rdzv-id is 'other'"):
+    with pytest.raises(ValueError, match="is the master of 'tested', but --rdzv-id is 'other'"):
         meeting.agent(run_id="other")
     with pytest.raises(ValueError, match="token_file=FILE"):
         meeting.agent(token_file="")
