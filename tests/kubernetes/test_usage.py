@@ -93,7 +93,7 @@ def test_a_master_shows_what_the_cluster_measured_of_a_node_whose_agent_is_silen
     def usage() -> dict[str, tuple[float, float]]:
         told = read_json(home.master_file) or {}
         try:
-            with Caller(replace(home.address(), target=told["listens"])) as caller:
+            with Caller(replace(home.address(), target=told["listens"], allows_plaintext=True)) as caller:
                 return {node.name: (node.cpu, node.memory_mb) for node in caller.status().nodes}
         except MasterUnavailable:
             return {}  # it is still starting

@@ -16,3 +16,7 @@ def test_an_unknown_host_leaves_the_loopback_address() -> None:
 
 def test_an_ipv6_target_may_have_brackets() -> None:
     assert own_address("[::1]:5000") in ("::1", LOOPBACK)
+
+
+def test_a_master_behind_a_unix_socket_is_on_this_machine() -> None:
+    assert own_address("unix:/tmp/job/master.sock") == LOOPBACK

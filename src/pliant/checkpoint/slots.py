@@ -13,10 +13,13 @@ JSON) is in the temporary folder.
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
+import logging
 import os
 import re
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Iterator
@@ -29,8 +32,11 @@ from pliant.files.atomic import read_json, write_json
 from pliant.files.locks import FileLock
 from pliant.files.private import make_private_folder
 
+log = logging.getLogger(__name__)
+
 SLOTS = (0, 1)
 _MEMORY = Path("/dev/shm")
+_JOB_FOLDERS = "pliant-*-????????"
 _ABANDONED_AFTER_S = 3600.0  # without a change, and without an agent
 
 
@@ -200,28 +206,52 @@ def remove_job(job: str, identity: str) -> None:
 
 def siblings(folder: Path) -> list[SlotFolder]:
     """The nodes of the same job on this machine, and itself."""
+    if not _is_own_folder(folder.parent):
+        return []
     try:
-        return [SlotFolder(path) for path in sorted(folder.parent.iterdir()) if path.is_dir()]
-    except FileNotFoundError:
+        return [SlotFolder(path) for path in sorted(folder.parent.iterdir()) if _is_own_folder(path)]
+    except FileNotFoundError:  # removed meanwhile
         return []
 
 
 def sweep(base: Path = _MEMORY, now: float | None = None, older_than: float = _ABANDONED_AFTER_S) -> list[Path]:
-    """Remove the snapshots of jobs that were killed with all their agents, some time ago."""
-    removed = []
+    """Remove the snapshots of this user's jobs that were killed with all their agents, some time ago.
+
+    ``base`` is shared with other users, who may name their things as they like: nothing of theirs is opened, and an error here
+    ends nobody.
+    """
     now = time.time() if now is None else now
-    for root in base.glob("pliant-*-????????") if base.is_dir() else ():
-        nodes = siblings(root / "any")
+    try:
+        found = [base / name for name in os.listdir(base) if fnmatch.fnmatch(name, _JOB_FOLDERS)]
+    except OSError as error:
+        log.debug("%s is not swept: %s", base, error)
+        return []
+    removed = []
+    for root in found:
         try:
-            mine = root.stat().st_uid == os.getuid()
-            newest = max((path.stat().st_mtime for path in root.rglob("*")), default=root.stat().st_mtime)
-        except FileNotFoundError:
-            continue
-        if mine and now - newest > older_than and not any(node.is_watched() for node in nodes):
-            for node in nodes:
-                node.remove()
-            removed.append(root)
+            if _is_own_folder(root) and _is_abandoned(root, now - older_than):
+                for node in siblings(root / "any"):
+                    node.remove()
+                removed.append(root)
+        except OSError as error:
+            log.debug("%s is not swept: %s", root, error)
     return removed
+
+
+def _is_abandoned(root: Path, before: float) -> bool:
+    """Nothing in it has changed since, and no agent holds it."""
+    if max((path.lstat().st_mtime for path in root.rglob("*")), default=root.lstat().st_mtime) >= before:
+        return False
+    return not any(node.is_watched() for node in siblings(root / "any"))
+
+
+def _is_own_folder(path: Path) -> bool:
+    """A folder of this user's own; not a link to one."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
 
 
 def _safe(name: str) -> str:

@@ -414,8 +414,11 @@ def sweep_job(job_dir: Path) -> None:
                 nodes.add((environment.job, environment.node))
     kill_all(left)
     for job, node in nodes:
-        if (group := CgroupLimit.find(cgroup_job(job, job_dir), node)) is not None:
-            group.remove()
+        try:
+            if (group := CgroupLimit.find(cgroup_job(job, job_dir), node)) is not None:
+                group.remove()
+        except (RetryableError, OSError) as error:
+            log.warning("cannot remove the cgroup of %s: %s", node, error)
 
 
 def ask_agents_to_end(job_dir: Path) -> list[psutil.Process]:

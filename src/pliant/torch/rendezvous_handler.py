@@ -5,8 +5,9 @@
 
 Each torchrun agent is a member of the master's rendezvous (``core/rendezvous/book.py``). For each round it opens a key-value store
 of its own; the world uses that of rank 0, for the agents under a prefix and for their workers (``MASTER_ADDR``, ``MASTER_PORT``).
-A new store each time means that nothing of an earlier round is ever read. A thread keeps a long poll at the
-master, which is also the agent's heartbeat; torchrun asks for its result in its monitor loop.
+A new store each time means that nothing of an earlier round is ever read. It is torch's ``TCPStore``, because workers expect one:
+it authenticates nobody, and so listens on this node's own address only. A thread keeps a long poll at the master, which is also the
+agent's heartbeat; torchrun asks for its result in its monitor loop.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import time
 import uuid
 from collections.abc import Callable
 from datetime import timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,7 @@ log = logging.getLogger(__name__)
 JOIN_TIMEOUT_S = 600.0  # as torchrun's join_timeout
 WATCH_TIMEOUT_S = 2.0  # a long poll is renewed after this
 STORE_TIMEOUT_S = 300.0
+STORE_BACKLOG = 2048  # workers that connect at once
 RETRY_PAUSE_S = 0.1
 
 
@@ -69,7 +72,7 @@ class PliantRendezvous(RendezvousHandler):
         self._master = master
         self._run_id = run_id
         self._limits = pb.SetLimitsRequest(min_nodes=min_nodes, max_nodes=max_nodes, wait_seconds=last_call)
-        self._host = local_addr or own_address(master.address.target)
+        self._host = _host(local_addr, master.address.target)
         self._join_seconds = join_seconds
         self._member = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._incarnation = uuid.uuid4().hex
@@ -114,7 +117,7 @@ class PliantRendezvous(RendezvousHandler):
         self._watched = 0
         self._call(self._master.stubs.rendezvous.SetLimits, self._limits)
         while True:
-            own = TCPStore(self._host, 0, is_master=True, wait_for_workers=False, timeout=_seconds(STORE_TIMEOUT_S))
+            own = self._open_store()
             world = self._wait_for_world(own.port, deadline)
             names = [member.name for member in world.members]
             rank = names.index(self._member)
@@ -139,6 +142,19 @@ class PliantRendezvous(RendezvousHandler):
         return self._closed
 
     # --- joining
+
+    def _open_store(self) -> TCPStore:
+        """By itself a TCPStore listens on all interfaces."""
+        family, *_, address = socket.getaddrinfo(self._host, 0, type=socket.SOCK_STREAM)[0]
+        listener = socket.create_server((str(address[0]), 0), family=family, backlog=STORE_BACKLOG)
+        return TCPStore(
+            self._host,
+            listener.getsockname()[1],
+            is_master=True,
+            wait_for_workers=False,
+            timeout=_seconds(STORE_TIMEOUT_S),
+            master_listen_fd=listener.detach(),
+        )
 
     def _wait_for_world(self, port: int, deadline: float) -> pb.World:
         """Join, and again until there is a world that this agent is a member of."""
@@ -310,6 +326,19 @@ def create_handler(parameters: RendezvousParameters) -> PliantRendezvous:
         last_call=None if last_call is None else float(last_call),
         join_seconds=float(parameters.get("join_timeout", JOIN_TIMEOUT_S)),
     )
+
+
+def _host(local_addr: str | None, target: str) -> str:
+    """Under which peers reach this node. Some systems map their own name to 127.0.1.1, where only they do."""
+    if not local_addr:
+        return own_address(target)
+    try:
+        ip_address(local_addr)
+    except ValueError:  # a name
+        *_, address = socket.getaddrinfo(local_addr, 0, type=socket.SOCK_STREAM)[0]
+        if ip_address(address[0]).is_loopback:
+            return own_address(target)
+    return local_addr
 
 
 def _seconds(seconds: float) -> timedelta:

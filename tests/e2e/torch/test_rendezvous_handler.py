@@ -8,6 +8,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 pytest.importorskip("torch")
@@ -84,6 +85,17 @@ def test_agents_get_ranks_and_share_the_store_of_rank_0(meeting: Meeting) -> Non
     assert second.store.get("greeting") == b"hello"
     told = [info.bootstrap_store_info for info in (first, second)]
     assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("local_addr", ["127.0.0.2", "localhost", ""])
+def test_the_store_listens_on_the_nodes_own_address_only(meeting: Meeting, local_addr: str) -> None:
+    config = {"local_addr": local_addr} if local_addr else {}
+    [info] = meeting.join(meeting.agent("1:1", **config))
+    told = info.bootstrap_store_info
+    assert told is not None
+    assert told.master_addr == ("127.0.0.2" if local_addr == "127.0.0.2" else "127.0.0.1")
+    mine = [c.laddr for c in psutil.Process().net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+    assert [each.ip for each in mine if each.port == told.master_port] == [told.master_addr]
 
 
 def test_a_joiner_is_waited_for_by_those_who_are_there_and_gets_a_store_without_old_keys(meeting: Meeting) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 import socket
 import struct
@@ -148,42 +149,70 @@ def test_state_moves_between_servers(connection: PsConnection, store: ParameterS
 def test_a_wrong_token_is_refused_by_either_side(server: PsServer) -> None:
     with pytest.raises(Unauthenticated):
         PsConnection("127.0.0.1", server.port, "f" * 64)
+    sent: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def impostor() -> None:
             sock, _ = listener.accept()
             with sock:
-                sock.sendall(HELLO + bytes(32))
-                sock.recv(1024)
-                sock.sendall(bytes(32))
+                sent.append(sock.recv(len(HELLO) + 32, socket.MSG_WAITALL))
+                sock.sendall(HELLO + bytes(64))
+                sent.append(sock.recv(1024))
 
         thread = threading.Thread(target=impostor)
         thread.start()
-        with pytest.raises(Unauthenticated):
+        with pytest.raises(Unauthenticated, match="not a parameter server of this job"):
             PsConnection("127.0.0.1", listener.getsockname()[1], TOKEN)
         thread.join()
+    assert [len(part) for part in sent] == [len(HELLO) + 32, 0], (
+        "the client proves nothing to one that did not prove itself"
+    )
+
+
+def test_a_client_without_the_token_is_refused_although_the_server_proved_itself(server: PsServer) -> None:
+    with socket.create_connection(("127.0.0.1", server.port)) as sock:
+        sock.sendall(HELLO + bytes(32))
+        assert len(sock.recv(len(HELLO) + 64, socket.MSG_WAITALL)) == len(HELLO) + 64
+        sock.sendall(bytes(32))
+        assert sock.recv(1) == b""
 
 
 def test_a_proof_cannot_be_used_again(server: PsServer) -> None:
     seen: list[bytes] = []
+
+    class Recorded(FrameSocket):
+        def _send_all(self, buffers: list[memoryview]) -> None:
+            seen.extend(map(bytes, buffers))
+            super()._send_all(buffers)
+
+    with socket.create_connection(("127.0.0.1", server.port)) as sock:
+        Recorded(sock, Limits(), 60).introduce(TOKEN)
+    hello, proof = seen
+    with socket.create_connection(("127.0.0.1", server.port)) as sock:
+        sock.sendall(hello)
+        sock.recv(len(HELLO) + 64, socket.MSG_WAITALL)
+        sock.sendall(proof)
+        assert sock.recv(1) == b""
+
+
+def test_an_impostor_that_forwards_the_proofs_of_a_server_is_found_out(server: PsServer) -> None:
+    """It took over the port of a server that died, say, and asks a living one what to answer."""
+    revealed: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def between() -> None:
             inside, _ = listener.accept()
             with inside, socket.create_connection(("127.0.0.1", server.port)) as outside:
-                inside.sendall(outside.recv(len(HELLO) + 32, socket.MSG_WAITALL))
-                seen.append(inside.recv(len(HELLO) + 64, socket.MSG_WAITALL))
-                outside.sendall(seen[0])
-                inside.sendall(outside.recv(32, socket.MSG_WAITALL))
+                outside.sendall(inside.recv(len(HELLO) + 32, socket.MSG_WAITALL))
+                inside.sendall(outside.recv(len(HELLO) + 64, socket.MSG_WAITALL))
+                revealed.append(inside.recv(1024))
 
         thread = threading.Thread(target=between)
         thread.start()
-        PsConnection("127.0.0.1", listener.getsockname()[1], TOKEN).close()
+        with pytest.raises(Unauthenticated):
+            PsConnection("127.0.0.1", listener.getsockname()[1], TOKEN)
         thread.join()
-    with socket.create_connection(("127.0.0.1", server.port)) as sock:
-        sock.recv(len(HELLO) + 32, socket.MSG_WAITALL)
-        sock.sendall(seen[0])
-        assert sock.recv(32) == b""
+    assert revealed == [b""]
 
 
 def test_tls_keeps_the_traffic_among_the_job(store: ParameterStore, tmp_path: Path) -> None:
@@ -292,15 +321,47 @@ def test_a_section_that_promises_more_than_it_carries_is_refused(server: PsServe
 
 
 def test_strangers_cannot_crowd_out_the_job(server: PsServer, connection: PsConnection) -> None:
-    crowd = [raw(server, proven=False) for _ in range(MAX_STRANGERS + 10)]
+    crowd = [raw(server, proven=False) for _ in range(MAX_STRANGERS)]
     try:
-        assert pulled(connection, 1).shape == (1, DIM)
-        wait_until(lambda: server.stats()["refused"] >= 10)
+        wait_until(lambda: server.stats()["connections"] == MAX_STRANGERS + 1)
+        with PsConnection("127.0.0.1", server.port, TOKEN) as newcomer:
+            assert pulled(newcomer, 1).shape == (1, DIM)
+            assert crowd[0].recv(1) == b"", "the oldest stranger is evicted"
+            crowd += [raw(server, proven=False) for _ in range(3 * MAX_STRANGERS)]
+            wait_until(lambda: server.stats()["refused"] >= 3 * MAX_STRANGERS)
+            assert sum(thread.name == "ps-connection" for thread in threading.enumerate()) <= MAX_STRANGERS + 3
+            assert pulled(newcomer, 1).shape == pulled(connection, 1).shape == (1, DIM), "members are never evicted"
     finally:
         for sock in crowd:
             sock.close()
     wait_until(lambda: server.stats()["connections"] == 1)
     PsConnection("127.0.0.1", server.port, TOKEN).close()
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_a_stranger_that_sends_a_byte_now_and_then_has_one_deadline_for_all(
+    store: ParameterStore, tmp_path: Path, encrypted: bool
+) -> None:
+    tls = create_certificates(tmp_path / "tls") if encrypted else None
+    server = PsServer(store, TOKEN, tls=tls, proof_timeout=0.5)
+    server.start()
+    started = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" if encrypted else HELLO
+    left = iter(started + bytes(200))
+    try:
+        with socket.create_connection(("127.0.0.1", server.port)) as sock:
+            sock.settimeout(0.1)  # between two bytes
+            for byte in itertools.islice(left, len(HELLO) + 31):  # one more, and the server answers
+                try:
+                    sock.sendall(bytes([byte]))
+                    if sock.recv(1) == b"":
+                        return
+                except TimeoutError:
+                    continue
+                except ConnectionError:
+                    return
+            pytest.fail("the server waits for each byte anew")
+    finally:
+        server.stop()
 
 
 def test_a_server_that_stops_is_told_to_its_clients(store: ParameterStore) -> None:

@@ -26,7 +26,8 @@ def bring_along(function: Any) -> None:
     if there == beside:
         return
     for file in beside.glob(f"{source.stem}.{function.py_func.__qualname__}-{code.co_firstlineno}.*.nb?"):
-        if not (there / file.name).exists():
-            # several processes may copy at once; where there is no room it is compiled, as ever
-            with contextlib.suppress(OSError), atomic_path(there / file.name, durable=False) as temporary:
-                shutil.copyfile(file, temporary)
+        # several processes may copy at once; where there is no room, or no permission, it is compiled, as ever
+        with contextlib.suppress(OSError):
+            if not (there / file.name).exists():
+                with atomic_path(there / file.name, durable=False) as temporary:
+                    shutil.copyfile(file, temporary)

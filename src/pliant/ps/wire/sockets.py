@@ -1,8 +1,9 @@
 """Frames on a socket: mutual authentication, and whole arrays in and out with as few calls and copies as possible.
 
-Who connects gets 32 random bytes from the server, answers with 32 of its own and the HMAC-SHA256 of both under the job's
-secret, and gets the server's HMAC back: fixed lengths, so nothing is allocated for a stranger, and no answer works twice. It
-keeps strangers out; who can also read or change the traffic on its way is kept out by TLS.
+Who connects sends 32 random bytes. The server answers with 32 of its own and proves itself first: by the HMAC-SHA256, under the
+job's secret, of both and of the address that the connection goes to. Then the client proves itself in the same way. The lengths are
+fixed, so nothing is allocated for a stranger. Nobody sends the secret; no proof works twice, and none works at another address, so
+an impostor that forwards what a server says is found out. Who can read or change the traffic on its way is kept out by TLS.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ from pliant.core.errors import ServerUnavailable, Unauthenticated
 from pliant.ps.wire.frames import HEADER, BadFrame, Header, Limits, unpack_header
 from pliant.rpc.tls import TlsFiles
 
-HELLO = b"PLIANT-PS/3\n"
+HELLO = b"PLIANT-PS/4\n"
 SERVER_NAME = "pliant-node"  # what clients check in a certificate
 _NONCE = 32
+_PROOF = 32
 LOST = {
     "TCP_KEEPIDLE": 4,  # seconds of silence, then a question every
     "TCP_KEEPINTVL": 2,  # seconds, of which
@@ -184,33 +186,37 @@ class FrameSocket:
 
     def admit(self, token: str) -> None:
         """The server's half; raises ``Unauthenticated``."""
-        challenge = secrets.token_bytes(_NONCE)
-        self._send_all([memoryview(HELLO + challenge)])
-        answer = bytearray(len(HELLO) + _NONCE + 32)
-        self.receive_into(answer)
-        hello, nonce, proof = answer[: len(HELLO)], answer[len(HELLO) : len(HELLO) + _NONCE], answer[-32:]
-        if hello != HELLO or not hmac.compare_digest(proof, _proof(token, b"client", challenge, nonce)):
-            raise Unauthenticated("a connection did not prove that it belongs to the job")
-        self._send_all([memoryview(_proof(token, b"server", challenge, nonce))])
-
-    def introduce(self, token: str) -> None:
-        """The client's half; raises ``Unauthenticated`` if the server is not of this job."""
         hello = bytearray(len(HELLO) + _NONCE)
         self.receive_into(hello)
         if hello[: len(HELLO)] != HELLO:
-            raise Unauthenticated("the peer is not a parameter server of this release")
-        challenge = bytes(hello[len(HELLO) :])
+            raise Unauthenticated("a connection is not from a client of this release")
+        nonces = bytes(hello[len(HELLO) :]) + secrets.token_bytes(_NONCE)
+        where = _address(self._socket.getsockname())
+        self._send_all([memoryview(HELLO + nonces[_NONCE:] + _proof(token, b"server", where, nonces))])
+        proof = bytearray(_PROOF)
+        self.receive_into(proof)
+        if not hmac.compare_digest(proof, _proof(token, b"client", where, nonces)):
+            raise Unauthenticated("a connection did not prove that it belongs to the job")
+
+    def introduce(self, token: str) -> None:
+        """The client's half; raises ``Unauthenticated`` if the server is not of this job."""
         nonce = secrets.token_bytes(_NONCE)
-        self._send_all([memoryview(HELLO + nonce + _proof(token, b"client", challenge, nonce))])
-        proof = bytearray(32)
+        where = _address(self._socket.getpeername())
+        self._send_all([memoryview(HELLO + nonce)])
+        answer = bytearray(len(HELLO) + _NONCE + _PROOF)
         try:
-            self.receive_into(proof)
-        except Closed:
+            self.receive_into(answer)
+        except Closed as error:
+            raise ServerUnavailable(f"the parameter server did not authenticate itself: {error.message}") from None
+        if answer[: len(HELLO)] != HELLO:
+            raise Unauthenticated("the peer is not a parameter server of this release")
+        nonces = nonce + bytes(answer[len(HELLO) : -_PROOF])
+        if not hmac.compare_digest(answer[-_PROOF:], _proof(token, b"server", where, nonces)):
             raise Unauthenticated(
-                "the parameter server did not accept this job's token", hint="check whether it belongs to another job"
-            ) from None
-        if not hmac.compare_digest(proof, _proof(token, b"server", challenge, nonce)):
-            raise Unauthenticated("the peer does not know this job's token")
+                f"the peer at {where} is not a parameter server of this job",
+                hint="check whether it belongs to another job",
+            )
+        self._send_all([memoryview(_proof(token, b"client", where, nonces))])
 
 
 def _notice_lost_peers(sock: socket.socket) -> None:
@@ -237,8 +243,14 @@ def _unpaced(sock: socket.socket) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
 
 
-def _proof(token: str, side: bytes, challenge: bytes | bytearray, nonce: bytes | bytearray) -> bytes:
-    return hmac.new(token.encode(), HELLO + side + b":" + challenge + nonce, hashlib.sha256).digest()
+def _proof(token: str, side: bytes, where: str, nonces: bytes) -> bytes:
+    """``nonces``: the client's and the server's."""
+    return hmac.new(token.encode(), HELLO + side + b":" + where.encode() + b":" + nonces, hashlib.sha256).digest()
+
+
+def _address(name: tuple[str, int]) -> str:
+    """Of the server, the same on both sides of a connection."""
+    return f"{name[0].removeprefix('::ffff:')} port {name[1]}"
 
 
 def tls_context(files: TlsFiles, *, server: bool) -> ssl.SSLContext:
