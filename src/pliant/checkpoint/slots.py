@@ -21,13 +21,15 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from pliant.checkpoint.manifest import Cut
-from pliant.core.errors import Conflict
+from pliant.checkpoint.manifest import MAX_PARTS, Cut
+from pliant.core.errors import CorruptData
 from pliant.files.atomic import read_json, write_json
 from pliant.files.locks import FileLock
+from pliant.files.regular import make_private_folder
+from pliant.files.typed_json import MAX_TEXT, record_of
 
 SLOTS = (0, 1)
 _MEMORY = Path("/dev/shm")
@@ -76,16 +78,16 @@ class SlotFolder:
     def create(self) -> None:
         """Readable by this user only: weights are private."""
         for folder in (self.path.parent, self.path):
-            folder.mkdir(mode=0o700, exist_ok=True, parents=True)
-            if folder.stat().st_uid != os.getuid():
-                raise Conflict(f"{folder} belongs to another user", hint="remove it, or choose another job name")
+            make_private_folder(folder)
 
     def snapshot(self, slot: int) -> SlotSnapshot | None:
         value = read_json(self.path / f"slot-{slot}.json")
         try:
-            return SlotSnapshot(**value) if value else None
-        except TypeError:
+            found = record_of(SlotSnapshot, value, "")
+        except CorruptData:
             return None
+        fits = found.slot == slot and found.part < found.of <= MAX_PARTS and found.world > 0
+        return found if fits else None
 
     def snapshots(self) -> list[SlotSnapshot]:
         """Oldest first."""
@@ -93,10 +95,9 @@ class SlotFolder:
         return sorted(found, key=lambda snapshot: snapshot.sequence)
 
     def written(self, slot: int) -> WriteResult | None:
-        value = read_json(self.path / f"slot-{slot}.written.json")
         try:
-            return WriteResult(**value) if value else None
-        except TypeError:
+            return record_of(WriteResult, read_json(self.path / f"slot-{slot}.written.json"), "")
+        except CorruptData:
             return None
 
     def pending(self) -> list[SlotSnapshot]:
@@ -110,7 +111,8 @@ class SlotFolder:
         write_json(self.path / f"slot-{snapshot.slot}.json", asdict(snapshot), durable=False)  # it is in memory
 
     def mark_written(self, slot: int, written: WriteResult) -> None:
-        write_json(self.path / f"slot-{slot}.written.json", asdict(written), durable=False)
+        short = replace(written, problem=written.problem[:MAX_TEXT])
+        write_json(self.path / f"slot-{slot}.written.json", asdict(short), durable=False)
 
     @contextmanager
     def reading(self, slot: int) -> Iterator[None]:
@@ -155,9 +157,8 @@ class SlotFolder:
         if not reason:
             return self.path / f"slot-{slot}.safetensors", ""
         folder = self._overflow()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if folder.stat().st_uid != os.getuid():
-            raise Conflict(f"{folder} belongs to another user", hint="remove it, or choose another job name")
+        for one in (folder.parent, folder):
+            make_private_folder(one)
         (self.path / f"slot-{slot}.safetensors").unlink(missing_ok=True)
         return folder / f"slot-{slot}.safetensors", reason
 
@@ -197,7 +198,7 @@ def siblings(folder: Path) -> list[SlotFolder]:
     """The nodes of the same job on this machine, and itself."""
     try:
         return [SlotFolder(path) for path in sorted(folder.parent.iterdir()) if path.is_dir()]
-    except FileNotFoundError:
+    except OSError:
         return []
 
 
@@ -206,13 +207,14 @@ def sweep(base: Path = _MEMORY, now: float | None = None, older_than: float = _A
     removed = []
     now = time.time() if now is None else now
     for root in base.glob("pliant-*-????????") if base.is_dir() else ():
-        nodes = siblings(root / "any")
         try:
-            mine = root.stat().st_uid == os.getuid()
-            newest = max((path.stat().st_mtime for path in root.rglob("*")), default=root.stat().st_mtime)
+            if root.lstat().st_uid != os.getuid() or root.is_symlink():
+                continue  # of another user: nothing in it is looked at
+            newest = max((path.lstat().st_mtime for path in root.rglob("*")), default=root.lstat().st_mtime)
         except FileNotFoundError:
             continue
-        if mine and now - newest > older_than and not any(node.is_watched() for node in nodes):
+        nodes = siblings(root / "any")
+        if now - newest > older_than and not any(node.is_watched() for node in nodes):
             for node in nodes:
                 node.remove()
             removed.append(root)

@@ -58,7 +58,7 @@ class CheckpointWriter:
         """``folder``: of the slots; by default what the agent set, else one of this process's own."""
         self._directory = open_storage(directory).url
         self._every_steps, self._every_seconds = every_steps, every_seconds
-        self._keep_last, self._keep_every = keep_last, keep_every
+        self._keep_last, self._keep_every = max(keep_last, 0), max(keep_every, 0)
         self._clock = clock
         self._last_taken = clock()
         given = folder or NodeEnvironment.from_env(os.environ).snapshot_dir

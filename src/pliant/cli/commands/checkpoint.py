@@ -148,20 +148,23 @@ def _problems(storage: Storage, notes: list[manifest.PartNote]) -> list[str]:
             manifest.check(memoryview(storage.open(note.path)), note, f"{storage.url}/{note.path}")
         except CorruptData as error:
             found.append(error.message)
+        except FileNotFoundError:
+            found.append(f"{storage.url}/{note.path} is missing")
     return found
 
 
 def _tensors(storage: Storage, notes: list[manifest.PartNote]) -> list[dict[str, Any]]:
     """Each once, with the parts that it is in."""
-    index: dict[str, Any] = {}
+    index: dict[str, tuple[str, tuple[int, ...]]] = {}
     parts: dict[str, list[int]] = {}
     sizes: dict[str, int] = {}
     for note in notes:
         layout = manifest.read_layout(storage, note)
         about = manifest.own_metadata(layout)
-        index |= about.get("tensors", {})
+        if note.part == 0:
+            index = manifest.tensor_index(about, note.path)
         for entry in layout.entries:
-            name = about.get("slices", {}).get(entry.name, [entry.name])[0]
+            name, _, _ = manifest.slice_of(entry.name, about, note.path)
             parts.setdefault(name, []).append(note.part)
             sizes[name] = sizes.get(name, 0) + entry.nbytes
     return [
