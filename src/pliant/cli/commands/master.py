@@ -23,7 +23,6 @@ Exit code: that of the job: 0 succeeded, 1 failed, 130 stopped; 2 for a usage er
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -31,6 +30,7 @@ import typer
 
 from pliant.cli.launch.standalone_master import prepare, serve
 from pliant.cli.options.native import strategy_name
+from pliant.cli.render.terminal import say
 from pliant.core.errors import Conflict, InvalidRequest
 from pliant.core.summary import exit_code
 from pliant.files.locks import FileLock
@@ -134,10 +134,9 @@ def master(
     if not lock.try_acquire():
         raise Conflict(f"a master for the job in {home.path} is already running", hint="choose another --name")
     if host not in THIS_MACHINE and not (home.tls.exists() or tls):
-        print(
+        say(
             "warning: traffic leaves this machine unencrypted; use --tls to encrypt it",
-            file=sys.stderr if as_json else None,
-            flush=True,
+            to_stderr=as_json,
         )
     raise typer.Exit(exit_code(serve(home, host, port, lock, as_json=as_json)))
 
