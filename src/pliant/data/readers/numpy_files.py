@@ -74,9 +74,12 @@ class NumpyReader(PartReader):
 
     def gather_part(self, number: int, positions: list[int]) -> Sequence[Any]:
         stored = self._arrays[number]
-        if isinstance(stored, dict):
-            return [{name: array[place] for name, array in stored.items()} for place in positions]
-        return [stored[place] for place in positions]
+        try:
+            if isinstance(stored, dict):
+                return [{name: array[place] for name, array in stored.items()} for place in positions]
+            return [stored[place] for place in positions]
+        except (SystemError, ValueError) as error:  # text with characters that do not exist
+            raise CorruptData(f"{self._paths[number]}: a record of {positions[:3]}…: {error}") from error
 
 
 def _load(path: str) -> Array | dict[str, Array]:
