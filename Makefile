@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-unit test-e2e test-chaos test-kubernetes tensorflow-testbed kubernetes-testbed lint proto crds manifests bench clean
+.PHONY: help setup quickstart test test-unit test-e2e test-chaos test-kubernetes tensorflow-testbed kubernetes-testbed fuzz lint proto crds manifests bench clean
 
 help:  ## show what can be made
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -46,6 +46,9 @@ tensorflow-testbed: $(STAMP)  ## an environment with TensorFlow for the tests of
 
 kubernetes-testbed:  ## build the servers for test-kubernetes, once (Debian, root, about nine minutes)
 	tools/kubernetes/build.sh
+
+fuzz: $(STAMP)  ## each parser for a minute; an input that breaks one is saved in .fuzz (FUZZ="--seconds 5 npz": less, and one only)
+	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 lint: $(STAMP)  ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check src tests bench examples tools

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from pliant.core.resources import Resources
 from pliant.core.shards.datasets import FilePart, ShardType
 from pliant.platforms.registry import platform_traits
 from pliant.spec import ComponentSet, FaultSpec, JobSpec, RoleSpec, json_schema, load_spec, structural_schema
+from pliant.spec import text as yaml_text
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/job-spec.md").read_text(encoding="utf-8")
@@ -505,6 +507,49 @@ def test_aliases_that_stand_for_billions_of_values_are_refused_at_once() -> None
     lines = ["a0: &a0 [x, x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 60))]
     with pytest.raises(SpecError, match="expands to more than"):
         JobSpec.from_yaml("\n".join(lines))
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "\n".join(["a0: &a0 {k: 1}", *(f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}" for n in range(1, 30))]),
+            r"line \d+, column \d+: it expands to more than \d+ values",
+        ),
+        ("x: !!int '" + "1:" * 500_000 + "1'", r"line 1, column 4: a number has too many digits"),
+        ("x: !!float '" + "1:" * 500_000 + "1'", r"line 1, column 4: a number has too many digits"),
+        ("x: !!timestamp abc", r"line 1, column 4: could not determine a constructor"),
+        ("x: !!set {a, b}", r"line 1, column 4: could not determine a constructor"),
+        ("x: !!bool maybe", r"not valid YAML"),
+        ("&a {*a: 1}", r"expands to more than|not valid YAML"),
+        ("a: &a {<<: *a}", r"line 1, column \d+: it expands to more than"),
+        ("x: " + "y" * 9_000_000, r"more than [\d,]+ bytes"),
+    ],
+    ids=["merge keys", "int", "float", "timestamp", "set", "bool", "own key", "own merge", "length"],
+)
+def test_a_short_text_cannot_stand_for_much_work(text: str, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        JobSpec.from_yaml(text)
+
+
+def test_merge_keys_and_aliases_work() -> None:
+    text = "base: &base {cpu: 1, memory: 2Gi}\nother: {<<: *base, cpu: 2}\nthird: {<<: [*base, {gpu: 1}]}\n"
+    assert yaml_text.read(text, "text") == {
+        "base": {"cpu": 1, "memory": "2Gi"},
+        "other": {"cpu": 2, "memory": "2Gi"},
+        "third": {"cpu": 1, "memory": "2Gi", "gpu": 1},
+    }
+
+
+def test_a_spec_may_come_from_a_pipe_but_not_without_end(tmp_path: Path) -> None:
+    read_end, write_end = os.pipe()
+    os.write(write_end, b"name: piped\nroles: {worker: {command: [python, train.py]}}\n")
+    os.close(write_end)
+    assert load_spec(Path(f"/dev/fd/{read_end}")).name == "piped"
+    os.close(read_end)
+    with pytest.raises(SpecError, match=r"/dev/zero is not a job spec: it has more than"):
+        load_spec(Path("/dev/zero"))
 
 
 @settings(deadline=None)

@@ -73,13 +73,17 @@ def list_steps(storage: Storage) -> list[StoredStep]:
 def inspect_step(storage: Storage, step: int) -> StoredStep:
     stored = StoredStep(step)
     folder = manifest.step_folder(step)
-    sizes = {item.name: item.size for item in storage.list(folder)}
+    try:
+        sizes = {item.name: item.size for item in storage.list(folder)}
+    except CorruptData as error:
+        stored.problems.append(error.message)
+        return stored
     stored.has_manifest = manifest.MANIFEST in sizes
     if stored.has_manifest:
         try:
             notes = manifest.read_manifest(storage, step)
-        except CorruptData as error:
-            stored.problems.append(f"{storage.url}/{error.message}")
+        except (CorruptData, IsADirectoryError) as error:
+            stored.problems.append(_problem(storage, f"{folder}/{manifest.MANIFEST}", error))
         else:
             _judge(stored, notes or [], sizes, storage)
             stored.partial = stored.cuts[0] if stored.cuts else []
@@ -89,8 +93,8 @@ def inspect_step(storage: Storage, step: int) -> StoredStep:
     for name in filter(manifest.is_note, sizes):
         try:
             note = manifest.read_note(storage, f"{folder}/{name}")
-        except (CorruptData, FileNotFoundError) as error:
-            stored.problems.append(f"{storage.url}/{error}")
+        except (CorruptData, FileNotFoundError, IsADirectoryError) as error:
+            stored.problems.append(_problem(storage, f"{folder}/{name}", error))
             continue
         if note.step == step and f"{note.file}.json" == name:
             by_cut[note.cut].append(note)
@@ -99,6 +103,14 @@ def inspect_step(storage: Storage, step: int) -> StoredStep:
             _judge(stored, notes, sizes, storage)
         stored.partial += notes
     return stored
+
+
+def _problem(storage: Storage, path: str, error: CorruptData | OSError) -> str:
+    """With the whole path, once: some errors name it already, or name it below the storage's root."""
+    text = error.message if isinstance(error, CorruptData) else error.strerror or str(error)
+    if text.startswith(storage.url):
+        return text
+    return f"{storage.url}/{text if text.startswith(path) else f'{path}: {text}'}"
 
 
 def _judge(stored: StoredStep, notes: list[PartNote], sizes: dict[str, int], storage: Storage) -> None:
@@ -129,7 +141,7 @@ def candidates(directory: str | os.PathLike[str], memory: bool | Path = True) ->
     for cut, parts in held.items():
         on_storage = {n.part: n for s in stored if s.step == cut.step for n in s.partial if n.cut == cut}
         both: dict[int, PartNote | InMemory] = {**on_storage, **parts}
-        if len(both) == cut.of:
+        if len(both) == cut.of and all(part in both for part in range(cut.of)):
             found.append(_found(storage, cut.step, [both[i] for i in range(cut.of)]))
     found += [_found(storage, step.step, notes) for step in stored for notes in step.cuts]
     order = {"memory": 0, "both": 1, "storage": 2}

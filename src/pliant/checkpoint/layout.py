@@ -8,7 +8,7 @@ aligned in the file, and a mapped file can be used in place.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -17,6 +17,8 @@ from pliant.core.errors import CorruptData
 
 PAGE = 4096
 MAX_HEADER = 100_000_000  # bytes; the limit of the safetensors library
+MAX_AXES = 64  # of a tensor; torch's limit
+MAX_BYTES = 2**63 - 1
 ITEM_BYTES = {
     "BOOL": 1,
     "U8": 1,
@@ -125,6 +127,11 @@ def decode(header: bytes | memoryview, size: int, file: str) -> Layout:
 def _entry(name: str, value: Any) -> Entry:
     begin, end = value["data_offsets"]
     shape = tuple(value["shape"])
-    if value["dtype"] not in ITEM_BYTES or not all(type(n) is int and n >= 0 for n in (*shape, begin, end)):
-        raise ValueError(f"tensor {name} of type {value['dtype']!r} and shape {shape!r}")
+    fits = is_shape(shape) and is_shape((begin, end))
+    if value["dtype"] not in ITEM_BYTES or not fits:
+        raise ValueError(f"tensor {name:.200} of type {value['dtype']!r:.60} and shape {shape!r:.200}")
     return Entry(name, value["dtype"], shape, begin, end)
+
+
+def is_shape(lengths: Sequence[Any]) -> bool:
+    return len(lengths) <= MAX_AXES and all(type(n) is int and 0 <= n <= MAX_BYTES for n in lengths)

@@ -8,6 +8,9 @@ Notes and manifest are sealed with a checksum of their own. The parts of one *cu
 run of the job, round of its world, and tensors. A step can hold parts of two cuts, where a world fell apart and a later one
 came to that step again; they are never mixed. When all notes of a cut are there, the manifest only repeats them: whoever sees
 them complete writes it, any number may, and a reader can do without.
+
+Nothing in a note is believed before it is checked: its size, the type and range of each field, and that they fit together. What
+does not is ``CorruptData`` and concerns this one step.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
 
@@ -24,12 +27,18 @@ from pliant.checkpoint import layout
 from pliant.checkpoint.checksums import ALGORITHM, first_damage
 from pliant.checkpoint.storage import Storage
 from pliant.core.errors import CorruptData
+from pliant.files.typed_json import MAX_INT, parse_object, record_of
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 METADATA = "pliant"  # the key of our own entry in a safetensors header
-_STEP = re.compile(r"step-(\d{8,})")
-_NOTE = re.compile(r"part-\d+-of-\d+(\.r\d+)?\.safetensors\.json")
+MAX_PARTS = 1 << 16
+MAX_NOTE_BYTES = 16 << 20  # a part of 16 TB has checksums of that size
+MAX_MANIFEST_BYTES = 64 << 20
+MAX_CRC = 2**32 - 1
+MAX_TIME_S = 253_402_300_799.0  # the end of the year 9999
+_STEP = re.compile(r"step-([0-9]{8,19})")
+_NOTE = re.compile(r"part-[0-9]+-of-[0-9]+(\.r[0-9]+)?\.safetensors\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +87,8 @@ def step_folder(step: int) -> str:
 
 def step_of(folder: str) -> int | None:
     match = _STEP.fullmatch(folder)
-    return int(match[1]) if match else None
+    step = int(match[1]) if match else -1
+    return step if 0 <= step <= MAX_INT and step_folder(step) == folder else None
 
 
 def part_file(part: int, of: int, round: int) -> str:
@@ -95,16 +105,15 @@ def seal(value: Mapping[str, Any]) -> bytes:
 
 
 def unseal(content: bytes, path: str) -> dict[str, Any]:
-    try:
-        value = json.loads(content)
-        sealed = value.pop("seal")
-    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
-        raise CorruptData(f"{path} is corrupt or truncated") from None
+    value = parse_object(content, path)
+    sealed = value.pop("seal", None)
+    if sealed is None:
+        raise CorruptData(f"{path} is corrupt or truncated")
     if sealed != _crc(json.dumps(value, sort_keys=True)):
         raise CorruptData(f"{path} is corrupt: it does not match its own checksum")
-    if not isinstance(value, dict) or value.get("format") != FORMAT:
+    if value.get("format") != FORMAT:
         raise CorruptData(
-            f"{path} has format {value.get('format')!r}", hint="it was written by a newer version of Pliant"
+            f"{path} has format {value.get('format')!r:.60}", hint="it was written by a newer version of Pliant"
         )
     return value
 
@@ -119,24 +128,30 @@ def write_note(storage: Storage, note: PartNote) -> None:
 
 
 def read_note(storage: Storage, path: str) -> PartNote:
-    return _note(unseal(storage.read(path), path), path)
+    return _note(unseal(_read(storage, path, MAX_NOTE_BYTES), path), path)
 
 
 def read_manifest(storage: Storage, step: int) -> list[PartNote] | None:
     """The notes of all parts; None if there is no manifest."""
     path = f"{step_folder(step)}/{MANIFEST}"
     try:
-        content = storage.read(path)
+        content = _read(storage, path, MAX_MANIFEST_BYTES)
     except FileNotFoundError:
         return None
-    value = unseal(content, path)
-    try:
-        notes = [_note(part, path) for part in value["parts"]]
-    except (KeyError, TypeError):
-        raise CorruptData(f"{path} lists no parts") from None
+    parts = unseal(content, path).get("parts")
+    if not isinstance(parts, list):
+        raise CorruptData(f"{path} lists no parts")
+    notes = [_note(part, path) for part in parts]
     if not is_complete(notes) or notes[0].step != step:
         raise CorruptData(f"{path} does not list the parts of step {step}")
     return sorted(notes, key=lambda note: note.part)
+
+
+def _read(storage: Storage, path: str, limit: int) -> bytes:
+    content = storage.read(path, limit + 1)
+    if len(content) > limit:
+        raise CorruptData(f"{path} is corrupt: it has more than {limit:,} bytes")
+    return content
 
 
 def write_manifest(storage: Storage, notes: Iterable[PartNote]) -> None:
@@ -163,12 +178,16 @@ def write_manifest(storage: Storage, notes: Iterable[PartNote]) -> None:
 def is_complete(notes: Iterable[PartNote]) -> bool:
     """One cut, each part once."""
     found = list(notes)
-    return bool(found) and len({n.cut for n in found}) == 1 and sorted(n.part for n in found) == [*range(found[0].of)]
+    if not found or len(found) != found[0].of or len({note.cut for note in found}) != 1:
+        return False
+    return sorted(note.part for note in found) == [*range(len(found))]
 
 
 def read_layout(storage: Storage, note: PartNote) -> layout.Layout:
     file = f"{storage.url}/{note.path}"
     end = layout.header_size(storage.read(note.path, 8), file)
+    if end > note.bytes:
+        raise CorruptData(f"{file}: its header cannot be {end} bytes long, the file has {note.bytes}")
     return layout.decode(storage.read(note.path, end), note.bytes, file)
 
 
@@ -180,11 +199,36 @@ def own_metadata(found: layout.Layout) -> dict[str, Any]:
     """What we keep in the header beside the tensors: the cut, and in part 0 the structure of the state."""
     try:
         value = json.loads(found.metadata[METADATA])
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         raise CorruptData("it is a safetensors file, but not part of a Pliant checkpoint")
     return value
+
+
+def tensor_index(about: Mapping[str, Any], file: str) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Type and shape of each tensor of the state, from the metadata of part 0."""
+    found = {}
+    listed = about.get("tensors")
+    if not isinstance(listed, dict):
+        raise CorruptData(f"{file} lists no tensors")
+    for name, value in listed.items():
+        match value:
+            case [str(dtype), [*shape]] if layout.is_shape(shape):
+                found[name] = dtype, tuple(shape)
+            case _:
+                raise CorruptData(f"{file}: tensor {name:.200} is {value!r:.200}")
+    return found
+
+
+def slice_of(entry: str, about: Mapping[str, Any], file: str) -> tuple[str, int, int | None]:
+    """Which elements of which tensor an entry of a part holds; all of it (None), where nothing else is noted."""
+    slices = about.get("slices", {})
+    if isinstance(slices, dict):
+        match slices.get(entry, [entry, 0, None]):
+            case [str(name), int(begin), int() | None as end]:
+                return name, begin, end
+    raise CorruptData(f"{file}: the slice {entry:.200} is corrupt")
 
 
 def check(data: memoryview, note: PartNote, file: str) -> None:
@@ -201,11 +245,13 @@ def check(data: memoryview, note: PartNote, file: str) -> None:
 
 
 def _note(value: Any, path: str) -> PartNote:
-    names = [field.name for field in fields(PartNote)]
-    try:
-        note = PartNote(
-            **{name: value[name] for name in names if name != "checksums"}, checksums=tuple(value["checksums"])
+    note = record_of(PartNote, value, path)
+    if not (0 < note.of <= MAX_PARTS and note.part < note.of and note.world > 0 and note.chunk > 0):
+        raise CorruptData(
+            f"{path} is corrupt: part {note.part} of {note.of}, of {note.world} workers, in chunks of {note.chunk} bytes"
         )
-    except (KeyError, TypeError):
-        raise CorruptData(f"{path} does not describe a part") from None
+    if not 0 <= note.time <= MAX_TIME_S:
+        raise CorruptData(f"{path} is corrupt: time is {note.time}")
+    if len(note.checksums) != -(-note.bytes // note.chunk) or max(note.checksums, default=0) > MAX_CRC:
+        raise CorruptData(f"{path} is corrupt: {len(note.checksums)} checksums for {note.bytes} bytes")
     return note

@@ -60,7 +60,7 @@ def views(header: bytes, buffer: torch.Tensor) -> Any:
         raise CorruptData(f"a state of {parsed['bytes']} bytes does not fit into a buffer of {buffer.numel()}")
     try:
         tensors = {name: view_at(buffer, at, dtype_named(dtype), shape) for name, dtype, shape, at in parsed["tensors"]}
-    except (TypeError, ValueError, AttributeError, RuntimeError) as error:
+    except (TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
         raise CorruptData(f"the header of a state is corrupt: {error}") from None
     return unflatten(parsed["structure"], tensors)
 

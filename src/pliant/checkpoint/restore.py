@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def load(found: Found, *, below: str = "", verify: bool = True) -> Any:
             layout = manifest.parse(data, name)
             about = manifest.own_metadata(layout)
             if target is None:
-                target = _Target(about, below, name)
+                target = _Target(about, below, name, sum(_size(part) for part in found.parts))
             target.take(data, layout, about, name)
     assert target is not None
     return unflatten(target.structure, target.finish(found))
@@ -60,27 +61,31 @@ def load_latest(directory: str | os.PathLike[str], memory: bool | Path = True) -
 
 
 class _Target:
-    """The tensors in the making."""
+    """The tensors in the making. ``size``: bytes of all parts; tensors that would need more are not allocated."""
 
-    def __init__(self, about: dict[str, Any], below: str, file: str) -> None:
+    def __init__(self, about: dict[str, Any], below: str, file: str, size: int) -> None:
         try:
             self.structure = descend(about["structure"], below)
-            index = {name: (dtype_named(dtype), torch.Size(shape)) for name, (dtype, shape) in about["tensors"].items()}
+            described = manifest.tensor_index(about, file)
+            index = {name: (dtype_named(dtype), torch.Size(shape)) for name, (dtype, shape) in described.items()}
             wanted = set(tensor_names(self.structure))
+            needed = sum(index[name][0].itemsize * prod(index[name][1]) for name in wanted)
+            if needed > size:
+                raise ValueError(f"tensors of {needed} bytes in parts of {size}")
             self.tensors: Tensors = {name: torch.empty(index[name][1], dtype=index[name][0]) for name in wanted}
         except KeyError as error:
             if below and "structure" in about:
                 raise NotFound(f"the checkpoint has no entry {below!r}", hint=f"it has: {error.args[0]}") from None
             raise CorruptData(f"{file}: the structure of the state is corrupt: {error!r}") from None
-        except (TypeError, ValueError, AttributeError, RuntimeError) as error:
-            raise CorruptData(f"{file}: the structure of the state is corrupt: {error!r}") from None
-        self._missing = {name: tensor.nbytes for name, tensor in self.tensors.items()}
+        except (TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
+            raise CorruptData(f"{file}: the structure of the state is corrupt: {error!r:.500}") from None
+        self._received: dict[str, list[tuple[int, int]]] = {name: [] for name in self.tensors}  # elements, from and to
 
     def take(self, data: memoryview, layout: Layout, about: dict[str, Any], file: str) -> None:
         moves: list[Move] = []
         base = _address(data) + layout.data_begin
         for entry in layout.entries:
-            name, begin, end = about.get("slices", {}).get(entry.name, (entry.name, 0, None))
+            name, begin, end = manifest.slice_of(entry.name, about, file)
             if (tensor := self.tensors.get(name)) is None:
                 continue
             end = tensor.numel() if end is None else end
@@ -89,14 +94,22 @@ class _Target:
                 raise CorruptData(f"{file}: tensor {entry.name} does not fit into {name} {tuple(tensor.shape)}")
             if size:
                 moves.append((tensor.data_ptr() + begin * tensor.itemsize, base + entry.begin, size))
-            self._missing[name] -= size
+                self._received[name].append((begin, end))
         move(moves)
 
     def finish(self, found: Found) -> Tensors:
-        for name, missing in self._missing.items():
-            if missing:
-                raise CorruptData(f"the checkpoint {found.path} lacks {missing} bytes of tensor {name}")
+        """Refuses tensors of which an element never came: it would be whatever was in that memory before."""
+        for name, ranges in self._received.items():
+            at = 0
+            for begin, end in [*sorted(ranges), (self.tensors[name].numel(), 0)]:
+                if begin > at:
+                    raise CorruptData(f"the checkpoint {found.path} lacks elements {at} to {begin} of tensor {name}")
+                at = max(at, end)
         return self.tensors
+
+
+def _size(part: PartNote | InMemory) -> int:
+    return part.snapshot.bytes if isinstance(part, InMemory) else part.bytes
 
 
 @contextmanager

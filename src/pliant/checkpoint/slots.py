@@ -24,13 +24,15 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from pliant.checkpoint.manifest import Cut
+from pliant.checkpoint.manifest import MAX_PARTS, Cut
+from pliant.core.errors import CorruptData
 from pliant.files.atomic import read_json, write_json
 from pliant.files.locks import FileLock
 from pliant.files.private import make_private_folder
+from pliant.files.typed_json import MAX_TEXT, record_of
 
 log = logging.getLogger(__name__)
 
@@ -90,9 +92,11 @@ class SlotFolder:
     def snapshot(self, slot: int) -> SlotSnapshot | None:
         value = read_json(self.path / f"slot-{slot}.json")
         try:
-            return SlotSnapshot(**value) if value else None
-        except TypeError:
+            found = record_of(SlotSnapshot, value, "")
+        except CorruptData:
             return None
+        fits = found.slot == slot and found.part < found.of <= MAX_PARTS and found.world > 0
+        return found if fits else None
 
     def snapshots(self) -> list[SlotSnapshot]:
         """Oldest first."""
@@ -100,10 +104,9 @@ class SlotFolder:
         return sorted(found, key=lambda snapshot: snapshot.sequence)
 
     def written(self, slot: int) -> WriteResult | None:
-        value = read_json(self.path / f"slot-{slot}.written.json")
         try:
-            return WriteResult(**value) if value else None
-        except TypeError:
+            return record_of(WriteResult, read_json(self.path / f"slot-{slot}.written.json"), "")
+        except CorruptData:
             return None
 
     def pending(self) -> list[SlotSnapshot]:
@@ -117,7 +120,8 @@ class SlotFolder:
         write_json(self.path / f"slot-{snapshot.slot}.json", asdict(snapshot), durable=False)  # it is in memory
 
     def mark_written(self, slot: int, written: WriteResult) -> None:
-        write_json(self.path / f"slot-{slot}.written.json", asdict(written), durable=False)
+        short = replace(written, problem=written.problem[:MAX_TEXT])
+        write_json(self.path / f"slot-{slot}.written.json", asdict(short), durable=False)
 
     @contextmanager
     def reading(self, slot: int) -> Iterator[None]:
@@ -210,7 +214,7 @@ def siblings(folder: Path) -> list[SlotFolder]:
         return []
     try:
         return [SlotFolder(path) for path in sorted(folder.parent.iterdir()) if _is_own_folder(path)]
-    except FileNotFoundError:  # removed meanwhile
+    except OSError:  # removed meanwhile
         return []
 
 

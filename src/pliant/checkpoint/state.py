@@ -33,8 +33,8 @@ def flatten(state: Any) -> tuple[Any, Tensors]:
 def unflatten(structure: Any, tensors: Tensors) -> Any:
     try:
         return _decode(structure, tensors)
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise CorruptData(f"the structure of the state is corrupt: {error!r}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
+        raise CorruptData(f"the structure of the state is corrupt: {error!r:.500}") from None
 
 
 def tensor_names(structure: Any) -> list[str]:
@@ -172,7 +172,7 @@ def _decode(value: Any, tensors: Tensors) -> Any:
 
 
 def dtype_named(name: str) -> torch.dtype:
-    found = getattr(torch, name)
+    found = vars(torch).get(name)  # not getattr: that imports submodules
     if not isinstance(found, torch.dtype):
         raise ValueError(f"{name} is not a tensor type")
     return found

@@ -3,6 +3,9 @@
 A local file appears whole or not at all (temporary name, fsync, rename, fsync of the folder). Remote stores have no such
 rename: what is read there is only what a manifest or the note beside a part names, and both are written after the part.
 Paths are relative to the root of the storage, with ``/``.
+
+What is found there may have been put there by others: only regular files are read (``files/regular.py``), and a file or folder
+that cannot be read is damaged (``CorruptData``), so that the checkpoints before it stay usable.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from typing import Any, Protocol
 
 from pliant.core.errors import InvalidRequest, NotAvailable
 from pliant.files.atomic import HIDDEN, AtomicFile, sync_folder
+from pliant.files.regular import damage, open_regular
 
 LIBRARIES = {  # by scheme
     **{"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs", "abfss": "adlfs"},
@@ -39,10 +43,10 @@ class Storage(Protocol):
     url: str
 
     def list(self, path: str = "") -> list[Item]:
-        """Sorted by name, unfinished things too; nothing if there is no such folder."""
+        """Sorted by name, unfinished things too; nothing if there is no such folder. ``CorruptData``: it cannot be read."""
 
     def read(self, path: str, max_bytes: int | None = None) -> bytes:
-        """The file, or its first bytes."""
+        """The file, or its first bytes. Raises ``FileNotFoundError``, or ``CorruptData`` if it is no readable file."""
 
     def open(self, path: str) -> mmap.mmap | bytearray:
         """All bytes of a file, writable without effect on it; a local one is mapped."""
@@ -67,15 +71,20 @@ class LocalStorage:
                 for entry in entries:
                     try:
                         found.append(Item(entry.name, entry.stat().st_size, entry.is_dir()))
-                    except FileNotFoundError:
-                        continue  # another node tidies up
+                    except OSError:
+                        continue  # another node tidies up, or a link that leads nowhere
         except (FileNotFoundError, NotADirectoryError):
             return []
+        except OSError as error:
+            raise damage(error, str(self._root / path)) from None
         return sorted(found, key=lambda item: item.name)
 
     def read(self, path: str, max_bytes: int | None = None) -> bytes:
-        with (self._root / path).open("rb") as file:
-            return file.read(max_bytes)
+        with open_regular(self._root / path) as file:
+            try:
+                return file.read(-1 if max_bytes is None else max_bytes)
+            except OSError as error:
+                raise damage(error, str(self._root / path)) from None
 
     def open(self, path: str) -> mmap.mmap | bytearray:
         return map_file(self._root / path)
@@ -191,7 +200,7 @@ def open_storage(directory: str | os.PathLike[str]) -> Storage:
 
 
 def map_file(path: Path) -> mmap.mmap | bytearray:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         if os.fstat(file.fileno()).st_size == 0:
             return bytearray()
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)

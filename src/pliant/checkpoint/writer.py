@@ -64,7 +64,7 @@ class CheckpointWriter:
         """
         self._directory = open_storage(directory).url
         self._every_steps, self._every_seconds = every_steps, every_seconds
-        self._keep_last, self._keep_every = keep_last, keep_every
+        self._keep_last, self._keep_every = max(keep_last, 0), max(keep_every, 0)
         self._clock = clock
         self._on_result = on_result or (lambda result: None)
         self._last_taken = clock()

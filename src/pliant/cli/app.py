@@ -19,6 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from pliant import __version__
 from pliant.cli.handles.open_handles import close_job_handles
+from pliant.cli.render.terminal import say
 from pliant.core.errors import JobFailed, NotAvailable, PliantError, RetryableError
 
 FAILED, USAGE_ERROR, INTERRUPTED = 1, 2, 130  # exit codes
@@ -80,7 +81,7 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except PliantError as error:
-            print(f"pliant: {error}", file=sys.stderr)
+            say(f"pliant: {error}", to_stderr=True)
             raise typer.Exit(FAILED if isinstance(error, RetryableError | JobFailed) else USAGE_ERROR) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
@@ -165,7 +166,7 @@ app = typer.Typer(
 
 def _version(show: bool) -> None:
     if show:
-        print(f"pliant {__version__}")
+        say(f"pliant {__version__}")
         raise typer.Exit
 
 

@@ -92,8 +92,16 @@ class JobState:
             for number, operation in enumerate(operations, start=1):
                 at = f"operation {number} of {len(operations)} ({operation.machine}.{operation.method})"
                 self.apply(operation)
-        except (PliantError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        except (
+            PliantError,
+            AssertionError,
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+            ArithmeticError,
+        ) as error:
             raise CorruptData(
-                f"{source} cannot be replayed at {at}: {error!r}",
+                f"{source} cannot be replayed at {at}: {error!r:.500}",
                 hint="check whether job.yaml or the journal was edited since the job started",
             ) from error

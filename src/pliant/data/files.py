@@ -14,6 +14,7 @@ from typing import IO, Any, cast
 
 from pliant.core.errors import InvalidRequest, NotFound
 from pliant.data.errors import MissingLibrary
+from pliant.files.regular import open_regular
 
 PathLike = str | os.PathLike[str]
 Paths = PathLike | Iterable[PathLike]
@@ -95,7 +96,7 @@ def stamp(path: str) -> Stamp:
 
 def open_binary(path: str) -> IO[bytes]:
     if not is_remote(path):
-        return open(path, "rb")
+        return open_regular(path)
     fs, inner = file_system(path)
     return cast(IO[bytes], fs.open(inner, "rb"))
 

@@ -57,10 +57,12 @@ def pack_image(path: str, class_name: str, label: int, data: bytes) -> bytes:
 def unpack_image(record: bytes) -> ImageRecord:
     head, newline, data = record.partition(b"\n")
     try:
-        about = json.loads(head) if newline else {}
-        return ImageRecord(about["path"], about["class"], about["label"], data)
-    except (ValueError, KeyError, TypeError):
-        raise CorruptData("not a packed image: it does not start with a JSON header line") from None
+        match json.loads(head) if newline else None:
+            case {"path": str(path), "class": str(class_name), "label": int(label)}:
+                return ImageRecord(path, class_name, label, data)
+    except (ValueError, RecursionError):
+        pass
+    raise CorruptData("not a packed image: it does not start with a JSON header line")
 
 
 class ImageFolder(PartReader):

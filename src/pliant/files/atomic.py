@@ -17,6 +17,9 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import IO, Any
 
+from pliant.core.errors import CorruptData
+from pliant.files.regular import MAX_JSON_BYTES, read_bytes
+
 HIDDEN = "."  # names that begin so are unfinished
 
 
@@ -137,10 +140,10 @@ def write_json(path: Path, value: Mapping[str, Any], *, durable: bool = True) ->
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The object in a file, or None if there is no such file or it holds something else."""
+    """The object in a file, or None if there is no such file or it holds something else, be it a FIFO or a gigabyte."""
     try:
-        value = json.loads(path.read_text())
-    except (FileNotFoundError, ValueError):
+        value = json.loads(read_bytes(path, MAX_JSON_BYTES))
+    except (FileNotFoundError, CorruptData, ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 

@@ -6,9 +6,6 @@ for ``pliant audit``, which needs the definitions of datasets.
 
 from __future__ import annotations
 
-import sqlite3
-from pathlib import Path
-
 from pliant.core.end_policy import optional_datasets
 from pliant.core.errors import NotAvailable, NotFound
 from pliant.core.shards.audit import AuditRow, JobAudit, audit_dataset
@@ -17,15 +14,8 @@ from pliant.core.status import JobStatus
 from pliant.core.status_builder import build_status
 from pliant.master.clock import SystemClock
 from pliant.master.job_dir import JobDir
-from pliant.master.journal.store import SqliteStore, read_audit
+from pliant.master.journal.store import load_from, open_read_only, read_audit
 from pliant.spec import initial_state, load_spec
-
-
-class _ReadOnlyStore(SqliteStore):
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None, timeout=10)
-        self._db.execute("BEGIN")  # one state, although a master may be writing
 
 
 class JobOnDisk:
@@ -38,11 +28,9 @@ class JobOnDisk:
             )
         self.spec = load_spec(job_dir.spec)
         self.state = initial_state(self.spec)
-        store = _ReadOnlyStore(job_dir.journal)
-        try:
-            recovered = store.load()
-        finally:
-            store.close()
+        with open_read_only(job_dir.journal) as db:
+            db.execute("BEGIN")  # one state, although a master may be writing
+            recovered = load_from(db)
         self.state.replay(recovered.snapshot, recovered.operations, source=f"the journal {job_dir.journal}")
 
     def status(self) -> JobStatus:

@@ -18,6 +18,7 @@ from pliant.core.errors import InvalidRequest
 MAX_NAME = 200  # characters
 MAX_DIM = 65_536  # floats in a row
 MAX_ELEMENTS = 1 << 40
+MAX_FLOAT = 1e300
 
 OPTIMIZERS: dict[str, tuple[str, ...]] = {
     "sgd": (),
@@ -230,7 +231,8 @@ def _name(name: Any) -> None:
 
 
 def _finite(what: str, name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not abs(value) <= MAX_FLOAT:  # not so for NaN either
         raise InvalidRequest(f"{what}: {name} must be a finite number, got {value!r:.80}")
 
 

@@ -7,7 +7,7 @@ Definitions travel as messages and are JSON objects inside: the field names of b
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
@@ -21,6 +21,8 @@ from pliant.core.parameters.partition_map import PartitionMap
 from pliant.core.status import SeatStatus
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.status import seat_message
+
+T = TypeVar("T")
 
 _KINDS: dict[OrderKind, pb.OrderKind] = {
     OrderKind.NOTHING: pb.ORDER_NOTHING,
@@ -42,6 +44,15 @@ _OUTCOMES: dict[PushOutcome, pb.PushOutcome] = {
     PushOutcome.LOST: pb.PUSH_LOST,
 }
 _OUTCOMES_BACK = {message: outcome for outcome, message in _OUTCOMES.items()}
+
+
+def _known(back: Mapping[Any, T], value: int, what: str) -> T:
+    """A value of an enum, as ours; one of a later release is refused."""
+    found = back.get(value)
+    if found is None:
+        raise InvalidRequest(f"{value} is not a known {what}", hint="use the same release of Pliant everywhere")
+    return found
+
 
 # --- definitions
 
@@ -169,7 +180,7 @@ def order_message(order: Order) -> pb.Order:
 def order_from_message(message: pb.Order) -> Order:
     return Order(
         message.number,
-        _KINDS_BACK[message.kind],
+        _known(_KINDS_BACK, message.kind, "kind of order"),
         message.map_version,
         message.iteration,
         contributions=tuple(
@@ -223,7 +234,7 @@ def push_reply(decision: PushDecision, scheduled: int = 0) -> pb.ContributeReply
 
 def push_decision(reply: pb.ContributeReply) -> PushDecision:
     return PushDecision(
-        _OUTCOMES_BACK[reply.outcome],
+        _known(_OUTCOMES_BACK, reply.outcome, "outcome of a push"),
         reply.iteration,
         reply.staleness,
         reply.reason,

@@ -241,13 +241,7 @@ def load_spec(path_or_text: str | os.PathLike[str]) -> JobSpec:
     if isinstance(path_or_text, str) and not _is_path(path_or_text):
         return JobSpec.from_yaml(path_or_text)
     path = Path(path_or_text)
-    try:
-        yaml_text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise SpecError(f"{path} is not valid UTF-8: byte {error.start}") from None
-    except OSError as error:
-        raise SpecError(f"{path} cannot be read: {error.strerror}", hint="pass the path of a job's YAML file") from None
-    return JobSpec.from_yaml(yaml_text, source=str(path))
+    return JobSpec.from_yaml(text.read_file(path), source=str(path))
 
 
 def _is_path(given: str) -> bool:

@@ -53,8 +53,8 @@ def test_a_dump_is_restored_on_another_number_of_servers(tmp_path: Path) -> None
     second.mkdir()
     with ps_job(second, servers=3, records=800, parameters={"restore": str(job.home.path)}, name="again") as again:
         assert again.wait(120) == 0, again.report()
-        assert again.summary()["parameters"]["iteration"] == manifest["iteration"] + 50
+        assert again.summary()["parameters"]["iteration"] == manifest.iteration + 50
         with np.load(next(second.glob("seen-*.npz"))) as found:
             # What the first job had dumped, plus one more for each record.
             total = float(found["seen"].sum()) * 2 * BATCH
-            assert total == pytest.approx(800 + manifest["iteration"] * 2 * BATCH, rel=1e-5)
+            assert total == pytest.approx(800 + manifest.iteration * 2 * BATCH, rel=1e-5)

@@ -88,7 +88,7 @@ def test_a_chain_is_restored_on_any_number_of_servers(
     tmp_path: Path, trained: list[ParameterStore], seats: int
 ) -> None:
     path, manifest = find_dump(tmp_path)
-    assert manifest["chain"] == [5, 9]
+    assert manifest.chain == (5, 9)
     begins = [restore_point(s, seats, restore_from=str(path), iteration=2) for s in range(seats)]
     again = [restored(begin, tmp_path, lambda text: None) for begin in begins]
     assert np.array_equal(rows(again, IDS), rows(trained, IDS))

@@ -12,7 +12,6 @@ Exit code: the job's: 0 done, 1 failed, 130 stopped; 0 after Ctrl-C; 2 if there 
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -22,6 +21,7 @@ from pliant.cli.launch.outcome import check_summary, leave
 from pliant.cli.options.common import Context, Folder, Name, Namespace, cluster_of
 from pliant.cli.options.groups import grouped
 from pliant.cli.options.run import FollowOptions
+from pliant.cli.render.terminal import say
 
 
 @grouped
@@ -44,9 +44,9 @@ def attach(
         summary = attach_to(handle, tail=tail, **options.shown())
     except Detached:
         where = f" -N {namespace}" if namespace and job_dir is None else ""
-        print(
+        say(
             f"pliant | detached; job {handle.name} keeps running; `pliant stop {handle.argument}{where}` stops it",
-            file=sys.stderr,
+            to_stderr=True,
         )
         return
     leave(summary, options)

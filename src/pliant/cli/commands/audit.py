@@ -20,6 +20,7 @@ import typer
 
 from pliant.cli.handles.find import find_job_handle
 from pliant.cli.options.common import AsJson, Context, Folder, Name, Namespace, cluster_of
+from pliant.cli.render.terminal import say
 
 
 def audit(
@@ -35,11 +36,11 @@ def audit(
         print(json.dumps(report, indent=1))
     else:
         if not report["over"]:
-            print(f"{report['name']} is still running; this covers the records accepted so far")
+            say(f"{report['name']} is still running; this covers the records accepted so far")
         for found in report["datasets"]:
             _print(found)
         if not report["datasets"]:
-            print(f"{report['name']} has no datasets")
+            say(f"{report['name']} has no datasets")
     raise typer.Exit(0 if report["exact"] else 1)
 
 
@@ -47,24 +48,24 @@ def _print(found: dict[str, Any]) -> None:
     epochs = f" in each of {found['epochs']} epochs" if found["epochs"] > 1 else ""
     restored = f", {found['restored']:,} before the restored position" if found["restored"] else ""
     if found["exact"]:
-        print(f"{found['dataset']}: exact: {found['records_accepted']:,} records accepted{restored}, each once{epochs}")
+        say(f"{found['dataset']}: exact: {found['records_accepted']:,} records accepted{restored}, each once{epochs}")
         _print_partitions(found)
         return
-    print(
+    say(
         f"{found['dataset']}: NOT exact: of {found['records_expected']:,} records{epochs and ' (all epochs)'},"
         f" {found['missing']:,} missing, {found['doubled']:,} accepted more than once"
         + (f", {found['strange']:,} entries that match no shard" if found["strange"] else "")
     )
     for kind, findings in (("missing", "gaps"), ("again", "doubles"), ("strange", "strangers")):
         for finding in found[findings]:
-            print(f"  {kind}: {_where(finding)}: {finding['why']}")
+            say(f"  {kind}: {_where(finding)}: {finding['why']}")
     _print_partitions(found)
 
 
 def _print_partitions(found: dict[str, Any]) -> None:
     for part in found.get("partitions", ()):
         again = part["records_accepted"] - part["records_covered"]
-        print(
+        say(
             f"  partition {part['name']}: {part['records_covered']:,} of {part['records_expected']:,} records accepted"
             + (f", {again:,} accepted again" if again else "")
         )

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from pliant.checkpoint import manifest
@@ -23,6 +22,8 @@ from pliant.checkpoint.catalog import Found, StoredStep, candidates, list_steps
 from pliant.checkpoint.checksums import ALGORITHM
 from pliant.checkpoint.storage import Storage, open_storage
 from pliant.cli.handles.job_dirs import find_job
+from pliant.cli.render.console import EscapingConsole
+from pliant.cli.render.terminal import say
 from pliant.core.errors import CorruptData, NotFound
 from pliant.spec import load_spec
 
@@ -69,9 +70,9 @@ def inspect(
     else:
         _print_tensors(found, notes, tensors)
         for problem in problems:
-            print(f"broken: {problem}")
+            say(f"broken: {problem}")
         if verify and not problems:
-            print(f"all checksums match ({sum(len(note.checksums) for note in notes)} of {ALGORITHM})")
+            say(f"all checksums match ({sum(len(note.checksums) for note in notes)} of {ALGORITHM})")
     if problems:
         raise typer.Exit(1)
 
@@ -93,7 +94,7 @@ def export(
     if as_json:
         print(json.dumps({"step": found.step, "tensors": count, "bytes": size, "file": str(to)}))
     else:
-        print(f"{count} tensors of step {found.step} in {to} ({_size(size)})")
+        say(f"{count} tensors of step {found.step} in {to} ({_size(size)})")
 
 
 def _place(where: str) -> Storage:
@@ -148,20 +149,23 @@ def _problems(storage: Storage, notes: list[manifest.PartNote]) -> list[str]:
             manifest.check(memoryview(storage.open(note.path)), note, f"{storage.url}/{note.path}")
         except CorruptData as error:
             found.append(error.message)
+        except FileNotFoundError:
+            found.append(f"{storage.url}/{note.path} is missing")
     return found
 
 
 def _tensors(storage: Storage, notes: list[manifest.PartNote]) -> list[dict[str, Any]]:
     """Each once, with the parts that it is in."""
-    index: dict[str, Any] = {}
+    index: dict[str, tuple[str, tuple[int, ...]]] = {}
     parts: dict[str, list[int]] = {}
     sizes: dict[str, int] = {}
     for note in notes:
         layout = manifest.read_layout(storage, note)
         about = manifest.own_metadata(layout)
-        index |= about.get("tensors", {})
+        if note.part == 0:
+            index = manifest.tensor_index(about, note.path)
         for entry in layout.entries:
-            name = about.get("slices", {}).get(entry.name, [entry.name])[0]
+            name, _, _ = manifest.slice_of(entry.name, about, note.path)
             parts.setdefault(name, []).append(note.part)
             sizes[name] = sizes.get(name, 0) + entry.nbytes
     return [
@@ -171,9 +175,9 @@ def _tensors(storage: Storage, notes: list[manifest.PartNote]) -> list[dict[str,
 
 
 def _print_list(storage: Storage, rows: list[dict[str, Any]]) -> None:
-    console = Console(markup=False)
+    console = EscapingConsole()
     if not rows:
-        console.print(f"no checkpoints in {storage.url}", markup=False)
+        console.print(f"no checkpoints in {storage.url}")
         return
     table = Table("step", "status", "size", "parts", "taken", title=storage.url, title_justify="left", box=None)
     for row in rows:
@@ -182,12 +186,12 @@ def _print_list(storage: Storage, rows: list[dict[str, Any]]) -> None:
     console.print(table)
     for row in rows:
         for problem in row["problems"]:
-            console.print(f"step {row['step']}: {problem}", markup=False, soft_wrap=True)
+            console.print(f"step {row['step']}: {problem}", soft_wrap=True)
 
 
 def _print_tensors(found: Found, notes: list[manifest.PartNote], tensors: list[dict[str, Any]]) -> None:
-    console = Console(markup=False)
-    console.print(f"step {found.step}, taken by {found.world} workers, {found.path}", markup=False, soft_wrap=True)
+    console = EscapingConsole()
+    console.print(f"step {found.step}, taken by {found.world} workers, {found.path}", soft_wrap=True)
     table = Table("tensor", "type", "shape", "size", "parts", box=None)
     for tensor in tensors:
         shape = "x".join(map(str, tensor["shape"])) or "scalar"
@@ -196,7 +200,7 @@ def _print_tensors(found: Found, notes: list[manifest.PartNote], tensors: list[d
         )
     console.print(table)
     total = sum(tensor["bytes"] for tensor in tensors)
-    console.print(f"{len(tensors)} tensors, {_size(total)} in {len(notes)} parts", markup=False)
+    console.print(f"{len(tensors)} tensors, {_size(total)} in {len(notes)} parts")
 
 
 def _size(count: float) -> str:

@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from pliant.cli.render.console import EscapingConsole
+from pliant.cli.render.terminal import say
 from pliant.core.errors import InvalidRequest
 from pliant.core.plurals import counted
 from pliant.data import DataReader, RecordIOReader, RecordIOWriter, open_reader
@@ -79,7 +80,7 @@ def pack(
     if as_json:
         print(json.dumps({"file": str(output), "records": writer.records, "chunks": writer.chunks, "bytes": size}))
     else:
-        print(f"{output}: {writer.records} records in {writer.chunks} chunks, {size} bytes")
+        say(f"{output}: {writer.records} records in {writer.chunks} chunks, {size} bytes")
     _report_skipped(skipped)
 
 
@@ -128,7 +129,7 @@ def info(
         )
     if len(found) > 1:
         table.add_row("all", f"{sum(r.records for r in found):,}", f"{sum(r.chunks for r in found):,}")
-    Console(markup=False).print(table)
+    EscapingConsole().print(table)
 
 
 @app.command()
@@ -154,7 +155,7 @@ def cat(
         elif show is Show.RAW:
             sys.stdout.buffer.write(pack_row(record))
         else:
-            print(_shown(record, show))
+            say(str(_shown(record, show)))
     sys.stdout.flush()
     _report_skipped(skipped)
 
@@ -189,10 +190,10 @@ def verify(
     else:
         for report in reports:
             state = f"{counted(len(report.damages), 'corrupt chunk')}" if report.damages else "intact"
-            print(f"{report.path}: {state}, {report.records} records in {report.chunks} good chunks")
+            say(f"{report.path}: {state}, {report.records} records in {report.chunks} good chunks")
             for damage in report.damages:
                 lost = "" if damage.records is None else f" ({damage.records} records)"
-                print(f"  chunk {damage.chunk} at byte {damage.offset}: {damage.reason}{lost}")
+                say(f"  chunk {damage.chunk} at byte {damage.offset}: {damage.reason}{lost}")
     if any(report.damages for report in reports):
         raise typer.Exit(DAMAGED)
 
@@ -226,7 +227,7 @@ def split(
                 writer.write(next(stream))
         written.append({"file": str(path), "records": writer.records})
         if not as_json:
-            print(f"{path}: {writer.records} records")
+            say(f"{path}: {writer.records} records")
     if as_json:
         print(json.dumps(written, indent=1))
     _report_skipped([str(damage) for damage in reader.skipped])
@@ -238,7 +239,7 @@ def _cuts(total: int, parts: int) -> list[int]:
 
 def _bar() -> Progress:
     """On the error stream, so that what is printed can be piped; quiet where that is no terminal."""
-    console = Console(stderr=True, markup=False)
+    console = EscapingConsole(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
@@ -256,5 +257,5 @@ def _with_progress(records: Iterable[Any], total: int, what: str) -> Iterator[An
 def _report_skipped(skipped: list[str]) -> None:
     if skipped:
         for line in skipped:
-            print(f"skipped: {line}", file=sys.stderr)
-        print(f"skipped {counted(len(skipped), 'corrupt part')}", file=sys.stderr)
+            say(f"skipped: {line}", to_stderr=True)
+        say(f"skipped {counted(len(skipped), 'corrupt part')}", to_stderr=True)

@@ -51,10 +51,11 @@ def _cluster(context: str | None, namespace: str) -> list[Check]:
 
 
 def _print(checks: list[Check]) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(markup=False, highlight=False, soft_wrap=True)
+    from pliant.cli.render.console import EscapingConsole
+
+    console = EscapingConsole(soft_wrap=True)
     styles = {"ok": "green", "warning": "yellow", "broken": "bold red", "absent": "dim"}
     for check in checks:
         line = Text(f"{check.state:<8}", style=styles[check.state])

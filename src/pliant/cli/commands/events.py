@@ -21,6 +21,8 @@ import typer
 from pliant.cli.handles.find import find_job_handle
 from pliant.cli.handles.job_handle import JobHandle
 from pliant.cli.options.common import AsJson, Context, Folder, Name, Namespace, cluster_of
+from pliant.cli.render.terminal import say
+from pliant.core.printable import escaped_line
 
 if TYPE_CHECKING:
     from pliant.core.events import EventRecord
@@ -51,7 +53,7 @@ def _show_new(handle: JobHandle, after: int, as_json: bool) -> int:
     """Returns the number of the last one."""
     while found := handle.events(after, PAGE):
         for event in found:
-            print(json.dumps(event.to_json()) if as_json else _line(event), flush=True)
+            say(json.dumps(event.to_json()) if as_json else escaped_line(_line(event)))
         after = found[-1].number
     return after
 

@@ -25,6 +25,7 @@ import typer
 from pliant.cli.handles.find import all_job_handles
 from pliant.cli.handles.job_handle import JobHandle
 from pliant.cli.options.common import AsJson, Context, Namespace, cluster_of
+from pliant.cli.render.terminal import say
 from pliant.core.plurals import counted
 from pliant.core.status_json import part_to_json
 
@@ -45,7 +46,7 @@ def jobs(
         if as_json:
             print(json.dumps({"removed": removed}))
         else:
-            print(f"removed {', '.join(removed)}" if removed else "no finished jobs to remove")
+            say(f"removed {', '.join(removed)}" if removed else "no finished jobs to remove")
         return
     views = [handle.peek() for handle in all_job_handles(cluster)]
     if as_json:
@@ -55,7 +56,7 @@ def jobs(
 
         print_jobs(views, time.time())
     else:
-        print("no jobs yet; start one with `pliant run -- python train.py`")
+        say("no jobs yet; start one with `pliant run -- python train.py`")
 
 
 def _row(view: JobView) -> dict[str, Any]:

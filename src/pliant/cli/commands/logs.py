@@ -51,15 +51,14 @@ def logs(
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
-    from rich.console import Console
-
+    from pliant.cli.render.console import EscapingConsole
     from pliant.cli.render.output_lines import for_people, print_json
 
     handle = find_job_handle(name, job_dir, cluster_of(namespace, context, job_dir))
     wanted = [*(node or []), *(["master"] if master else [])]
     if not follow:
         _check(handle, wanted)
-    printer = print_json if as_json else for_people(Console(markup=False, highlight=False, soft_wrap=True))
+    printer = print_json if as_json else for_people(EscapingConsole(soft_wrap=True))
     output = handle.output(printer, nodes=frozenset(wanted) or None, tail=tail, follow=follow, with_servers=everything)
     while follow:
         over = handle.is_over()  # asked first: what came before the end is shown below

@@ -28,7 +28,6 @@ Exit code: that of the job: 0 succeeded, 1 failed, 130 stopped; 2 for a usage er
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -36,6 +35,7 @@ import typer
 
 from pliant.cli.launch.standalone_master import prepare, serve
 from pliant.cli.options.native import strategy_name
+from pliant.cli.render.terminal import say
 from pliant.core.errors import Conflict, InvalidRequest
 from pliant.core.summary import exit_code
 from pliant.files.locks import FileLock
@@ -153,10 +153,9 @@ def master(
         raise Conflict(f"a master for the job in {home.path} is already running", hint="choose another --name")
     listens = host is not None or port is not None
     if listens and load_spec(home.spec).security.tls is False:
-        print(
+        say(
             "warning: the job's token and all traffic are sent in plain text; omit --no-tls to encrypt them",
-            file=sys.stderr if as_json else None,
-            flush=True,
+            to_stderr=as_json,
         )
     where = (host or LOOPBACK) if listens else ""
     raise typer.Exit(exit_code(serve(home, where, port or 0, lock, as_json=as_json)))

@@ -32,6 +32,7 @@ import typer
 from pliant.cli.handles.find import find_job_handle
 from pliant.cli.handles.job_handle import RoleChange, RoleChanged
 from pliant.cli.options.common import AsJson, Context, Folder, NamedJob, Namespace, cluster_of
+from pliant.cli.render.terminal import say
 from pliant.core.errors import InvalidRequest
 from pliant.core.plurals import counted
 from pliant.core.resources import RolloutMode
@@ -102,7 +103,7 @@ def scale(
         if as_json:
             print(json.dumps({"node": move_off, "seat": seat, "share": share, "partitions": partitions}))
         else:
-            print(f"{where.name}: {share:.0%} of the {partitions} partitions of {move_off} move to other servers")
+            say(f"{where.name}: {share:.0%} of the {partitions} partitions of {move_off} move to other servers")
         return
     if workers is not None:
         targets.append(("worker", workers))
@@ -139,12 +140,12 @@ def _show(job: str, wanted: RoleChange, changed: RoleChanged, *, as_json: bool) 
         print(json.dumps(found))
         return
     if wanted.replicas is not None:
-        print(f"{job}: {wanted.role} {changed.before} -> {changed.now}")
+        say(f"{job}: {wanted.role} {changed.before} -> {changed.now}")
     if wanted.resources:
         units = {"cpu": "CPU", "memory_mb": "MB", "gpu": "GPU"}
         amounts = ", ".join(f"{amount:g} {units[name]}" for name, amount in wanted.resources.items())
         how = "resized in place" if changed.in_place else "to be replaced one by one"
-        print(f"{job}: {wanted.role} {amounts} each; {counted(changed.outdated, 'running node')} {how}")
+        say(f"{job}: {wanted.role} {amounts} each; {counted(changed.outdated, 'running node')} {how}")
 
 
 def _amounts(given: dict[str, object]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ import typer
 
 from pliant.cli.handles.find import find_job_handle
 from pliant.cli.options.common import AsJson, Context, Folder, NamedJob, Namespace, cluster_of
+from pliant.cli.render.terminal import say
 from pliant.core.errors import InvalidRequest
 
 
@@ -44,4 +45,4 @@ def stop(
     if as_json:
         print(json.dumps(summary.to_json(), indent=1))
     else:
-        print(f"{handle.name}: {summary.phase}: {summary.reason}")
+        say(f"{handle.name}: {summary.phase}: {summary.reason}")

@@ -24,6 +24,7 @@ from pliant.cli.handles.cluster import Cluster
 from pliant.cli.handles.open_handles import close_at_exit
 from pliant.cli.launch.manifest import completed, read_job
 from pliant.cli.options.common import AsJson, Context, Namespace
+from pliant.cli.render.terminal import say
 
 
 def submit(
@@ -42,9 +43,7 @@ def submit(
 ) -> None:
     submission = completed(read_job(file, name=name, namespace=namespace), files or [], image)
     if dry_run:
-        print(
-            json.dumps(submission.objects(), indent=1) if as_json else submission.to_yaml(), end="\n" if as_json else ""
-        )
+        say(json.dumps(submission.objects(), indent=1) if as_json else submission.to_yaml().removesuffix("\n"))
         return
     from pliant.cli.handles.kubernetes.session import Session
     from pliant.cli.launch.submitting import next_steps
@@ -59,7 +58,7 @@ def submit(
     close_at_exit(handle)
     submitted: dict[str, Any] = {"name": handle.name, **handle.identity()}
     if not wait:
-        print(json.dumps(submitted, indent=1) if as_json else next_steps(handle.name, handle.namespace))
+        say(json.dumps(submitted, indent=1) if as_json else next_steps(handle.name, handle.namespace))
         return
     from pliant.cli.following.kubernetes import follow
 

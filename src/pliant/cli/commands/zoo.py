@@ -18,6 +18,7 @@ from typing import Annotated
 import typer
 
 from pliant.cli.options.common import AsJson
+from pliant.cli.render.terminal import say
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 
@@ -33,7 +34,7 @@ def list_models(as_json: AsJson = False) -> None:
         return
     width = max(map(len, found), default=0)
     for name, path in found.items():
-        print(f"{name:<{width}}  {about(path)}")
+        say(f"{name:<{width}}  {about(path)}")
 
 
 @app.command("init")
@@ -52,4 +53,4 @@ def init(
     if as_json:
         print(json.dumps({"model": name, "file": str(made)}))
         return
-    print(f"created {made} (see its docstring); train it with `pliant train --model {made} ...`")
+    say(f"created {made} (see its docstring); train it with `pliant train --model {made} ...`")

@@ -13,11 +13,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from rich.console import Console
-
 from pliant.cli.following.held_output import HeldOutput
 from pliant.cli.following.interrupts import Interrupts
 from pliant.cli.handles.job_handle import Caller, JobHandle, Output
+from pliant.cli.render.console import EscapingConsole
 from pliant.cli.render.final_report import print_final_report
 from pliant.cli.render.output_lines import for_people
 from pliant.cli.render.progress import clock, figures, progress_view
@@ -72,7 +71,7 @@ class Follower:
         """``tail``: of the output so far, only the last lines of each node. ``detaches``: Ctrl-C raises ``Detached``."""
         self._handle = handle
         self._interrupts = interrupts
-        self._console = Console(stderr=to_stderr, markup=False, highlight=False, soft_wrap=True)
+        self._console = EscapingConsole(stderr=to_stderr, soft_wrap=True)
         self._show_output = show_output
         self._output: Output | None = None
         self._held = HeldOutput(for_people(self._console))
@@ -132,7 +131,7 @@ class Follower:
 
     def say(self, text: str) -> None:
         if self._progress:
-            self._console.print(f"pliant | {text}", markup=False)
+            self._console.print(f"pliant | {text}")
 
     def _watch(self, lifetime: Lifetime, live: Live | None) -> None:
         while lifetime.running():

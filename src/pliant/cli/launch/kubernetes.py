@@ -13,6 +13,7 @@ from pliant.cli.handles.open_handles import close_at_exit
 from pliant.cli.launch.manifest import completed, on_kubernetes, with_script
 from pliant.cli.launch.submitting import next_steps, submit
 from pliant.cli.options.run import RunOptions
+from pliant.cli.render.terminal import say
 from pliant.core.summary import JobSummary
 from pliant.spec import JobSpec
 
@@ -34,7 +35,7 @@ def run_on_kubernetes(spec: JobSpec, options: RunOptions, files: list[Path], *, 
     close_at_exit(handle)
     if options.detach:
         submitted = {"name": handle.name, **handle.identity()}
-        print(json.dumps(submitted, indent=1) if options.as_json else next_steps(handle.name, handle.namespace))
+        say(json.dumps(submitted, indent=1) if options.as_json else next_steps(handle.name, handle.namespace))
         sys.exit(0)
     return follow(handle, **options.shown(output=output))
 

@@ -15,6 +15,7 @@ from pliant.cli.following.interrupts import Interrupts
 from pliant.cli.handles.job_dirs import argument_of
 from pliant.cli.launch.job_folder import PreparedJob
 from pliant.cli.options.run import FollowOptions, StartOptions
+from pliant.cli.render.terminal import say
 from pliant.core.errors import MasterUnavailable, PermanentError, PliantError
 from pliant.files.atomic import read_json
 from pliant.files.reserve import disk_problem
@@ -38,9 +39,9 @@ def start(job: PreparedJob, options: StartOptions, *, output: bool = True) -> Jo
     if options.as_json:
         print(json.dumps({"name": job.home.name, "job_dir": home}, indent=1))
     elif not options.quiet:
-        print(f"job {job.home.name} runs in the background; files in {home}")
-        print(f"  pliant attach {name}   follow it\n  pliant status {name}   see how it is doing")
-        print(f"  pliant stop {name}     stop it")
+        say(f"job {job.home.name} runs in the background; files in {home}")
+        say(f"  pliant attach {name}   follow it\n  pliant status {name}   see how it is doing")
+        say(f"  pliant stop {name}     stop it")
     sys.exit(0)
 
 

@@ -75,13 +75,7 @@ class Submission:
 
 def read_job(path: Path, *, name: str | None, namespace: str | None) -> Submission:
     """From a file with a job's spec, or with an ElasticJob."""
-    try:
-        content = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise SpecError(f"{path} is not valid UTF-8: byte {error.start}") from None
-    except OSError as error:
-        raise SpecError(f"{path} cannot be read: {error.strerror}", hint="pass the path of a job's YAML file") from None
-    value = yaml_text.read(content, str(path))
+    value = yaml_text.read(yaml_text.read_file(path), str(path))
     if not isinstance(value, Mapping):
         raise SpecError(f"{path} does not contain a job: expected a mapping, either a job spec or an {JOB_KIND}")
     if "apiVersion" in value or "kind" in value:

@@ -7,6 +7,7 @@ import sys
 from typing import NoReturn
 
 from pliant.cli.options.run import FollowOptions
+from pliant.cli.render.terminal import say
 from pliant.core.errors import InvalidRequest, PliantError
 from pliant.core.job import Phase
 from pliant.core.summary import JobSummary
@@ -30,7 +31,7 @@ def say_output(task: str, output: str, result: JobSummary, options: FollowOption
     """Where the result of native training is."""
     if result.phase is Phase.SUCCEEDED and output and not options.quiet:
         what = "predictions are" if task == "predict" else "the model is"
-        print(f"pliant | {what} in {output}", file=sys.stderr if options.as_json else sys.stdout)
+        say(f"pliant | {what} in {output}", to_stderr=options.as_json)
 
 
 def check_summary(options: FollowOptions) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from pliant.cli.handles.job_dirs import fresh_name, jobs_home
 from pliant.cli.launch.job_folder import check_folder, create_folder, remove_own_files
 from pliant.cli.launch.job_spec import check_launchable
+from pliant.cli.render.terminal import EscapingFormatter, say
 from pliant.core.errors import Conflict, InvalidRequest, PermanentError, PliantError
 from pliant.core.job import Phase
 from pliant.core.nodes.environment import NodeEnvironment
@@ -101,9 +102,9 @@ def serve(home: JobDir, host: str, port: int, lock: FileLock, *, as_json: bool =
 
     log_file = logging.FileHandler(home.logs / "master.log")
     handlers: list[logging.Handler] = [logging.StreamHandler(), log_file]
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", handlers=handlers, force=True
-    )
+    for handler in handlers:
+        handler.setFormatter(EscapingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=handlers, force=True)
 
     async def run() -> Phase:
         announcement = asyncio.create_task(_announce(home, as_json=as_json))
@@ -146,10 +147,10 @@ async def _announce(home: JobDir, *, as_json: bool) -> None:
         print(json.dumps({**found, "environment": environment.to_env()}), flush=True)
         return
     setting = " ".join(f"{key}={shlex.quote(value)}" for key, value in environment.to_env().items())
-    print(f"job        {home.name}, in {home.path}")
-    print(f"address    {address}")
-    print(f"token file {home.token}")
-    print(f"connect    {setting} python train.py", flush=True)
+    say(f"job        {home.name}, in {home.path}")
+    say(f"address    {address}")
+    say(f"token file {home.token}")
+    say(f"connect    {setting} python train.py")
 
 
 def _is_name(text: str) -> bool:

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pliant.cli.handles.job_handle import JobHandle
+from pliant.cli.render.console import output_text
 from pliant.cli.render.progress import clock, metrics_line, step_text
 from pliant.core.job import Failure, Phase
 from pliant.core.memory_advice import memory_advice
@@ -35,18 +36,18 @@ def print_final_report(console: Console, handle: JobHandle, summary: JobSummary)
         if (
             status.phase is not Phase.SUCCEEDED or dataset.records_done or not dataset.records_total
         ):  # else never wanted
-            console.print(f"pliant | {_dataset(dataset)}", markup=False)
+            console.print(f"pliant | {_dataset(dataset)}")
     if training := _training(status):
-        console.print(f"pliant | {training}", markup=False)
+        console.print(f"pliant | {training}")
     for line in _evaluations(status):
-        console.print(f"pliant | {line}", markup=False)
+        console.print(f"pliant | {line}")
     for styled in _checkpoints(status):
         console.print(styled)
     for advice in memory_advice(status):
-        console.print(f"pliant | {advice.sentence()}", markup=False)
+        console.print(f"pliant | {advice.sentence()}")
     if survived := _survived(summary):
-        console.print(f"pliant | survived: {', '.join(survived)}", markup=False)
-    console.print(f"pliant | {handle.logs_at}", markup=False)
+        console.print(f"pliant | survived: {', '.join(survived)}")
+    console.print(f"pliant | {handle.logs_at}")
 
 
 def _survived(summary: JobSummary) -> list[str]:
@@ -126,9 +127,9 @@ def _evaluation(what: str, result: EvaluationStatus) -> str:
 def _print_failure(console: Console, failure: Failure) -> None:
     if not failure.node:
         return
-    console.print(f"pliant | first failure: {failure.node}, {failure.kind}: {failure.message}", markup=False)
+    console.print(f"pliant | first failure: {failure.node}, {failure.kind}: {failure.message}")
     for line in failure.traceback.splitlines():
-        console.print(f"  {failure.node} | {line}", markup=False)
+        console.print(Text(f"  {failure.node} | ").append_text(output_text(line)))
     if failure.traceback or not failure.hint:  # else its program had no part in it
-        console.print(f"pliant | full output: {failure.log}", markup=False)
-    console.print(f"pliant | what to do: {failure.hint or _NEXT_STEPS.get(failure.kind, 'see the log')}", markup=False)
+        console.print(f"pliant | full output: {failure.log}")
+    console.print(f"pliant | what to do: {failure.hint or _NEXT_STEPS.get(failure.kind, 'see the log')}")

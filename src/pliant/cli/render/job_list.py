@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from pliant.cli.handles.job_handle import JobView
+from pliant.cli.render.console import EscapingConsole
 from pliant.cli.render.progress import clock
 from pliant.cli.render.tables import PHASE_STYLES
 from pliant.core.status import JobStatus
@@ -26,9 +26,9 @@ RIGHT = ("AGE", "TIME", "WORKERS", "PROGRESS")
 
 
 def print_jobs(views: Sequence[JobView], now: float) -> None:
-    console = Console(markup=False, highlight=False)
+    console = EscapingConsole()
     if not console.is_terminal:
-        console = Console(markup=False, highlight=False, width=WIDTH)
+        console = EscapingConsole(width=WIDTH)
     console.print(job_list(views, now, console.width))
 
 

@@ -8,16 +8,16 @@ from rich.console import Console
 from rich.text import Text
 
 from pliant.cli.handles.job_handle import LinePrinter
+from pliant.cli.render.console import output_text
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
 
 
 def for_people(console: Console) -> LinePrinter:
     def show(node: str, line: str) -> None:
-        number = int(node.rpartition("-")[2]) if node.rpartition("-")[2].isdigit() else 0
-        text = Text(f"{node} | ", style=_COLOURS[number % len(_COLOURS)])
-        text.append(line, style="default")
-        console.print(text)
+        number = node.rpartition("-")[2]
+        colour = _COLOURS[int(number) % len(_COLOURS) if number.isdecimal() and len(number) < 10 else 0]
+        console.print(Text().append(f"{node} | ", style=colour).append_text(output_text(line)))
 
     return show
 

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pliant.cli.handles.job_handle import JobView
+from pliant.cli.render.console import EscapingConsole, output_text
 from pliant.cli.render.progress import (
     NODE_STYLES,
     clock,
@@ -36,8 +37,8 @@ WIDE = 200  # columns, where the output goes to a file or another program
 
 
 def table_console() -> Console:
-    console = Console(markup=False, highlight=False)
-    return console if console.is_terminal else Console(markup=False, highlight=False, width=WIDE)
+    console = EscapingConsole()
+    return console if console.is_terminal else EscapingConsole(width=WIDE)
 
 
 def job_view(view: JobView) -> RenderableType:
@@ -246,7 +247,7 @@ def _parked(shard: ParkedShard) -> Text:
 def _failure(failure: Failure) -> Text:
     text = Text(f"first failure: {failure.node}, {failure.kind}: {failure.message}", style="red")
     for line in failure.traceback.splitlines()[-12:]:
-        text.append(f"\n  {line}", style="default")
+        text.append("\n  ").append_text(Text("", style="default").append_text(output_text(line)))
     if failure.hint:
         text.append(f"\nwhat to do: {failure.hint}", style="default")
     return text

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pliant.core.errors import CorruptData
 from pliant.data import index_cache
 from pliant.data.files import PathLike, open_binary, stamp
 from pliant.data.index_cache import Array
@@ -19,6 +20,7 @@ from pliant.data.index_cache import Array
 EVERY = 64  # records between marks
 _BLOCK = 4 << 20  # bytes
 _WORTH_CACHING = 64 << 20  # bytes of text; less is scanned in a tenth of a second
+MAX_RANGE_BYTES = 4 << 30  # read at once: 64 records of 64 MiB
 _NEWLINE, _RETURN = 10, 13
 
 
@@ -34,13 +36,24 @@ def line_index(path: str, *, quote: str | None, skip: int, directory: PathLike |
     version = stamp(path)
     kind = f"lines {quote or ''}{skip}"
     place = index_cache.index_path(path, directory)
-    if place is not None and (arrays := index_cache.load(place, kind, version)) is not None:
-        marks, numbers = arrays
-        return LineIndex(marks, int(numbers[0]), int(numbers[1]))
+    if place is not None:
+        arrays = index_cache.load(place, kind, path, version, lambda found: _is_index(found, version.size))
+        if arrays is not None:
+            marks, numbers = arrays
+            return LineIndex(marks, int(numbers[0]), int(numbers[1]))
     index = _scan(path, quote, skip)
     if place is not None and (directory is not None or version.size >= _WORTH_CACHING):
         index_cache.save(place, kind, version, [index.marks, np.array([index.count, index.end], np.int64)])
     return index
+
+
+def _is_index(arrays: list[Array], size: int) -> bool:
+    """Whether these can be the marks, the number of records and their end in a file of ``size`` bytes."""
+    if len(arrays) != 2 or len(arrays[1]) != 2:
+        return False
+    marks, (count, end) = arrays[0], arrays[1].tolist()
+    fits = 0 <= count <= size and 0 <= end <= size and len(marks) == -(-count // EVERY)
+    return fits and index_cache.is_rising(marks, max(end, 1))
 
 
 def _scan(path: str, quote: str | None, skip: int) -> LineIndex:
@@ -84,10 +97,18 @@ def _records(path: str, quote: int | None) -> Iterator[tuple[Array, int]]:
 
 def read_lines(path: str, index: LineIndex, start: int, stop: int) -> tuple[bytes, int]:
     """The bytes from the mark before record ``start`` to one behind ``stop``, and how many records to leave out."""
-    first = start // EVERY
-    behind = -(-stop // EVERY)
-    begin = int(index.marks[first])
-    end = int(index.marks[behind]) if behind < len(index.marks) else index.end
+    begin, end = byte_range(index, start, stop)
+    if end - begin > MAX_RANGE_BYTES:
+        raise CorruptData(
+            f"{path}: {stop - start} records from {start} on have {end - begin:,} bytes",
+            hint="check that the file has line ends, and that quotes in it are closed",
+        )
     with open_binary(path) as file:
         file.seek(begin)
-        return file.read(end - begin), start - first * EVERY
+        return file.read(end - begin), start % EVERY
+
+
+def byte_range(index: LineIndex, start: int, stop: int) -> tuple[int, int]:
+    behind = -(-stop // EVERY)
+    end = int(index.marks[behind]) if behind < len(index.marks) else index.end
+    return int(index.marks[start // EVERY]), end

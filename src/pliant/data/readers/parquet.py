@@ -11,35 +11,68 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import accumulate
 from threading import Lock
 from typing import Any
 
-from pliant.core.errors import CorruptData, InvalidRequest
+from pliant.core.errors import CorruptData, InvalidRequest, PliantError
 from pliant.data.contract import Metadata, PartReader
 from pliant.data.errors import MissingLibrary
-from pliant.data.files import Paths, expand, is_remote, open_binary
+from pliant.data.files import Paths, expand, is_remote, open_binary, stamp
+from pliant.files.regular import open_regular
 
 _GROUPS_KEPT = 4
+MAX_GROUP_BYTES = 16 << 30  # of a row group after expansion, as it declares
 _BLOCK = 1024  # rows turned into dicts at once
+
+
+@contextmanager
+def _damage(where: str) -> Iterator[None]:
+    """What Arrow raises for damage, as ours: errors of its own, of the system, and of Python for values that it cannot hold."""
+    from pyarrow import ArrowException
+
+    try:
+        yield
+    except PliantError:
+        raise
+    except (ArrowException, OSError, ValueError, OverflowError, TypeError, KeyError, MemoryError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise CorruptData(f"{where}: {error!s:.1000}") from error
+
+
+def _rows_of(group: Any, name: str, size: int) -> int:
+    """The number of rows of a group whose sizes are possible, before anything is allocated for it."""
+    columns = [group.column(i) for i in range(group.num_columns)]
+    if group.num_rows < 0 or any(column.num_values < 0 for column in columns):
+        raise ValueError(f"{name} declares {group.num_rows} rows")
+    if sum(column.total_compressed_size for column in columns) > size:
+        raise ValueError(f"{name} declares more bytes than the {size} of the file")
+    if not 0 <= group.total_byte_size <= MAX_GROUP_BYTES:
+        raise ValueError(f"{name} declares {group.total_byte_size:,} bytes; write smaller row groups")
+    return int(group.num_rows)
 
 
 class _File:
     def __init__(self, path: str) -> None:
         try:
-            from pyarrow import ArrowInvalid, OSFile
+            from pyarrow import OSFile
             from pyarrow.parquet import ParquetFile
         except ImportError:
             raise MissingLibrary("Parquet", "pyarrow") from None
-        try:
+        with _damage(f"{path}: cannot be read as Parquet"):
             self.remote = is_remote(path)
+            if not self.remote:
+                open_regular(path).close()  # Arrow would wait at a FIFO
             self.file = ParquetFile(open_binary(path) if self.remote else OSFile(path, "rb"))
-        except ArrowInvalid as error:
-            raise CorruptData(f"{path}: cannot be read as Parquet: {error}") from error
-        stored = self.file.metadata
-        self.starts = [0, *accumulate(stored.row_group(i).num_rows for i in range(stored.num_row_groups))]
+            self.schema = self.file.schema_arrow
+            stored = self.file.metadata
+            size = stamp(path).size
+            rows = [_rows_of(stored.row_group(i), f"row group {i}", size) for i in range(stored.num_row_groups)]
+        self.starts = [0, *accumulate(rows)]
 
 
 class ParquetReader(PartReader):
@@ -60,14 +93,14 @@ class ParquetReader(PartReader):
     def _files(self) -> list[_File]:
         files = [_File(path) for path in self._paths]
         for path, file in zip(self._paths, files, strict=True):
-            known = file.file.schema_arrow.names
+            known = file.schema.names
             if unknown := [name for name in self._columns or [] if name not in known]:
                 raise InvalidRequest(f"{path} has no column {', '.join(unknown)}", hint=f"it has: {', '.join(known)}")
         return files
 
     @property
     def metadata(self) -> Metadata:
-        schema = self._files[0].file.schema_arrow
+        schema = self._files[0].schema
         names = tuple(self._columns or schema.names)
         return Metadata("parquet", names, {name: str(schema.field(name).type) for name in names})
 
@@ -79,7 +112,10 @@ class ParquetReader(PartReader):
         while start < stop:
             group = bisect_right(starts, start) - 1
             behind = min(stop, starts[group + 1], start + _BLOCK)
-            yield from self._group(number, group).slice(start - starts[group], behind - start).to_pylist()
+            table = self._group(number, group)
+            with _damage(f"{self._paths[number]}: rows {start} to {behind} (row group {group})"):
+                rows = table.slice(start - starts[group], behind - start).to_pylist()
+            yield from rows
             start = behind
 
     def gather_part(self, number: int, positions: list[int]) -> Sequence[dict[str, Any]]:
@@ -89,23 +125,25 @@ class ParquetReader(PartReader):
             by_group.setdefault(bisect_right(starts, place) - 1, []).append(slot)
         found: list[dict[str, Any]] = [{}] * len(positions)
         for group, slots in by_group.items():
-            rows = self._group(number, group).take([positions[slot] - starts[group] for slot in slots])
-            for slot, row in zip(slots, rows.to_pylist(), strict=True):
+            table = self._group(number, group)
+            with _damage(f"{self._paths[number]}: rows of row group {group}"):
+                rows = table.take([positions[slot] - starts[group] for slot in slots]).to_pylist()
+            for slot, row in zip(slots, rows, strict=True):
                 found[slot] = row
         return found
 
     def _group(self, number: int, group: int) -> Any:
-        from pyarrow import ArrowException
-
         with self._lock:
             if (number, group) in self._groups:
                 self._groups.move_to_end((number, group))
                 return self._groups[number, group]
-            try:
-                opened = self._files[number]
+            opened = self._files[number]
+            with _damage(f"{self._paths[number]}: row group {group}"):
                 table = opened.file.read_row_group(group, columns=self._columns, use_threads=not opened.remote)
-            except (ArrowException, OSError) as error:
-                raise CorruptData(f"{self._paths[number]}: row group {group}: {error}") from error
+                expected = opened.starts[group + 1] - opened.starts[group]
+                if table.num_rows != expected:
+                    raise ValueError(f"it has {table.num_rows} rows, {expected} are declared")
+                table.validate(full=True)
             self._groups[number, group] = table
             if len(self._groups) > _GROUPS_KEPT:
                 self._groups.popitem(last=False)

@@ -7,7 +7,8 @@ numbers of all after them. To train on a table that changes, copy it first (``pl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -27,6 +28,20 @@ def _library() -> Any:
     return sqlalchemy
 
 
+@contextmanager
+def _database(where: str) -> Iterator[None]:
+    """What the database says, as an error of ours that names it."""
+    exc = _library().exc
+    try:
+        yield
+    except exc.NoSuchTableError:
+        raise
+    except exc.DatabaseError as error:
+        raise CorruptData(f"{where} cannot be read: {error.orig!s:.1000}") from error
+    except (exc.SQLAlchemyError, ValueError, OverflowError) as error:
+        raise InvalidRequest(f"{where} cannot be used: {error!s:.1000}") from error
+
+
 class SqlReader(PartReader):
     """``SqlReader("sqlite:///data.db", table="samples", columns=["x", "y"])``; ``key``: a unique column to order by."""
 
@@ -41,13 +56,20 @@ class SqlReader(PartReader):
 
     @cached_property
     def _engine(self) -> Any:
-        return _library().create_engine(self._url)
+        sql = _library()
+        try:
+            return sql.create_engine(self._url)
+        except (sql.exc.ArgumentError, ImportError) as error:
+            raise InvalidRequest(
+                f"the database URL cannot be used: {error}", hint="check its scheme and driver"
+            ) from None
 
     @cached_property
     def _table(self) -> Any:
         sql = _library()
         try:
-            return sql.Table(self._table_name, sql.MetaData(), autoload_with=self._engine)
+            with _database(self._where):
+                return sql.Table(self._table_name, sql.MetaData(), autoload_with=self._engine)
         except sql.exc.NoSuchTableError:
             known = ", ".join(sql.inspect(self._engine).get_table_names())
             raise NotFound(
@@ -83,7 +105,7 @@ class SqlReader(PartReader):
     @cached_property
     def _count(self) -> int:
         sql = _library()
-        with self._engine.connect() as connection:
+        with _database(self._where), self._engine.connect() as connection:
             rows, keys = connection.execute(sql.select(sql.func.count(), sql.func.count(self._key.distinct()))).one()
         if rows != keys:
             raise InvalidRequest(f"column {self._key.name!r} has {keys} values for {rows} rows; a key must be unique")
@@ -96,7 +118,7 @@ class SqlReader(PartReader):
         number = sql.func.row_number().over(order_by=self._key).label("n")
         rows = sql.select(self._key.label("k"), number).subquery()
         query = sql.select(rows.c.k).where((rows.c.n - 1) % EVERY == 0).order_by(rows.c.k)
-        with self._engine.connect() as connection:
+        with _database(self._where), self._engine.connect() as connection:
             return list(connection.execute(query).scalars())
 
     @property
@@ -114,7 +136,7 @@ class SqlReader(PartReader):
         mark = start // EVERY
         skip = start - mark * EVERY
         query = _library().select(*self._chosen).where(self._key >= self._marks[mark]).order_by(self._key)
-        with self._engine.connect() as connection:
+        with _database(self._where), self._engine.connect() as connection:
             rows = connection.execute(query.limit(skip + stop - start)).mappings()
             found = [dict(row) for row in islice(rows, skip, None)]
         if len(found) != stop - start:

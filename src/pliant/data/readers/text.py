@@ -14,9 +14,11 @@ from typing import Any
 from pliant.core.errors import CorruptData, InvalidRequest
 from pliant.data.contract import Metadata, PartReader
 from pliant.data.files import PathLike, Paths, expand, open_binary
-from pliant.data.readers.lines import LineIndex, line_index, read_lines
+from pliant.data.readers.lines import EVERY, LineIndex, byte_range, line_index, read_lines
 
 _BLOCK = 1024  # records read at once
+_BLOCK_BYTES = 256 << 20  # of a block; of more, 64 records are read at once
+_HEADER_BYTES = 1 << 20  # where the names of columns have to end
 
 
 class _TextReader(PartReader):
@@ -26,7 +28,11 @@ class _TextReader(PartReader):
     _header_records = 0
 
     def __init__(self, paths: Paths, *, encoding: str = "utf-8", index_dir: PathLike | None = None) -> None:
-        if "\n".encode(encoding) != b"\n":
+        try:
+            splits = "\n".encode(encoding) == b"\n"
+        except LookupError:
+            raise InvalidRequest(f"unknown encoding {encoding!r}", hint="use utf-8, latin-1, …") from None
+        if not splits:
             raise InvalidRequest(
                 f"text in {encoding} cannot be split at line ends", hint="convert the file to UTF-8 first"
             )
@@ -45,8 +51,9 @@ class _TextReader(PartReader):
         return {path: index.count for path, index in zip(self._paths, self._indexes, strict=True)}
 
     def read_part(self, number: int, start: int, stop: int) -> Iterable[Any]:
-        for first in range(start, stop, _BLOCK):
-            behind = min(first + _BLOCK, stop)
+        first = behind = start
+        while behind < stop:
+            first, behind = behind, self._behind(number, behind, stop)
             raw, skip = read_lines(self._paths[number], self._indexes[number], first, behind)
             try:
                 text = raw.decode(self._encoding)
@@ -59,6 +66,12 @@ class _TextReader(PartReader):
                     f"{self._paths[number]}: changed since it was indexed: record {first + len(found)} is missing"
                 )
             yield from found
+
+    def _behind(self, number: int, first: int, stop: int) -> int:
+        """The end of the block to read next: of a thousand records, or of few that are large."""
+        behind = min(first + _BLOCK, stop)
+        begin, end = byte_range(self._indexes[number], first, behind)
+        return behind if end - begin <= _BLOCK_BYTES else min(first + EVERY, stop)
 
     @abstractmethod
     def _parse(self, number: int, first: int, skip: int, text: str) -> Iterator[Any]:
@@ -80,7 +93,7 @@ class JsonLinesReader(_TextReader):
         for record, line in enumerate(islice(lines, skip, None), first):
             try:
                 yield json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise CorruptData(f"{self._paths[number]}: record {record} is not JSON: {error}") from error
 
 
@@ -131,8 +144,15 @@ class CsvReader(_TextReader):
         return [self._read_names(path) for path in self._paths]
 
     def _read_names(self, path: str) -> list[str]:
-        with open_binary(path) as raw, io.TextIOWrapper(raw, self._encoding, newline="") as file:
-            names = next((row for row in csv.reader(file, **self._form) if row), [])  # type: ignore[arg-type]
+        with open_binary(path) as raw:
+            beginning = raw.read(_HEADER_BYTES + 1)
+        cut = beginning.rfind(b"\n") + 1 if len(beginning) > _HEADER_BYTES else len(beginning)
+        try:
+            if not cut:
+                raise ValueError(f"no line ends in the first {_HEADER_BYTES:,} bytes")
+            names = next(self._rows(path, beginning[:cut].decode(self._encoding)), [])
+        except ValueError as error:
+            raise CorruptData(f"{path}: its header cannot be read: {error}") from None
         if names:
             names[0] = names[0].removeprefix("\ufeff")
         if unknown := [name for name in self._columns or [] if name not in names]:
@@ -142,7 +162,7 @@ class CsvReader(_TextReader):
     def _parse(self, number: int, first: int, skip: int, text: str) -> Iterator[Any]:
         path, names = self._paths[number], self._names[number]
         wanted = [(name, names.index(name)) for name in self._columns or names]
-        for record, row in enumerate(islice(self._rows(path, text), skip, None), first):
+        for record, row in enumerate(islice(self._rows(path, text, f"records from {first} on: "), skip, None), first):
             if not self._header:
                 yield row
             elif len(row) != len(names):
@@ -150,11 +170,12 @@ class CsvReader(_TextReader):
             else:
                 yield {name: row[place] for name, place in wanted}
 
-    def _rows(self, path: str, text: str) -> Iterator[list[str]]:
+    def _rows(self, path: str, text: str, where: str = "") -> Iterator[list[str]]:
+        rows = csv.reader(io.StringIO(text, newline=""), **self._form)  # type: ignore[arg-type]
         try:
-            yield from filter(None, csv.reader(io.StringIO(text, newline=""), **self._form))  # type: ignore[arg-type]
+            yield from filter(None, rows)
         except csv.Error as error:
-            raise CorruptData(f"{path}: cannot be read as CSV: {error}") from error
+            raise CorruptData(f"{path}: cannot be read as CSV: {where}{error}") from error
 
 
 def _reopen(kind: type[_TextReader], paths: list[str], options: dict[str, Any]) -> _TextReader:

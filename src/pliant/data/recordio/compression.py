@@ -15,6 +15,7 @@ from pliant.data.errors import MissingLibrary
 
 MAX_PAYLOAD = 1 << 30  # bytes after expansion; the family's own chunks have 32 MiB
 
+_FIRST_WINDOW, _MAX_WINDOW = 1 << 8, 1 << 24  # bytes given to zlib at once
 _GZIP = 16 + zlib.MAX_WBITS  # zlib's way to say "with a gzip header"
 
 
@@ -67,20 +68,24 @@ def expand(compression: Compression, data: memoryview, limit: int = MAX_PAYLOAD)
 def _expand_gzip(data: memoryview, limit: int) -> bytes:
     """All members one after the other, as gzip allows."""
     parts: list[bytes] = []
-    rest: Any = data
-    while len(rest):
+    position = 0
+    while position < len(data):
         member = zlib.decompressobj(_GZIP)
-        try:
-            part = member.decompress(rest, limit + 1)
-        except zlib.error as error:
-            raise ExpansionFailed(f"not gzip: {error}") from None
-        limit -= len(part)
-        if limit < 0:
-            raise ExpansionFailed("the payload expands to more than the limit for one chunk")
-        if not member.eof:
-            raise ExpansionFailed("the gzip payload is truncated")
-        parts.append(part)
-        rest = member.unused_data
+        window = _FIRST_WINDOW  # grows with the member: zlib copies what it is given and does not need
+        while not member.eof:
+            given = data[position : position + window]
+            if not len(given):
+                raise ExpansionFailed("the gzip payload is truncated")
+            try:
+                part = member.decompress(given, limit + 1)
+            except zlib.error as error:
+                raise ExpansionFailed(f"not gzip: {error}") from None
+            limit -= len(part)
+            if limit < 0:
+                raise ExpansionFailed("the payload expands to more than the limit for one chunk")
+            parts.append(part)
+            position += len(given) - len(member.unused_data) - len(member.unconsumed_tail)
+            window = min(2 * window, _MAX_WINDOW)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

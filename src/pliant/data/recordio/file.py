@@ -105,6 +105,7 @@ class RecordFile:
         self._cache = cache
         source = sources.get(path)
         self._stamp = source.stamp
+        self._has_gaps = skip_corrupt
         if skip_corrupt:
             index, self.skipped = salvage(path, source)
         else:
@@ -117,7 +118,9 @@ class RecordFile:
         place = index_cache.index_path(self.path, directory)
         if place is None:
             return hop(self.path, source)
-        if (arrays := index_cache.load(place, "recordio", source.stamp)) is not None:
+        size = source.stamp.size
+        arrays = index_cache.load(place, "recordio", self.path, source.stamp, lambda found: _is_index(found, size))
+        if arrays is not None:
             return ChunkIndex(*arrays)
         index = hop(self.path, source)
         if directory is not None or len(index.offsets) >= _WORTH_CACHING:
@@ -146,6 +149,10 @@ class RecordFile:
             expected = self._starts[chunk + 1] - self._starts[chunk]
             if header.records != expected:  # the file changed under an index that was thought current
                 raise ChunkDamage(f"the header says {header.records} records, the index {expected}")
+            behind = self._offsets[chunk] + HEADER.size + header.size
+            following = self._offsets[chunk + 1] if chunk + 1 < len(self._offsets) else self._stamp.size
+            if behind != following and not self._has_gaps:
+                raise ChunkDamage(f"the chunk ends at byte {behind}, the index has the next one at {following}")
         except ChunkDamage as damage:
             raise self._damage(chunk, damage).error() from None
         return header
@@ -204,3 +211,12 @@ class RecordFile:
 
     def _damage(self, chunk: int, damage: ChunkDamage) -> Damage:
         return Damage(self.path, chunk, self._offsets[chunk], str(damage))
+
+
+def _is_index(arrays: list[index_cache.Array], size: int) -> bool:
+    """Whether these can be the chunks of a file of ``size`` bytes. That each is where the index says is seen when it is read."""
+    if len(arrays) != 2 or len(arrays[1]) != len(arrays[0]) + 1:
+        return False
+    offsets, starts = arrays
+    begins = offsets[0] == 0 if len(offsets) else size == 0
+    return bool(begins and index_cache.is_rising(offsets, size) and starts[0] == 0 and (np.diff(starts) >= 0).all())

@@ -17,6 +17,7 @@ from typing import IO, Protocol
 from pliant.core.errors import CorruptData
 from pliant.data.files import Stamp, is_remote, open_binary, stamp
 from pliant.data.recordio.lengths import Buffer
+from pliant.files.regular import open_regular
 
 
 class Source(Protocol):
@@ -76,14 +77,13 @@ class OpenSources:
 
 class MappedSource:
     def __init__(self, path: str) -> None:
-        self.stamp = stamp(path)
         self._map: Buffer = b""
-        self._file: IO[bytes] | None = None
         self._probe = bytearray(1)
-        if self.stamp.size:
-            self._file = open(path, "rb")  # noqa: SIM115  (open as long as the map)
-            self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
-            self.stamp = Stamp(len(self._map), self.stamp.changed)
+        self._file: IO[bytes] | None = open_regular(path)  # open as long as the map
+        status = os.fstat(self._file.fileno())
+        self.stamp = Stamp(status.st_size, status.st_mtime_ns)
+        if status.st_size:
+            self._map = mmap.mmap(self._file.fileno(), status.st_size, access=mmap.ACCESS_READ)
 
     def at(self, position: int, size: int) -> tuple[Buffer, int]:
         return self._map, position

@@ -7,16 +7,19 @@ file is on disk before the text is journaled, and is named by its content, so wr
 from __future__ import annotations
 
 import base64
+import re
 import shutil
 from hashlib import blake2b
 from pathlib import Path
 
 from pliant.core.errors import CorruptData, InvalidRequest
 from pliant.files.atomic import write_bytes
+from pliant.files.regular import read_bytes
 
 MAX_INLINE_BYTES = 4096
 MAX_NOTE_BYTES = 12 << 20  # so that one fits into a message
 _INLINE, _FILE = "=", "@"
+_NAME = re.compile(r"[0-9a-f]{32}")
 
 
 class NoteStore:
@@ -40,14 +43,20 @@ class NoteStore:
         return _FILE + name
 
     def read(self, dataset: str, text: str) -> bytes:
+        name = text[1:]
         if text.startswith(_INLINE):
-            return base64.b64decode(text[1:])
-        path = self._of(dataset) / text[1:]
+            try:
+                return base64.b64decode(name, validate=True)
+            except ValueError:
+                raise CorruptData(f"a note on a shard of {dataset!r} is corrupt") from None
+        if not text.startswith(_FILE) or not _NAME.fullmatch(name):
+            raise CorruptData(f"a note on a shard of {dataset!r} is corrupt: {text!r:.60} does not name a file")
+        path = self._of(dataset) / name
         try:
-            data = path.read_bytes()
+            data = read_bytes(path, MAX_NOTE_BYTES)
         except OSError as error:
             raise CorruptData(f"a note on a shard of {dataset!r} is missing: {path}: {error.strerror}") from error
-        if blake2b(data, digest_size=16).hexdigest() != text[1:]:
+        if blake2b(data, digest_size=16).hexdigest() != name:
             raise CorruptData(f"a note on a shard of {dataset!r} was modified: {path}")
         return data
 
@@ -55,4 +64,4 @@ class NoteStore:
         shutil.rmtree(self._of(dataset), ignore_errors=True)
 
     def _of(self, dataset: str) -> Path:
-        return self._folder / blake2b(dataset.encode(), digest_size=8).hexdigest()
+        return self._folder / blake2b(dataset.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()

@@ -9,17 +9,22 @@ from __future__ import annotations
 import json
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from pliant.core.errors import CorruptData, MasterUnavailable, PliantError
 from pliant.core.events import EventRecord, event_from_facts
 from pliant.core.job_state import JobSnapshot, Operation
 from pliant.core.shards.audit import AuditRow
+from pliant.files.regular import open_regular
 
 FORMAT = 1
+DAMAGE = (sqlite3.Error, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+"""What reading a file raises that is no journal, or was edited."""
 
 
 @dataclass(slots=True)
@@ -83,7 +88,7 @@ class SqliteStore(JournalStore):
         try:
             self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=30)
         except sqlite3.Error as error:
-            raise _in_words(path, error) from error
+            raise in_words(path, error) from error
         try:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute(f"PRAGMA synchronous = {'FULL' if sync == 'full' else 'NORMAL'}")
@@ -92,30 +97,16 @@ class SqliteStore(JournalStore):
             (found,) = self._db.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()
         except (sqlite3.Error, TypeError) as error:
             self._db.close()
-            raise _in_words(path, error) from error
+            raise in_words(path, error) from error
         if found != str(FORMAT):
             self._db.close()
             raise CorruptData(f"{path} has journal format {found}; this release supports {FORMAT}")
 
     def load(self) -> Recovered:
         try:
-            return self._load()
-        except (sqlite3.Error, ValueError) as error:
-            raise _in_words(self.path, error) from error
-
-    def _load(self) -> Recovered:
-        row = self._db.execute("SELECT state FROM snapshot").fetchone()
-        snapshot = JobSnapshot(json.loads(row[0]), self._load_definitions()) if row else None
-        rows = self._db.execute("SELECT machine, method, now, arguments FROM operations ORDER BY seq")
-        operations = [Operation(machine, method, now, json.loads(args)) for machine, method, now, args in rows]
-        (last_event,) = self._db.execute("SELECT coalesce(max(number), 0) FROM events").fetchone()
-        return Recovered(snapshot, operations, last_event)
-
-    def _load_definitions(self) -> dict[str, dict[str, Any]]:
-        found: dict[str, dict[str, Any]] = {}
-        for machine, name, text in self._db.execute("SELECT machine, name, definition FROM definitions"):
-            found.setdefault(machine, {})[name] = json.loads(text)
-        return found
+            return load_from(self._db)
+        except DAMAGE as error:
+            raise in_words(self.path, error) from error
 
     def commit(self, batch: Batch) -> None:
         db = self._db
@@ -157,6 +148,32 @@ class SqliteStore(JournalStore):
         self._db.close()
 
 
+def load_from(db: sqlite3.Connection) -> Recovered:
+    """Raises what ``DAMAGE`` names."""
+    row = db.execute("SELECT state FROM snapshot").fetchone()
+    snapshot = JobSnapshot(_object(row[0]), _definitions_in(db)) if row else None
+    rows = db.execute("SELECT machine, method, now, arguments FROM operations ORDER BY seq")
+    operations = [
+        Operation(str(machine), str(method), float(now), _object(args)) for machine, method, now, args in rows
+    ]
+    (last_event,) = db.execute("SELECT coalesce(max(number), 0) FROM events").fetchone()
+    return Recovered(snapshot, operations, int(last_event))
+
+
+def _definitions_in(db: sqlite3.Connection) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for machine, name, text in db.execute("SELECT machine, name, definition FROM definitions"):
+        found.setdefault(machine, {})[name] = json.loads(text)
+    return found
+
+
+def _object(text: str) -> dict[str, Any]:
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise TypeError(f"expected an object, found {type(value).__name__}")
+    return value
+
+
 _PASSES = frozenset(  # what is wrong with the disk or the folder, not with the file
     {
         sqlite3.SQLITE_BUSY,
@@ -170,7 +187,7 @@ _PASSES = frozenset(  # what is wrong with the disk or the folder, not with the 
 )
 
 
-def _in_words(path: Path, error: Exception) -> PliantError:
+def in_words(path: Path, error: Exception) -> PliantError:
     if getattr(error, "sqlite_errorcode", 0) & 0xFF in _PASSES:  # the low byte: extended codes say more
         return MasterUnavailable(f"the journal {path} cannot be opened: {error}")
     return CorruptData(
@@ -192,25 +209,30 @@ def _compact(value: Any) -> str:
 
 def read_events(path: Path, *, after: int = 0, limit: int = 1000) -> list[EventRecord]:
     """The events of a journal, which may be in use: SQLite allows readers."""
-    with _reader(path) as db:
+    with open_read_only(path) as db:
         rows = db.execute(
             "SELECT number, time, kind, facts FROM events WHERE number > ? ORDER BY number LIMIT ?",
             (after, limit),
         ).fetchall()
-    return [EventRecord(number, time, event_from_facts(kind, json.loads(facts))) for number, time, kind, facts in rows]
+        return [
+            EventRecord(int(n), float(time), event_from_facts(kind, json.loads(facts))) for n, time, kind, facts in rows
+        ]
 
 
 def read_audit(path: Path) -> list[AuditRow]:
-    with _reader(path) as db:
+    with open_read_only(path) as db:
         return [AuditRow(*row) for row in db.execute("SELECT * FROM audit ORDER BY dataset, epoch, start, begin")]
 
 
-class _reader:
-    def __init__(self, path: Path) -> None:
-        self._db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)
-
-    def __enter__(self) -> sqlite3.Connection:
-        return self._db
-
-    def __exit__(self, *_: object) -> None:
-        self._db.close()
+@contextmanager
+def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
+    """Whatever is wrong with the file comes as an error of ours."""
+    open_regular(path).close()  # SQLite would wait at a FIFO
+    try:
+        db = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, isolation_level=None, timeout=10)
+        try:
+            yield db
+        finally:
+            db.close()
+    except DAMAGE as error:
+        raise in_words(path, error) from error

@@ -18,6 +18,7 @@ from pliant.checkpoint import load_latest
 from pliant.checkpoint.storage import LocalStorage
 from pliant.core.errors import CorruptData, InvalidRequest, NotFound
 from pliant.files.atomic import read_json, write_json
+from pliant.files.regular import open_regular
 from pliant.native.model_file.contract import ModelFile
 
 TENSORS, ABOUT = "model.safetensors", "model.json"
@@ -51,18 +52,25 @@ def read_about(directory: Path) -> dict[str, Any] | None:
 
 
 def load_state(directory: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    from safetensors import SafetensorError
     from safetensors.torch import load
 
     about = read_about(directory)
     if about is None:
         raise NotFound(f"no model in {directory}", hint=f"{ABOUT} is missing; check that the export completed")
+    if about.get("tensors") != TENSORS or not isinstance(about.get("digest"), str):
+        raise CorruptData(f"{directory / ABOUT} is corrupt, or from another release")
     try:
-        data = (directory / str(about["tensors"])).read_bytes()
+        with open_regular(directory / TENSORS) as file:
+            data = file.read()
     except OSError as error:
-        raise CorruptData(f"{directory / str(about['tensors'])} cannot be read: {error.strerror}") from error
+        raise CorruptData(f"{directory / TENSORS} cannot be read: {error.strerror}") from error
     if blake2b(data, digest_size=16).hexdigest() != about["digest"]:
         raise CorruptData(f"{directory / TENSORS} does not match {ABOUT}")
-    return load(data), about
+    try:
+        return load(data), about
+    except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
+        raise CorruptData(f"{directory / TENSORS} is corrupt: {error!s:.500}") from error
 
 
 def load_trained(path: str) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
@@ -76,11 +84,15 @@ def load_trained(path: str) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
 
         try:
             return load_file(given), {"version": 0}
-        except (SafetensorError, OSError) as error:
+        except (SafetensorError, OSError, KeyError, ValueError, RuntimeError) as error:
             raise CorruptData(f"{given} is not a safetensors file: {error}") from error
     if given.is_dir() and (restored := load_latest(given)) is not None:
-        state: dict[str, torch.Tensor] = dict(restored.state["model"])
-        return state, {"version": restored.found.step}
+        state = restored.state.get("model") if isinstance(restored.state, dict) else None
+        if not isinstance(state, dict):
+            raise InvalidRequest(
+                f"the checkpoint {restored.found.path} has no model", hint="pass a checkpoint that `pliant train` wrote"
+            )
+        return dict(state), {"version": restored.found.step}
     raise NotFound(f"no trained model in {path}", hint="pass the --output directory of `pliant train`")
 
 

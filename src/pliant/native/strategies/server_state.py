@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from pliant.core.errors import CorruptData
+from pliant.core.errors import CorruptData, InvalidRequest
 from pliant.ps.files import read_manifest
 from pliant.ps.payloads import BlockState, Floats, Ids, RowBatch
 from pliant.ps.placement import blocks_of
@@ -27,13 +27,15 @@ def state_of_dump(model: nn.Module, dump: Path) -> tuple[int, dict[str, torch.Te
     What the servers do not have (buffers, parameters that are not trained) is as in ``model``.
     """
     manifest = read_manifest(dump)
-    dims = {str(table["name"]): int(table["dim"]) for table in manifest["tables"]}
+    dims = {str(table["name"]): int(table["dim"]) for table in manifest.tables}
     dense: dict[str, dict[int, Floats]] = {}
     rows: dict[str, tuple[Ids, Floats]] = {}
     for chunk in load(dump, None, lambda chunk: chunk):
         if isinstance(chunk, BlockState):
             dense.setdefault(chunk.variable, {})[chunk.block] = chunk.data[0]
         elif isinstance(chunk, RowBatch):
+            if chunk.data.shape[1] < dims.get(chunk.table, chunk.data.shape[1] + 1):
+                raise CorruptData(f"the dump {dump} has rows of {chunk.data.shape[1]} floats for table {chunk.table!r}")
             rows[chunk.table] = _put(rows.get(chunk.table), chunk.ids, chunk.data[:, : dims[chunk.table]])
         elif chunk.table in rows:
             ids, values = rows[chunk.table]
@@ -42,6 +44,11 @@ def state_of_dump(model: nn.Module, dump: Path) -> tuple[int, dict[str, torch.Te
     state = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
     names = _names_of_parameters(model)
     for name, blocks in dense.items():
+        if name not in state:
+            raise InvalidRequest(
+                f"the dump {dump} has a variable {name!r}, which the model does not have",
+                hint="pass the --model, --model-class and --model-params that it was trained with",
+            )
         value = _whole(name, blocks, state[name].shape)
         state |= dict.fromkeys(names.get(name, [name]), value)
     for prefix, module in model.named_modules(remove_duplicate=False):  # a state has a table under each of its names
@@ -49,7 +56,7 @@ def state_of_dump(model: nn.Module, dump: Path) -> tuple[int, dict[str, torch.Te
             none = np.empty(0, np.int64), np.empty((0, module.spec.dim), np.float32)
             ids, values = rows.get(module.spec.name, none)
             state |= table_state(prefix, ids, values)
-    return int(manifest["iteration"]), state
+    return manifest.iteration, state
 
 
 def _names_of_parameters(model: nn.Module) -> dict[str, list[str]]:
@@ -77,6 +84,9 @@ def _put(had: tuple[Ids, Floats] | None, ids: Ids, values: Floats) -> tuple[Ids,
 
 def _whole(name: str, blocks: dict[int, Floats], shape: torch.Size) -> torch.Tensor:
     cuts = blocks_of(shape.numel())
-    if missing := [block for block in range(len(cuts)) if block not in blocks]:
-        raise CorruptData(f"the dump lacks block {missing[0]} of {name!r}")
+    for block, (_, length) in enumerate(cuts):
+        if block not in blocks:
+            raise CorruptData(f"the dump lacks block {block} of {name!r}")
+        if blocks[block].size != length:
+            raise CorruptData(f"the dump has {blocks[block].size} of {length} floats of block {block} of {name!r}")
     return torch.from_numpy(np.concatenate([blocks[block] for block in range(len(cuts))])).reshape(shape)

@@ -26,10 +26,10 @@ from safetensors.numpy import save_file
 
 from pliant.core.errors import CorruptData
 from pliant.files.atomic import atomic_path
-from pliant.ps.files import arrays_of, read_manifest
+from pliant.files.regular import open_regular
+from pliant.ps.files import FORMAT, arrays_of, chain_of, read_facts, read_manifest
 from pliant.ps.payloads import BlockState, Evicted, RowBatch, StateChunk
 
-FORMAT = 1
 READ_BYTES = 1 << 22  # at a time, for a checksum
 
 
@@ -76,23 +76,12 @@ def is_whole(stem: Path) -> bool:
         return False
 
 
-def read_facts(stem: Path) -> dict[str, Any]:
-    path = stem.with_suffix(".json")
-    try:
-        facts = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise CorruptData(f"{path} cannot be read: {error}") from None
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT or not isinstance(facts.get("chunks"), list):
-        raise CorruptData(f"{path} is corrupt, or from another release")
-    return facts
-
-
 def read_chunks(stem: Path) -> Iterator[StateChunk]:
     """Checks the whole file before the first chunk comes."""
     facts = read_facts(stem)
     path = arrays_of(stem, facts)
     try:
-        size, crc = _checksum(path)
+        size, crc = _checksum(path, facts["bytes"])
     except OSError as error:
         raise CorruptData(f"{path} cannot be read: {error}") from None
     if size != facts["bytes"] or crc != facts["crc32"]:
@@ -102,16 +91,19 @@ def read_chunks(stem: Path) -> Iterator[StateChunk]:
     try:
         with safe_open(path, framework="numpy") as file:
             for at, listed in enumerate(facts["chunks"]):
-                yield _chunk(file.get_tensor, at, listed)
-    except (SafetensorError, KeyError, TypeError) as error:
+                try:
+                    chunk = _chunk(file.get_tensor, at, listed)
+                except (SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
+                    raise CorruptData(f"{path} is corrupt: chunk {at}: {error!s:.500}") from None
+                yield chunk
+    except (SafetensorError, OSError) as error:
         raise CorruptData(f"{path} is corrupt: {error}") from None
 
 
 def load(dump: Path, seat: int | None, keep: Callable[[StateChunk], StateChunk | None]) -> Iterator[StateChunk]:
     """The chunks of a dump and of what it rests on, oldest first; ``seat``: only of its files. ``keep`` filters."""
-    for order in read_manifest(dump)["chain"]:
-        link = dump.parent / f"{order:012d}"
-        for number in read_manifest(link)["seats"]:
+    for link in chain_of(dump, read_manifest(dump)):
+        for number in read_manifest(link).seats:
             if seat is not None and number != seat:
                 continue
             for chunk in read_chunks(link / f"seat-{number}"):
@@ -121,20 +113,34 @@ def load(dump: Path, seat: int | None, keep: Callable[[StateChunk], StateChunk |
 
 
 def _chunk(get: Callable[[str], Any], at: int, listed: Mapping[str, Any]) -> StateChunk:
-    match listed["kind"]:
-        case "rows":
-            return RowBatch(listed["table"], get(f"{at}.ids"), get(f"{at}.data"), get(f"{at}.counters"))
-        case "block":
-            return BlockState(listed["variable"], listed["block"], get(f"{at}.data"), listed["changed"])
-        case "evicted":
-            return Evicted(listed["table"], get(f"{at}.ids"))
-    raise KeyError(f"a chunk of kind {listed['kind']!r}")
+    """With arrays of the right types and lengths; that they fit a table is for the store to check."""
+    match listed:
+        case {"kind": "rows", "table": str(table)}:
+            ids = _array(get(f"{at}.ids"), np.int64, None)
+            data = _array(get(f"{at}.data"), np.float32, ids.size, None)
+            return RowBatch(table, ids, data, _array(get(f"{at}.counters"), np.uint32, ids.size, 2))
+        case {"kind": "block", "variable": str(variable), "block": int(block), "changed": int(changed)}:
+            return BlockState(variable, block, _array(get(f"{at}.data"), np.float32, None, None), changed)
+        case {"kind": "evicted", "table": str(table)}:
+            return Evicted(table, _array(get(f"{at}.ids"), np.int64, None))
+    raise ValueError(f"{listed!r:.200} is not a chunk")
 
 
-def _checksum(path: Path) -> tuple[int, int]:
+def _array(array: np.ndarray[Any, Any], kind: type, *shape: int | None) -> np.ndarray[Any, Any]:
+    """``shape``: the length of each axis, None for any."""
+    fits = len(array.shape) == len(shape) and all(w in (None, n) for n, w in zip(array.shape, shape, strict=True))
+    if array.dtype != kind or not fits:
+        raise ValueError(f"an array of {array.dtype} and shape {array.shape}")
+    return array
+
+
+def _checksum(path: Path, max_bytes: int | None = None) -> tuple[int, int]:
+    """Size and checksum; reading ends once there is more than ``max_bytes``."""
     size = crc = 0
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while data := file.read(READ_BYTES):
             size += len(data)
             crc = zlib.crc32(data, crc)
+            if max_bytes is not None and size > max_bytes:
+                break
     return size, crc

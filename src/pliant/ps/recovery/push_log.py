@@ -20,20 +20,27 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
+import stat
 import struct
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pliant.core.errors import InvalidRequest
+from pliant.files.regular import open_regular
 from pliant.ps.compiled.merging import checksum
-from pliant.ps.wire.frames import push_identity
+from pliant.ps.wire.frames import Limits, push_identity
 
 log = logging.getLogger(__name__)
 
 MAGIC = 0x504C5348
 HEADER = struct.Struct("<IIQQ")
 MAX_RECORD_BYTES = 4 << 30  # bytes of one record
+MAX_META_BYTES = Limits().meta
+_NAME = re.compile(r"log-[0-9]{12,18}-[0-9]{12,18}")
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # never waits for a reader of a FIFO
 
 Record = tuple[bytes, bytes]
 Meta = bytes
@@ -118,18 +125,28 @@ class PushLog:
     def _begin(self, order: int) -> tuple[Path, int, int]:
         """Path, seed and open file of the segment of this order."""
         path = self._folder / f"log-{self._fencing_token:012d}-{order:012d}"
+        if not _is_plain(path):
+            path.unlink(missing_ok=True)  # a link or a FIFO: not ours
         if path.exists():
             self._used[path] = sum(HEADER.size + location.meta + location.payload for location, _ in _records(path))
         else:
             with contextlib.suppress(FileNotFoundError):  # there is none yet
                 self._spare.rename(path)
             self._used[path] = 0
-        return path, _seed_of(path), os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        return path, _seed_of(path), os.open(path, _WRITE, 0o666)
 
 
 def segments(folder: Path) -> list[Path]:
-    """Oldest first."""
-    return sorted(folder.glob("log-*-*"), key=lambda path: (_order_of(path), path.name))
+    """Oldest first. What only looks like one (another form of name, a link, a FIFO) is left alone."""
+    found = (path for path in folder.glob("log-*-*") if _NAME.fullmatch(path.name) and _is_plain(path))
+    return sorted(found, key=lambda path: (_order_of(path), path.name))
+
+
+def _is_plain(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except FileNotFoundError:
+        return False
 
 
 def index(folder: Path, base: int) -> dict[tuple[str, int], list[RecordLocation]]:
@@ -138,13 +155,17 @@ def index(folder: Path, base: int) -> dict[tuple[str, int], list[RecordLocation]
     for path in segments(folder):
         if _order_of(path) >= base:
             for location, meta in _records(path):
-                sequence, session = push_identity(meta)
+                try:
+                    sequence, session = push_identity(meta)
+                except InvalidRequest as error:
+                    log.warning("%s: the record at byte %d is not used: %s", path, location.begin, error)
+                    continue
                 found.setdefault((session, sequence), []).append(location)
     return found
 
 
 def read(location: RecordLocation) -> Record:
-    with location.path.open("rb") as file:
+    with open_regular(location.path) as file:
         file.seek(location.begin)
         data = file.read(location.meta + location.payload)
     return data[: location.meta], data[location.meta :]
@@ -166,12 +187,17 @@ def _seed_of(path: Path) -> int:
 def _records(path: Path) -> Iterator[tuple[RecordLocation, bytes]]:
     """Up to the first one that is not whole."""
     at, seed = 0, _seed_of(path)
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         while at + HEADER.size <= size:
             magic, meta_length, length, total = HEADER.unpack(file.read(HEADER.size))
             begin = at + HEADER.size
-            if magic != MAGIC or length > MAX_RECORD_BYTES or begin + meta_length + length > size:
+            if (
+                magic != MAGIC
+                or length > MAX_RECORD_BYTES
+                or meta_length > MAX_META_BYTES
+                or begin + meta_length + length > size
+            ):
                 break
             meta = file.read(meta_length)
             if checksum(file.read(length), checksum(meta, seed)) != total:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pliant.core.errors import CorruptData
+from pliant.core.errors import CorruptData, InvalidRequest, NotFound
 from pliant.core.parameters.dumps import RestorePoint
 from pliant.core.parameters.partition_map import PartitionMap
 from pliant.ps.compiled.merging import partitions_of
@@ -20,6 +20,9 @@ from pliant.ps.payloads import BlockState, Ownership, RowBatch, StateChunk
 from pliant.ps.recovery.dumps import load
 from pliant.ps.specs import spec_from_json
 from pliant.ps.store.store import ParameterStore
+
+DAMAGE = (CorruptData, InvalidRequest, NotFound)
+"""A file that is not what was written, or state that the store refuses: of another width, with NaN."""
 
 
 def ownership(parameter_map: PartitionMap, seat: int) -> Ownership:
@@ -66,7 +69,7 @@ def _load(
     try:
         store.import_(load(dump, point.seat, keep))
         return
-    except CorruptData as error:
+    except DAMAGE as error:
         report(f"cannot read the latest dump: {error.message}")
     everything = list(range(store.partitions))
     for older in complete_dumps(dump.parent):
@@ -75,10 +78,10 @@ def _load(
         store.drop(everything, point.map.blocks_of(point.seat))
         try:
             store.import_(load(older, None, keep))
-        except CorruptData as error:
+            iteration = read_manifest(older).iteration
+        except DAMAGE as error:
             report(f"cannot read an older dump either: {error.message}")
             continue
-        iteration = read_manifest(older)["iteration"]
         report(
             f"seat {point.seat} continues from the dump {older} of iteration {iteration:,}: updates of its "
             f"parameters up to iteration {point.iteration:,} are lost"

@@ -201,8 +201,11 @@ def encode_push(push: Push) -> tuple[bytes, list[memoryview]]:
 
 def push_identity(meta: bytes) -> tuple[int, str]:
     """Sequence and session of an encoded push."""
-    sequence, _, _, _, length, _ = PUSH_HEAD.unpack_from(meta)
-    return sequence, meta[PUSH_HEAD.size : PUSH_HEAD.size + length].decode()
+    try:
+        sequence, _, _, _, length, _ = PUSH_HEAD.unpack_from(meta)
+        return sequence, meta[PUSH_HEAD.size : PUSH_HEAD.size + length].decode()
+    except (struct.error, UnicodeDecodeError):
+        raise InvalidRequest("a push without a head, or without a session") from None
 
 
 def check_push(meta: memoryview, payload: int, limits: Limits) -> list[Section]:

@@ -72,12 +72,12 @@ class DumpCoordinator:
         self._journal.do(
             self._book.restore_dump,
             path=str(path),
-            iteration=manifest["iteration"],
-            tables=manifest["tables"],
-            variables=manifest["variables"],
-            initialized=manifest["initialized"],
+            iteration=manifest.iteration,
+            tables=[dict(table) for table in manifest.tables],
+            variables=[dict(variable) for variable in manifest.variables],
+            initialized=list(manifest.initialized),
         )
-        self._journal.event(ParametersRestored(path=str(path), iteration=manifest["iteration"]))
+        self._journal.event(ParametersRestored(path=str(path), iteration=manifest.iteration))
 
     def tick(self) -> None:
         now = self._clock.now()
