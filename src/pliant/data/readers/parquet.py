@@ -21,7 +21,7 @@ from typing import Any
 from pliant.core.errors import CorruptData, InvalidRequest, PliantError
 from pliant.data.contract import Metadata, PartReader
 from pliant.data.errors import MissingLibrary
-from pliant.data.files import Paths, expand, is_remote, open_binary, stamp
+from pliant.data.files import Paths, expand, is_remote, open_binary
 from pliant.files.regular import open_regular
 
 _GROUPS_KEPT = 4
@@ -44,13 +44,14 @@ def _damage(where: str) -> Iterator[None]:
         raise CorruptData(f"{where}: {error!s:.1000}") from error
 
 
-def _rows_of(group: Any, name: str, size: int) -> int:
-    """The number of rows of a group whose sizes are possible, before anything is allocated for it."""
-    columns = [group.column(i) for i in range(group.num_columns)]
-    if group.num_rows < 0 or any(column.num_values < 0 for column in columns):
+def _rows_of(group: Any, name: str) -> int:
+    """The number of rows of a group whose sizes are possible, before anything is allocated for it.
+
+    Its columns are not looked at here: pyarrow ends the process (``std::terminate``) where their metadata is damaged, while
+    ``read_row_group`` raises.
+    """
+    if group.num_rows < 0:
         raise ValueError(f"{name} declares {group.num_rows} rows")
-    if sum(column.total_compressed_size for column in columns) > size:
-        raise ValueError(f"{name} declares more bytes than the {size} of the file")
     if not 0 <= group.total_byte_size <= MAX_GROUP_BYTES:
         raise ValueError(f"{name} declares {group.total_byte_size:,} bytes; write smaller row groups")
     return int(group.num_rows)
@@ -70,8 +71,7 @@ class _File:
             self.file = ParquetFile(open_binary(path) if self.remote else OSFile(path, "rb"))
             self.schema = self.file.schema_arrow
             stored = self.file.metadata
-            size = stamp(path).size
-            rows = [_rows_of(stored.row_group(i), f"row group {i}", size) for i in range(stored.num_row_groups)]
+            rows = [_rows_of(stored.row_group(i), f"row group {i}") for i in range(stored.num_row_groups)]
         self.starts = [0, *accumulate(rows)]
 
 
