@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -96,6 +97,25 @@ def test_without_a_page_it_counts_for_nobody(path: str | None) -> None:
     meter = TimeMeter(path)
     with meter.data:
         meter.unit(1.0)
+
+
+def test_what_is_at_its_path_after_the_run_is_not_written_to(tmp_path: Path) -> None:
+    page = MeterPage()
+    page.close()
+    other = os.open(tmp_path / "part.safetensors", os.O_RDWR | os.O_CREAT)
+    try:
+        os.write(other, bytes(8192))
+        number = int(page.path.rpartition("/")[2])
+        if other != number:
+            os.dup2(other, number)  # as the next file that the agent opens
+        meter = TimeMeter(page.path)
+        meter.unit(1.0)
+        with meter.data:
+            pass
+        assert os.pread(other, 8192, 0) == bytes(8192)
+    finally:
+        for descriptor in {other, number}:
+            os.close(descriptor)
 
 
 def test_nobody_can_cut_the_page_off(page: MeterPage) -> None:

@@ -92,6 +92,14 @@ def test_a_folder_with_a_long_path_is_no_problem(tmp_path: Path) -> None:
         assert master.restart().client.call(master.client.stubs.job.GetStatus, pb.Empty()).name == "tested"
 
 
+@pytest.mark.parametrize("name", ["exp#2", "what?", "lr=0.1,bs=32", "100%41", "with space", "größe"])
+def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    with RunningMaster(folder, ALONE) as master:
+        assert asked(master.address) == "tested"
+
+
 def test_where_a_file_system_has_no_sockets_a_private_folder_elsewhere_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,8 +4,8 @@ It lies in the job's private folder, so the file system proves who listens and w
 by each master (bound under another name, then renamed): what a killed one left is never in the way, and a client that dials
 again finds the successor.
 
-The kernel takes paths of 107 bytes. A longer one is dialled through a descriptor of its folder (``/proc/self/fd/N/master.sock``).
-Where a file system has no sockets, they are in a private folder of the temporary folder.
+The kernel takes paths of 107 bytes, and gRPC reads a path as part of a URL, in which ``#``, ``?``, ``%`` and ``,`` are no letters. Any
+other path is dialled through a descriptor of its folder (``/proc/self/fd/N/master.sock``). Where a file system has no sockets, they are in a private folder of the temporary folder.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import socket
 import tempfile
 from pathlib import Path
@@ -27,6 +28,7 @@ SCHEME = "unix:"
 SOCKET_NAME = "master.sock"
 UNPUBLISHED = ".sock-"
 MAX_PATH_BYTES = 107
+PLAIN_PATH = re.compile(r"(/[\w.+@~-]+)+", re.ASCII)  # means the same to the kernel and in a URL
 WRITABLE_BY_OTHERS = 0o022
 
 
@@ -35,12 +37,12 @@ def is_unix(target: str) -> bool:
 
 
 class ShortPath:
-    """A name of a socket that the kernel takes, however long its path is; valid until ``close``."""
+    """A name of a socket that the kernel and gRPC take, whatever its path is; valid until ``close``."""
 
     def __init__(self, path: Path) -> None:
         self._folder: int | None = None
         self.path = path
-        if len(os.fsencode(path)) > MAX_PATH_BYTES:
+        if len(os.fsencode(path)) > MAX_PATH_BYTES or not PLAIN_PATH.fullmatch(str(path)):
             self._folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             self.path = Path(f"/proc/self/fd/{self._folder}/{path.name}")
 
