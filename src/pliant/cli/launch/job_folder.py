@@ -10,13 +10,13 @@ import contextlib
 import os
 import shutil
 import stat
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from pliant.cli.handles.job_dirs import argument_of, jobs_home
 from pliant.cli.options.run import RunOptions
+from pliant.cli.render.terminal import say
 from pliant.core.errors import Conflict, NotFound, PliantError
 from pliant.core.job import Phase
 from pliant.files.atomic import write_json, write_text
@@ -111,7 +111,7 @@ def _check_parents(home: JobDir) -> None:
 
 
 def _warn(text: str) -> None:
-    print(f"warning: {text}", file=sys.stderr, flush=True)
+    say(f"warning: {text}", to_stderr=True)
 
 
 def check_exists(home: JobDir) -> None:
