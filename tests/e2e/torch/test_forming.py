@@ -13,9 +13,10 @@ from unittest import mock
 import psutil
 import pytest
 from tests.e2e.torch.training_job import TrainingJob
-from tests.torch.trainer_threads import TIMEOUT_S, TrainerThreads, alone_result, bits
+from tests.torch.trainer_threads import TIMEOUT_S, Died, TrainerThreads, alone_result, bits
 
 from pliant.master.components.rendezvous import RendezvousServer
+from pliant.master.controller import JobController
 from pliant.testing import wait_until
 from pliant.torch.worlds import membership
 from pliant.torch.worlds.membership import Membership
@@ -30,16 +31,22 @@ def expected() -> dict[str, bytes]:
 
 
 class Halt:
-    """A member stands still in the exchange of addresses of one round, before or after it."""
+    """After the death of a third, a member stands still in the exchange of addresses with the other, before or after it."""
 
-    def __init__(self, node: str, round: int, *, published: bool) -> None:
-        self._node, self._round, self._published = node, round, published
+    def __init__(self, node: str, *, published: bool) -> None:
+        self._node, self._published = node, published
         self._original = Membership._exchange
+        self._armed = threading.Event()
         self.reached = threading.Event()
         self.released = threading.Event()
 
+    def die(self) -> None:
+        """What the third does."""
+        self._armed.set()
+        raise Died
+
     def exchange(self, membership: Membership, world: World, keys: dict[str, bytes]) -> Sequence[Mapping[str, bytes]]:
-        halts = membership._job.node == self._node and world.round == self._round
+        halts = self._armed.is_set() and membership._job.node == self._node and not self.reached.is_set()
         found = self._original(membership, world, keys) if self._published or not halts else None
         if halts:
             self.reached.set()
@@ -67,9 +74,9 @@ class Halt:
 def test_a_member_that_stands_still_while_the_world_connects_is_left_behind(
     tmp_path: Path, victim: int, published: bool, expected: dict[str, bytes]
 ) -> None:
-    halt = Halt(f"worker-{victim}", 2, published=published)
+    halt = Halt(f"worker-{victim}", published=published)
     with TrainerThreads(tmp_path, workers=3) as threads, threads.points(), halt.set():
-        threads.workers[2].dies("before the collective", step=3)
+        threads.workers[2].does(halt.die, "before the collective", step=3)
         threads.start()
         assert halt.reached.wait(TIMEOUT_S)
         threads.declare_dead(threads.workers[victim])
@@ -82,12 +89,12 @@ def test_a_member_that_stands_still_while_the_world_connects_is_left_behind(
 
 
 @pytest.mark.parametrize("published", [False, True])
-def test_a_master_that_is_restarted_while_the_world_connects_leads_to_another_round(
+def test_a_master_that_is_restarted_while_the_world_connects_is_waited_for(
     tmp_path: Path, published: bool, expected: dict[str, bytes]
 ) -> None:
-    halt = Halt("worker-1", 2, published=published)
+    halt = Halt("worker-1", published=published)
     with TrainerThreads(tmp_path, workers=3) as threads, threads.points(), halt.set():
-        threads.workers[2].dies("before the collective", step=3)
+        threads.workers[2].does(halt.die, "before the collective", step=3)
         threads.start()
         assert halt.reached.wait(TIMEOUT_S)
         wait_until(lambda: _published(threads) == 1 + published, TIMEOUT_S, "the other to publish")
@@ -99,9 +106,13 @@ def test_a_master_that_is_restarted_while_the_world_connects_leads_to_another_ro
 
 
 def _published(threads: TrainerThreads) -> int:
-    return threads.master.run_inside(
-        lambda parts: sum(len(group.published) for group in parts.require(RendezvousServer)._exchange._groups.values())
-    )
+    """By members of the latest world."""
+
+    def count(parts: JobController) -> int:
+        groups = parts.require(RendezvousServer)._exchange._groups
+        return len(groups[""].published) if "" in groups else 0
+
+    return threads.master.run_inside(count)
 
 
 @pytest.mark.parametrize("point", ["exchanging", "connecting"])
