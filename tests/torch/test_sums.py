@@ -16,7 +16,7 @@ from pliant.torch.gradients.float_sum import FloatSum
 from pliant.torch.gradients.gradient_sum import NOT_FINITE
 from pliant.torch.worlds.world import Peer, World
 
-ALONE = World(0, 0, [Peer("alone", "", 0, True, frozenset())])
+ALONE = World(0, 0, [Peer("alone", 0, True, frozenset())])
 UNITS = 6
 
 gradients = st.lists(

@@ -26,6 +26,7 @@ from torch import nn
 import pliant.torch.elastic_world as elastic_world
 from pliant.client.job import Job
 from pliant.master.components.rendezvous import RendezvousServer
+from pliant.master.controller import JobController
 from pliant.testing import ManualClock, RunningMaster, wait_until
 from pliant.torch import Step, Trainer
 from pliant.torch.step_control import StepController
@@ -168,7 +169,11 @@ class TrainerThreads:
         self.master.close()
 
     def expect(self, count: int) -> None:
-        self.master.run_inside(lambda parts: parts.require(RendezvousServer).book.expect(0.0, count=count))
+        def expect(parts: JobController) -> None:
+            rendezvous = parts.require(RendezvousServer)
+            rendezvous._journal.do(rendezvous.book.expect, count=count)  # not as many as there are nodes
+
+        self.master.run_inside(expect)
 
     def add_worker(self, program: Program = train, **options: Any) -> Worker:
         """Not at work yet."""

@@ -77,6 +77,13 @@ class WorldState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     WORLD_STATE_EXPELLED: _ClassVar[WorldState]
     WORLD_STATE_CLOSED: _ClassVar[WorldState]
 
+class ExchangeState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    EXCHANGE_STATE_UNSPECIFIED: _ClassVar[ExchangeState]
+    EXCHANGE_STATE_WAITING: _ClassVar[ExchangeState]
+    EXCHANGE_STATE_COMPLETE: _ClassVar[ExchangeState]
+    EXCHANGE_STATE_BROKEN: _ClassVar[ExchangeState]
+
 class OrderKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     ORDER_NOTHING: _ClassVar[OrderKind]
@@ -145,6 +152,10 @@ WORLD_STATE_FORMED: WorldState
 WORLD_STATE_REJOIN: WorldState
 WORLD_STATE_EXPELLED: WorldState
 WORLD_STATE_CLOSED: WorldState
+EXCHANGE_STATE_UNSPECIFIED: ExchangeState
+EXCHANGE_STATE_WAITING: ExchangeState
+EXCHANGE_STATE_COMPLETE: ExchangeState
+EXCHANGE_STATE_BROKEN: ExchangeState
 ORDER_NOTHING: OrderKind
 ORDER_DEFINE: OrderKind
 ORDER_ASSIGN: OrderKind
@@ -1248,6 +1259,50 @@ class RoundStatus(_message.Message):
     waiting: int
     closed: bool
     def __init__(self, intact: _Optional[bool] = ..., superseded: _Optional[bool] = ..., missing: _Optional[_Iterable[str]] = ..., waiting: _Optional[int] = ..., closed: _Optional[bool] = ...) -> None: ...
+
+class ExchangeAddressesRequest(_message.Message):
+    __slots__ = ("round", "member", "incarnation", "group", "ranks", "keys")
+    class KeysEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: bytes
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    member: str
+    incarnation: str
+    group: str
+    ranks: _containers.RepeatedScalarFieldContainer[int]
+    keys: _containers.ScalarMap[str, bytes]
+    def __init__(self, round: _Optional[int] = ..., member: _Optional[str] = ..., incarnation: _Optional[str] = ..., group: _Optional[str] = ..., ranks: _Optional[_Iterable[int]] = ..., keys: _Optional[_Mapping[str, bytes]] = ...) -> None: ...
+
+class PublishedKeys(_message.Message):
+    __slots__ = ("keys",)
+    class KeysEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: bytes
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.ScalarMap[str, bytes]
+    def __init__(self, keys: _Optional[_Mapping[str, bytes]] = ...) -> None: ...
+
+class ExchangeAddressesReply(_message.Message):
+    __slots__ = ("state", "published")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PUBLISHED_FIELD_NUMBER: _ClassVar[int]
+    state: ExchangeState
+    published: _containers.RepeatedCompositeFieldContainer[PublishedKeys]
+    def __init__(self, state: _Optional[_Union[ExchangeState, str]] = ..., published: _Optional[_Iterable[_Union[PublishedKeys, _Mapping]]] = ...) -> None: ...
 
 class SetLimitsRequest(_message.Message):
     __slots__ = ("min_nodes", "max_nodes", "wait_seconds")

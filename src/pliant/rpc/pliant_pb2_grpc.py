@@ -1205,6 +1205,11 @@ class RendezvousStub:
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.WatchRoundRequest.SerializeToString,
                 response_deserializer=pliant_dot_rpc_dot_pliant__pb2.RoundStatus.FromString,
                 _registered_method=True)
+        self.ExchangeAddresses = channel.unary_unary(
+                '/pliant.v1.Rendezvous/ExchangeAddresses',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.ExchangeAddressesRequest.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.ExchangeAddressesReply.FromString,
+                _registered_method=True)
         self.SetLimits = channel.unary_unary(
                 '/pliant.v1.Rendezvous/SetLimits',
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.SetLimitsRequest.SerializeToString,
@@ -1255,6 +1260,14 @@ class RendezvousServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExchangeAddresses(self, request, context):
+        """Publishes this member's keys to a group of the round and waits until all its members have published theirs, or the deadline
+        passes (EXCHANGE_STATE_WAITING: ask again, without keys), or the round is broken. In memory only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def SetLimits(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -1295,6 +1308,11 @@ def add_RendezvousServicer_to_server(servicer, server):
                     servicer.WatchRound,
                     request_deserializer=pliant_dot_rpc_dot_pliant__pb2.WatchRoundRequest.FromString,
                     response_serializer=pliant_dot_rpc_dot_pliant__pb2.RoundStatus.SerializeToString,
+            ),
+            'ExchangeAddresses': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExchangeAddresses,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.ExchangeAddressesRequest.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.ExchangeAddressesReply.SerializeToString,
             ),
             'SetLimits': grpc.unary_unary_rpc_method_handler(
                     servicer.SetLimits,
@@ -1444,6 +1462,33 @@ class Rendezvous:
             '/pliant.v1.Rendezvous/WatchRound',
             pliant_dot_rpc_dot_pliant__pb2.WatchRoundRequest.SerializeToString,
             pliant_dot_rpc_dot_pliant__pb2.RoundStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExchangeAddresses(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Rendezvous/ExchangeAddresses',
+            pliant_dot_rpc_dot_pliant__pb2.ExchangeAddressesRequest.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.ExchangeAddressesReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -30,7 +30,7 @@ class ElasticWorld:
         self._state = state
         self._job: Job | None = None
         self._membership: Membership | None = None
-        self.world = World(0, 0, [Peer("alone", "", 0, True, frozenset())])
+        self.world = World(0, 0, [Peer("alone", 0, True, frozenset())])
         self.has_joiners = False  # known to all members: they form a new world before the next step
         self.peer_units: list[frozenset[int]] | None = None  # by rank, if the world formed in the middle of a step
         self.over: TrainingOver | None = None  # all others are gone for good

@@ -20,6 +20,8 @@ from torch import nn
 import pliant.torch as elastic
 import pliant.torch.elastic_world as elastic_world
 from pliant.torch.step_control import StepController
+from pliant.torch.worlds.address_store import AddressStore
+from pliant.torch.worlds.membership import Membership
 from pliant.torch.worlds.world import World
 
 RECORDS, MICRO_BATCH, VIRTUAL_WORKERS = 70, 2, 8
@@ -32,6 +34,8 @@ POINTS: dict[str, tuple[Any, str]] = {
     "after": (StepController, "_finish"),
     "sending": (elastic_world, "send_state"),
     "receiving": (elastic_world, "receive_state"),
+    "exchanging": (Membership, "_exchange"),
+    "connecting": (AddressStore, "get"),
 }
 
 

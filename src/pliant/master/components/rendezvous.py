@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from pliant.core.clock import Clock
@@ -12,6 +13,7 @@ from pliant.core.events import MemberSilent, ProgramFrozen, WorldFormed, WorldLi
 from pliant.core.nodes.book import NodeBook
 from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.rendezvous.book import Closed, Expelled, Outcome, RendezvousBook, RoundStatus, Waiting, World
+from pliant.core.rendezvous.exchange import AddressExchange, Keys
 from pliant.master.components.base import Component
 from pliant.master.components.signals import (
     JobOver,
@@ -54,6 +56,7 @@ class RendezvousServer(Component):
         self._clock = clock
         self._signals = signals
         self._changed = asyncio.Event()
+        self._exchange = AddressExchange()  # not journaled
         self._expected = -1
         self._heard: dict[str, float] = {}  # member -> when; not journaled
         self._awaited_since = 0.0
@@ -195,6 +198,33 @@ class RendezvousServer(Component):
                 return status
             await self._changed.wait()
 
+    def publish_keys(
+        self, round: int, member: str, incarnation: str, *, group: str, ranks: Sequence[int], keys: Keys
+    ) -> None:
+        """Those who wait in ``collect_keys`` are woken by the last member of the group."""
+        world = self.book.world
+        if world is None or not self.book.status(round).intact:
+            return  # as ``collect_keys`` will say
+        done = self._exchange.publish(
+            world, group=group, ranks=ranks, member=member, incarnation=incarnation, keys=keys
+        )
+        if done:
+            self._wake()
+
+    async def collect_keys(
+        self, round: int, member: str, incarnation: str, *, group: str
+    ) -> tuple[Keys, ...] | RoundStatus:
+        """Wait until all members of the group have published, or the round is broken."""
+        while True:
+            status = self.book.status(round)
+            world = self.book.world
+            if world is None or not status.intact:
+                return status
+            found = self._exchange.collect(world, group=group, member=member, incarnation=incarnation)
+            if found is not None:
+                return found
+            await self._changed.wait()
+
     async def tick(self) -> None:
         now = self._clock.now()
         for member, heard in list(self._heard.items()):
@@ -213,5 +243,8 @@ class RendezvousServer(Component):
         if outcome.formed is not None:
             members = tuple(member.name for member in outcome.formed.members)
             self._journal.event(WorldFormed(round=outcome.formed.round, members=members, reason=outcome.reason))
+        self._wake()
+
+    def _wake(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from pliant.core.rendezvous.book import Closed, Expelled, Waiting, World
+from pliant.core.rendezvous.book import Closed, Expelled, RoundStatus, Waiting, World
 from pliant.master.components.rendezvous import RendezvousServer
 from pliant.master.controller import JobController
 from pliant.master.services.waiting import Context, at_most
@@ -76,6 +76,24 @@ class RendezvousServicer(services.RendezvousServicer):
             waiting=status.waiting,
             closed=rendezvous.book.closed,
         )
+
+    async def ExchangeAddresses(
+        self, request: pb.ExchangeAddressesRequest, context: Context
+    ) -> pb.ExchangeAddressesReply:
+        rendezvous = self._rendezvous
+        who = (request.round, request.member, request.incarnation)
+        rendezvous.heard_of(request.member)
+        if request.keys:
+            rendezvous.publish_keys(*who, group=request.group, ranks=request.ranks, keys=dict(request.keys))
+        found = await at_most(rendezvous.collect_keys(*who, group=request.group), context, self._controller.max_wait_s)
+        await self._controller.journal.durable()
+        match found:
+            case None:
+                return pb.ExchangeAddressesReply(state=pb.EXCHANGE_STATE_WAITING)
+            case RoundStatus():
+                return pb.ExchangeAddressesReply(state=pb.EXCHANGE_STATE_BROKEN)
+        published = [pb.PublishedKeys(keys=keys) for keys in found]
+        return pb.ExchangeAddressesReply(state=pb.EXCHANGE_STATE_COMPLETE, published=published)
 
     async def SetLimits(self, request: pb.SetLimitsRequest, context: Context) -> pb.Empty:
         wait_seconds = request.wait_seconds if request.HasField("wait_seconds") else None

@@ -36,7 +36,8 @@ def make_device(host: str) -> tuple[Any, int]:
 
 
 def reap_group(group: list[Any], own_port: int, peer_ports: Collection[int]) -> None:
-    """End a group in a thread of its own. The list holds it, and nothing else may: whoever lets go of it last waits."""
+    """End a group in a thread of its own. The list ends with it, after what must outlive it, and nothing else may hold it:
+    whoever lets go of it last waits."""
     thread = threading.Thread(target=_end, args=(group, own_port, peer_ports), name="pliant-group-reaper", daemon=True)
     thread.start()  # before others can see it: a thread that has not started cannot be joined
     _ending[:] = [*((old, since) for old, since in _ending if old.is_alive()), (thread, time.monotonic())]

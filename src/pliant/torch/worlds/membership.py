@@ -6,6 +6,9 @@ training continues: only a change of the world has to wait.
 
 A master that does not know the round (``NotFound``) took over from one whose journal is lost; the members announce their world to
 it (``core/takeover.py``), and training continues as well.
+
+While a world connects, its members exchange their addresses through the master, which keeps them in memory only. So what a
+member published is never published again: if the master is restarted meanwhile, the member joins again, whereupon its peers do.
 """
 
 from __future__ import annotations
@@ -13,8 +16,9 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -26,7 +30,7 @@ from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.channel import DEADLINE_S
 from pliant.rpc.own_address import own_address
 from pliant.torch.worlds.group_reaper import wait_for_reaped_groups
-from pliant.torch.worlds.world import Peer, World, WorldBroken, connect, open_store
+from pliant.torch.worlds.world import CONNECT_TIMEOUT_S, Peer, World, WorldBroken, connect
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +57,6 @@ class Membership:
         self._job = job
         self._master = job.master
         self._host = own_address(self._master.address.target)
-        self._store = open_store(self._host)
         self._incarnation = uuid.uuid4().hex
         self._retry_timeout = NodeEnvironment.from_env(os.environ).orphan_timeout
         self._round = 0  # of the last world that this incarnation was in
@@ -72,7 +75,6 @@ class Membership:
         leads to another try.
         """
         attrs = {
-            "store": f"{self._host}:{self._store.port}",
             "state": "1" if has_state else "0",
             "units": f"{sum(1 << unit for unit in units):x}",
         }
@@ -83,7 +85,7 @@ class Membership:
                 continue
             world = self._enter(found)
             try:
-                connect(world, self._store, self._host)
+                connect(world, self._host, self._exchange)
             except WorldBroken as error:
                 log.info("%s", error)
                 world.leave()
@@ -91,7 +93,7 @@ class Membership:
             return world
 
     def subgroup(self, world: World, ranks: Sequence[int]) -> World:
-        return world.subgroup(ranks, self._store, self._host)
+        return world.subgroup(ranks, self._host, self._exchange)
 
     def close(self, *, ends_process: bool = False) -> None:
         """Leave for good. ``ends_process``: it ends now (``torch/termination.py``), so nothing is torn down or waited for."""
@@ -179,6 +181,30 @@ class Membership:
         self._wake.set()
         return world
 
+    def _exchange(self, world: World, keys: dict[str, bytes]) -> Sequence[Mapping[str, bytes]]:
+        """Publish this process's keys once and wait for those of all peers."""
+        request = pb.ExchangeAddressesRequest(
+            round=world.round,
+            member=self._job.node,
+            incarnation=self._incarnation,
+            group="part" if world.ranks else "",
+            ranks=world.ranks,
+            keys=keys,
+        )
+        deadline = time.monotonic() + CONNECT_TIMEOUT_S
+        while (left := deadline - time.monotonic()) > 0 and not world.broken.is_set():
+            try:
+                reply = self._master.call(self._master.stubs.rendezvous.ExchangeAddresses, request, timeout=left)
+            except (RetryableError, NotFound) as error:
+                raise WorldBroken(f"round {world.round}: no exchange of addresses: {error.message}") from None
+            match reply.state:
+                case pb.EXCHANGE_STATE_COMPLETE:
+                    return [published.keys for published in reply.published]
+                case pb.EXCHANGE_STATE_BROKEN:
+                    break
+            request.ClearField("keys")
+        raise WorldBroken(f"round {world.round}: a peer was lost before all had published their addresses")
+
     # --- watching
 
     def _watch(self) -> None:
@@ -222,4 +248,4 @@ class Membership:
 def _peer(member: pb.Member) -> Peer:
     bits = int(member.attrs["units"], 16)
     units = frozenset(unit for unit in range(bits.bit_length()) if bits >> unit & 1)
-    return Peer(member.name, member.attrs["store"], member.step, member.attrs["state"] == "1", units)
+    return Peer(member.name, member.step, member.attrs["state"] == "1", units)

@@ -4,25 +4,32 @@ A collective is never waited for by its own ``wait``: that would hang on a froze
 master's report that the world is broken set one event, whichever comes first (``World.finish``). An abandoned collective may
 still write into its buffers later, so buffers of a broken world are never used again, and the group is ended by a reaper
 thread.
+
+Members learn each other's addresses through the master (``address_store.py``); gloo listens on this node's own address only.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
-from pliant.core.errors import RetryableError
+from pliant.core.errors import PermanentError, PliantError, RetryableError
+from pliant.torch.worlds.address_store import AddressStore
 from pliant.torch.worlds.group_reaper import keep_group, make_device, reap_group
 
 CONNECT_TIMEOUT_S = 30.0  # for all members to reach each other
+PORT_KEY = "port"
 NEVER = timedelta(days=1)  # the time-out of a collective; never reached: see ``finish``
+
+
+# Publishes this process's keys to the members of a world and returns what each of them published, in the order of their ranks.
+ExchangeKeys = Callable[["World", dict[str, bytes]], Sequence[Mapping[str, bytes]]]
 
 
 class WorldBroken(RetryableError):
@@ -32,7 +39,6 @@ class WorldBroken(RetryableError):
 @dataclass(frozen=True)
 class Peer:
     name: str
-    store: str  # host:port of the key-value store that it opened
     progress: int  # the higher, the newer its state
     has_state: bool
     units: frozenset[int]  # of the step in progress, that it has gradients of
@@ -46,9 +52,10 @@ class World:
     group: Any = None  # dist.ProcessGroupGloo; None in a world of one
     broken: threading.Event = field(default_factory=threading.Event)
     waiting: int = 0  # joiners, as the master reports
-    tag: str = ""
+    ranks: tuple[int, ...] = ()  # in the round, of the members of a part of it; empty: this is the whole
     port: int = 0  # where this process listens for its peers' connections, and where they do
     peer_ports: frozenset[int] = frozenset()
+    store: AddressStore | None = None  # of the group; lives as long as it
     _interrupts: set[threading.Event] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -80,12 +87,12 @@ class World:
         options.timeout = NEVER
         return self._begin(lambda: self.group.broadcast([tensor], options))
 
-    def subgroup(self, ranks: Sequence[int], own_store: TCPStore, host: str) -> World:
+    def subgroup(self, ranks: Sequence[int], host: str, exchange: ExchangeKeys) -> World:
         """Some of the peers as a group of their own, which breaks with the world."""
-        part = World(self.round, list(ranks).index(self.rank), [self.peers[r] for r in ranks], tag="/part")
+        part = World(self.round, list(ranks).index(self.rank), [self.peers[r] for r in ranks], ranks=tuple(ranks))
         part.broken = self.broken
         part._interrupts, part._lock = self._interrupts, self._lock
-        connect(part, own_store, host)
+        connect(part, host, exchange)
         return part
 
     def finish(self, works: Sequence[Any]) -> None:
@@ -131,12 +138,12 @@ class World:
         """Leave this world with the process, which ends without ending the group."""
         self.break_up()
         if self.group is not None:
-            keep_group(self.group)
+            keep_group((self.store, self.group))
 
     def release(self) -> None:
         """Release the group; ending it may block, so the reaper does it."""
         if self.group is not None:
-            held, self.group = [self.group], None
+            held, self.group = [self.store, self.group], None
             reap_group(held, self.port, self.peer_ports)
 
     def _begin(self, start: Callable[[], Any]) -> Any:
@@ -146,12 +153,7 @@ class World:
             raise WorldBroken(f"round {self.round}: a collective could not start: {str(error)[:200]}") from error
 
 
-def open_store(host: str) -> TCPStore:
-    """The store of this process, for the worlds that name it. It outlives them all."""
-    return TCPStore(host, 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=CONNECT_TIMEOUT_S))
-
-
-def connect(world: World, own_store: TCPStore, host: str) -> None:
+def connect(world: World, host: str, exchange: ExchangeKeys) -> None:
     """Reach all peers; raises ``WorldBroken`` if one is gone before that."""
     if world.size == 1:
         return
@@ -161,8 +163,8 @@ def connect(world: World, own_store: TCPStore, host: str) -> None:
 
     def make() -> None:
         try:
-            made.append(_make_group(world, own_store, host))
-        except (RuntimeError, ValueError) as error:
+            made.append(_make_group(world, host, exchange))
+        except (RuntimeError, ValueError, PliantError) as error:
             problems.append(error)
         done.set()
 
@@ -176,25 +178,21 @@ def connect(world: World, own_store: TCPStore, host: str) -> None:
     with world._lock:
         world._interrupts.discard(done)
     if not made:
+        if problems and isinstance(problems[0], PermanentError):
+            raise problems[0]
         why = str(problems[0])[:200] if problems else "a peer was lost"
         raise WorldBroken(f"round {world.round} could not be formed: {why}")
     world.group = made[0]
 
 
-def _make_group(world: World, own_store: TCPStore, host: str) -> Any:
-    seconds = timedelta(seconds=CONNECT_TIMEOUT_S)
-    if world.rank == 0:
-        store = own_store
-    else:
-        address, _, port = world.peers[0].store.rpartition(":")
-        store = TCPStore(address, int(port), is_master=False, wait_for_workers=False, timeout=seconds)
+def _make_group(world: World, host: str, exchange: ExchangeKeys) -> Any:
     options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
     device, world.port = make_device(host)
     options._devices = [device]
-    options._timeout = seconds  # an abandoned attempt ends by itself
-    prefix = PrefixStore(f"pliant/{world.round}{world.tag}", store)
-    prefix.set(f"port/{world.rank}", str(world.port))
-    group = dist.ProcessGroupGloo(prefix, world.rank, world.size, options)
-    ports = (int(prefix.get(f"port/{rank}")) for rank in range(world.size) if rank != world.rank)
+    options._timeout = timedelta(seconds=CONNECT_TIMEOUT_S)  # an abandoned attempt ends by itself
+    world.store = store = AddressStore(lambda keys: exchange(world, keys))
+    store.set(PORT_KEY, str(world.port))
+    group = dist.ProcessGroupGloo(store, world.rank, world.size, options)
+    ports = (int(keys[PORT_KEY]) for rank, keys in enumerate(store.published) if rank != world.rank)
     world.peer_ports = frozenset(port for port in ports if port)
     return group
