@@ -19,9 +19,14 @@ class Shape:
     replicas: int
     cpu: float = 0.0  # cores of each node
     memory_mb: int = 0  # of each node
+    gpu: int = 0  # of each node; no algorithm changes it
 
     def __str__(self) -> str:
-        parts = [f"{self.cpu:g} CPU" if self.cpu else "", f"{self.memory_mb} MB" if self.memory_mb else ""]
+        parts = [
+            f"{self.cpu:g} CPU" if self.cpu else "",
+            f"{self.memory_mb} MB" if self.memory_mb else "",
+            f"{self.gpu} GPU" if self.gpu else "",
+        ]
         each = ", ".join(part for part in parts if part)
         return f"{self.replicas} x ({each})" if each else str(self.replicas)
 

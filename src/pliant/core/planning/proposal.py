@@ -7,8 +7,8 @@ and judges it by its prediction afterwards.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
 
 from pliant.core.planning.configuration import Configuration
 from pliant.core.planning.history import JobHistory
@@ -25,6 +25,9 @@ class Prediction:
     node_seconds: float = 0.0  # until the job's end; 0: not predicted
     change_s: float = 0.0  # seconds without a record, for the change itself
 
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
@@ -37,6 +40,31 @@ class Proposal:
     moves: Mapping[str, float] = field(default_factory=dict)  # of a server: share of its partitions that moves away
     urgent: bool = False  # waits for no cool-down: memory that runs out
     at_next_restart: bool = False  # only for nodes that are launched anyway
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "algorithm": self.algorithm,
+            "reason": self.reason,
+            "configuration": self.configuration.to_json(),
+            "prediction": self.prediction.to_json() if self.prediction is not None else None,
+            "replace": list(self.replace),
+            "seats": dict(self.seats),
+            "moves": dict(self.moves),
+            "urgent": self.urgent,
+            "at_next_restart": self.at_next_restart,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Proposal:
+        prediction = value["prediction"]
+        return cls(
+            **{
+                **value,
+                "configuration": Configuration.from_json(value["configuration"]),
+                "prediction": Prediction(**prediction) if prediction is not None else None,
+                "replace": tuple(value["replace"]),
+            }
+        )
 
 
 class Algorithm(Protocol):
