@@ -44,7 +44,7 @@ class VirtualCluster:
         self.total_memory_mb = sum(size.count * size.memory_mb for size in sizes)
         self.free_cpu, self.free_memory_mb = self.total_cpu, float(self.total_memory_mb)
         self._capacity = Capacity(tuple({Machine(s.cpu, s.memory_mb, 0) for s in sizes}))
-        for number, size in enumerate(size for size in sizes for _ in range(size.count)):
+        for number, size in enumerate(one for one in sizes for _ in range(one.count)):
             machine = _Machine(f"machine-{number}", size, size.cpu, float(size.memory_mb))
             self._machines[machine.name] = machine
             self._buckets[math.floor(machine.free_cpu + 1e-9)][machine.name] = machine

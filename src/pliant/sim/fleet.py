@@ -276,4 +276,3 @@ class Fleet:
                 node.share += amount / len(others)
             moved = True
         return moved
-

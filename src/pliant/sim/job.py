@@ -76,7 +76,7 @@ class SimulatedJob:
         self._queue, self._cluster, self._view, self._on_end = queue, cluster, view, on_end
         self._random = Random(seed)
         self._measuring = Random(f"{seed} measuring")
-        self._recorder = PeriodRecorder(self.truth.noise, self._measuring)
+        self._recorder = PeriodRecorder(self.truth.noise, self._measuring, queue.now)
         self._memory = {role: MemoryPoints() for role in ROLES}
         self._drift = 0.0
         self._last = queue.now
@@ -90,7 +90,6 @@ class SimulatedJob:
             policy.first(spec.name, self.history(queue.now, initial=_smallest(spec.bounds)), view()), spec.bounds
         )
         self.outcome.first = self._configuration
-        self._recorder.changed(queue.now, is_new_configuration=True)
         self.state = _state_of(spec, self._configuration)
         self.fleet = Fleet(
             *(spec.name, self.state, self.truth, cluster, queue, Random(f"{seed} nodes"), grants),
@@ -143,9 +142,11 @@ class SimulatedJob:
         self.outcome.memory_mb_seconds += seconds * sum(node.resources.memory_mb for node in nodes)
         rate = self._now_doing.rate
         self.records = min(self.truth.records, self.records + rate * seconds)
-        self._recorder.observe(
-            *(self._last, now, self._configuration, rate, self._now_doing.parts), is_whole=self._is_whole(self._last)
-        )
+        if self.policy.needs_samples:
+            self._recorder.observe(
+                *(self._last, now, self._configuration, rate, self._now_doing.parts),
+                is_whole=self._is_whole(self._last),
+            )
         self._last = now
 
     def _is_whole(self, at: float) -> bool:
@@ -193,8 +194,9 @@ class SimulatedJob:
         for role, shape in self._shapes():
             replicas = self.fleet.book.role(role).spec.replicas
             if replicas != shape.replicas:
-                name = "server" if role == PARAMETER_SERVER else "worker"
-                self._configuration = replace(self._configuration, **{name: replace(shape, replicas=replicas)})
+                fewer, before = replace(shape, replicas=replicas), self._configuration
+                is_server = role == PARAMETER_SERVER
+                self._configuration = replace(before, server=fewer) if is_server else replace(before, worker=fewer)
 
     def _finished(self, now: float) -> None:
         self._advance(now)
@@ -289,10 +291,9 @@ class SimulatedJob:
                 self.state.apply(operation)
         if decision.record is not None:
             self.state.apply(decision.record)
-        is_new = wanted != self._configuration
         self._measure_costs(wanted, bool(plan.replace))
         self._configuration = wanted
-        self._recorder.changed(now, is_new_configuration=is_new or bool(plan.seats or plan.moves))
+        self._recorder.changed(now)
         self.fleet.give_seats(plan.seats)
         if self.fleet.move_partitions(plan.moves):
             self._stalled_until = max(self._stalled_until, now + self.truth.costs.move_s / 2)
@@ -404,7 +405,9 @@ class SimulatedJob:
                             memory_limit_mb=node.resources.memory_mb,
                             memory_points=points.points,
                             records_per_second=doing.worker_rate[number] * noise if is_worker else 0.0,
-                            unit_seconds=doing.unit_seconds[number] * noise if is_worker and doing.unit_seconds else 0.0,
+                            unit_seconds=doing.unit_seconds[number] * noise
+                            if is_worker and doing.unit_seconds
+                            else 0.0,
                             virtual_workers=node.seats or self._even_seats() if is_worker else 0,
                             age_s=now - node.granted_at,
                             host=node.host,

@@ -91,6 +91,7 @@ def best(found: Sequence[Option], objective: Objective) -> Option:
 class Oracle(Policy):
     name = "oracle"
     interval_s = max_interval_s = 300.0
+    needs_samples = False
 
     def __init__(self, truths: Mapping[str, Truth]) -> None:
         self._truths = truths

@@ -1,104 +1,72 @@
-"""What is measured of a simulated job, as the master would: periods of constant configuration and views of nodes.
+"""What is measured of a simulated job, as the master would: samples for the real ``PeriodBook``, and memory by records.
 
-Samples are not drawn one by one. Between two events the rate is constant, so the mean of the samples of that stretch is drawn
-once, with the spread that so many samples have: an hour of waiting costs what five seconds cost.
+A sample is taken every five seconds while something has changed. Once the rate has settled they become longer: between two
+events the rate is constant, so one sample of a minute has the spread that the mean of twelve would have.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
-from dataclasses import dataclass
+from dataclasses import asdict
 from random import Random
 
 from pliant.core.planning.configuration import Configuration
 from pliant.core.planning.history import Period, StepParts
+from pliant.core.planning.periods import PeriodBook
 from pliant.sim.truth.base import Noise
 
 SAMPLE_S = 5.0
-SETTLE_S = 10.0  # after the last change of any kind; what was measured before does not count
-MIN_SAMPLES = 3  # of a period
-MAX_PERIOD_S = 600.0
-MAX_PERIODS = 60
+SETTLED_SAMPLE_S = 30.0  # once nothing changes any more
+SETTLED_AFTER_S = 180.0  # without a change
 MAX_MEMORY_POINTS = 40
 
 
-@dataclass(slots=True)
-class _Open:
-    """A period that still goes on."""
-
-    configuration: Configuration
-    began: float
-    ended: float
-    parts: StepParts
-    samples: float = 0.0
-    total: float = 0.0  # of rates, weighted by samples
-    squares: float = 0.0
-
-    def close(self) -> Period | None:
-        if self.samples < MIN_SAMPLES:
-            return None
-        mean = self.total / self.samples
-        variance = max(0.0, self.squares / self.samples - mean * mean)
-        error = math.sqrt(variance / self.samples)
-        return Period(self.configuration, self.began, self.ended, mean, error, int(self.samples), self.parts)
-
-
 class PeriodRecorder:
-    def __init__(self, noise: Noise, random: Random) -> None:
+    def __init__(self, noise: Noise, random: Random, now: float) -> None:
         self._noise, self._random = noise, random
-        self._done: deque[Period] = deque(maxlen=MAX_PERIODS)
-        self._open: _Open | None = None
-        self._unsettled_until = 0.0
-        self._changed_at: float | None = 0.0
+        self._book = PeriodBook()
+        self._records = 0.0  # as they are reported
+        self._changed_at = now
+        self._next = now  # sample
+        self._was_ready = False
 
-    def changed(self, now: float, *, is_new_configuration: bool = False) -> None:
-        """Something came or went: what follows has to settle first."""
-        self._unsettled_until = now + SETTLE_S
-        if is_new_configuration:
-            self._close()
-            self._changed_at = now
+    def changed(self, now: float) -> None:
+        """Something came or went: what was measured before is over."""
+        self._changed_at, self._next, self._was_ready = now, min(self._next, now + SAMPLE_S), False
 
     def observe(
         self, began: float, ended: float, configuration: Configuration, rate: float, parts: StepParts, *, is_whole: bool
     ) -> None:
         """The rate was constant in this time. ``is_whole``: all nodes of the configuration worked."""
-        if not is_whole:
-            self._unsettled_until = ended + SETTLE_S
-            return
-        began = max(began, self._unsettled_until)
-        if ended <= began:
-            return
-        if self._open is not None and (
-            self._open.configuration != configuration or ended - self._open.began > MAX_PERIOD_S
-        ):
-            self._close()
-        if self._open is None:
-            self._open = _Open(configuration, began, ended, parts)
-        found, sigma = self._open, self._noise.sample_sigma
-        samples = (ended - began) / SAMPLE_S * (1.0 - self._noise.lost_reports)
-        if samples <= 0:
-            return
-        value = rate * (1.0 + sigma * self._random.gauss(0.0, 1.0) / math.sqrt(samples))
-        found.samples += samples
-        found.total += samples * value
-        found.squares += samples * (value * value + (sigma * rate) ** 2)
-        found.ended, found.parts = ended, parts
-        if self._changed_at is not None and found.samples >= MIN_SAMPLES:
-            self._changed_at = None
+        seen = configuration.to_json()
+        shares = asdict(parts)
+        at = began
+        while self._next <= ended:
+            self._records += self._seen(rate, self._next - at)
+            at = self._next
+            if not self._noise.lost_reports or self._random.random() >= self._noise.lost_reports:
+                ready = is_whole and self._was_ready
+                self._book.observe(at, configuration=seen, records=self._records, parts=shares, ready=ready)
+                self._was_ready = is_whole
+            if not is_whole and ended - at > SAMPLE_S:  # it stays so until then
+                self._next = ended
+            else:
+                self._next = at + (SAMPLE_S if at - self._changed_at < SETTLED_AFTER_S else SETTLED_SAMPLE_S)
+        self._records += self._seen(rate, ended - at)
+
+    def _seen(self, rate: float, seconds: float) -> float:
+        """Records that are accepted in this time, as they happen to fall into it."""
+        if seconds <= 0 or rate <= 0:
+            return 0.0
+        spread = self._noise.sample_sigma / math.sqrt(seconds / SAMPLE_S)
+        return rate * seconds * max(0.0, 1.0 + self._random.gauss(0.0, spread))
 
     def periods(self) -> tuple[Period, ...]:
-        last = self._open.close() if self._open is not None else None
-        return (*self._done, last) if last is not None else tuple(self._done)
+        return self._book.periods()
 
     @property
     def settling_since(self) -> float | None:
-        return self._changed_at
-
-    def _close(self) -> None:
-        if self._open is not None and (period := self._open.close()) is not None:
-            self._done.append(period)
-        self._open = None
+        return self._book.settling_since
 
 
 class MemoryPoints:

@@ -17,8 +17,6 @@ from pliant.core.planning.plan import ResourcePlan, RolePlan
 from pliant.core.planning.proposal import Prediction
 from pliant.core.resources import Resources, RolloutMode
 
-DEFAULT_MEMORY_MB = 2048  # of a node of which nothing is known and of which no maximum is set
-
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
@@ -34,6 +32,7 @@ class Policy(ABC):
     name: str
     interval_s: float = 30.0  # between two questions, as long as something happens
     max_interval_s: float = 120.0  # while nothing does
+    needs_samples: bool = True  # it plans by rates; False spares a simulation the measuring
 
     @abstractmethod
     def first(self, job: str, history: JobHistory, cluster: ClusterView) -> Configuration:
@@ -76,7 +75,12 @@ def plan_for(
     if not roles:
         return None
     return ResourcePlan(
-        f"{algorithm}-{now:.0f}", reason, roles, base_version=history.version, algorithm=algorithm, prediction=prediction
+        f"{algorithm}-{now:.0f}",
+        reason,
+        roles,
+        base_version=history.version,
+        algorithm=algorithm,
+        prediction=prediction,
     )
 
 
@@ -102,8 +106,9 @@ def _one_less(shape: Shape, bounds: RoleBounds) -> Shape | None:
     return Shape(fewer, shape.cpu, shape.memory_mb) if fewer >= max(1, bounds.min_replicas) else None
 
 
-def shape_of(bounds: RoleBounds | None, replicas: int, cpu: float | None = None, memory_mb: int | None = None) -> Shape:
-    """So many nodes, with the least CPU and a usual memory unless these are given."""
+def shape_of(bounds: RoleBounds | None, replicas: int, cluster: ClusterView, cpu: float | None = None) -> Shape:
+    """So many nodes with the most CPU that the bounds allow, unless it is given, and the memory that goes with it on the
+    machines of the cluster: what a person writes who knows the machines and nothing of the job."""
     assert bounds is not None
-    memory = memory_mb if memory_mb is not None else (bounds.max_memory_mb or DEFAULT_MEMORY_MB)
-    return bounds.clip(Shape(replicas, bounds.max_cpu if cpu is None else cpu, memory))
+    cores = bounds.max_cpu if cpu is None else cpu
+    return bounds.clip(Shape(replicas, cores, int((cores or 1.0) * cluster.total_memory_mb / cluster.total_cpu)))

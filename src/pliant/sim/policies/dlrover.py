@@ -42,7 +42,7 @@ class DLRoverRules(Policy):
         bounds = history.bounds
         self._jobs[job] = _Known()
         server = bounds.server.clip(COLD_SERVERS) if bounds.server is not None else None
-        return Configuration(shape_of(bounds.worker, COLD_WORKERS), server)
+        return Configuration(shape_of(bounds.worker, COLD_WORKERS, cluster), server)
 
     def plan(self, job: str, history: JobHistory, now: float, cluster: ClusterView) -> ResourcePlan | None:
         known, present = self._jobs[job], history.configuration
@@ -81,7 +81,10 @@ class DLRoverRules(Policy):
 
     def _with_memory(self, wanted: Configuration, history: JobHistory) -> Configuration:
         """Only more: less would cost a restart."""
-        peaks = {role: max((n.memory_peak_mb for n in history.nodes if n.role == role), default=0.0) for role in ("worker", "ps")}
+        peaks = {
+            role: max((n.memory_peak_mb for n in history.nodes if n.role == role), default=0.0)
+            for role in ("worker", "ps")
+        }
         worker, server = wanted.worker, wanted.server
         if 0 < worker.memory_mb < peaks["worker"] * MEMORY_MARGIN:
             worker = replace(worker, memory_mb=int(peaks["worker"] * MEMORY_MARGIN))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import nnls
@@ -38,10 +38,8 @@ class _Curve:
     weights: tuple[float, ...]
     workers: int = 1
     servers: int = 1
-    bounded: Configuration = field(init=False)
 
     def __post_init__(self) -> None:
-        self.bounded = self.history.configuration
         self.workers = max(1, self.history.bounds.worker.min_replicas)
         server = self.history.bounds.server
         self.servers = max(1, server.min_replicas) if server is not None else 1
@@ -64,12 +62,12 @@ class Optimus(Policy):
 
     def first(self, job: str, history: JobHistory, cluster: ClusterView) -> Configuration:
         self._jobs[job] = _Known()
-        return self._sized(history, *SAMPLES[0])
+        return self._sized(history, *SAMPLES[0], cluster)
 
     def plan(self, job: str, history: JobHistory, now: float, cluster: ClusterView) -> ResourcePlan | None:
         known = self._jobs[job]
         if known.sample < len(SAMPLES) - 1:
-            return self._next_sample(known, history, now)
+            return self._next_sample(known, history, now, cluster)
         if now - self._round_at >= ROUND_S or self._round_jobs != cluster.job_count or job not in self._wanted:
             self._allocate(cluster, now)
         wanted = self._wanted.get(job)
@@ -78,13 +76,15 @@ class Optimus(Policy):
         wanted = replace(
             wanted, worker=replace(history.configuration.worker, replicas=wanted.worker.replicas), server=wanted.server
         )
-        return plan_for(history, wanted, now, algorithm=self.name, reason="the largest marginal gain of its fitted speed")
+        return plan_for(
+            history, wanted, now, algorithm=self.name, reason="the largest marginal gain of its fitted speed"
+        )
 
     def ended(self, job: str) -> None:
         self._jobs.pop(job, None)
         self._wanted.pop(job, None)
 
-    def _next_sample(self, known: _Known, history: JobHistory, now: float) -> ResourcePlan | None:
+    def _next_sample(self, known: _Known, history: JobHistory, now: float, cluster: ClusterView) -> ResourcePlan | None:
         last = history.periods[-1] if history.periods else None
         is_measured = last is not None and last.configuration == history.configuration
         if not is_measured or last is None or last.ended - last.began < SAMPLE_S:
@@ -92,7 +92,7 @@ class Optimus(Policy):
         while known.sample < len(SAMPLES) - 1:
             known.sample += 1
             plan = plan_for(
-                *(history, self._sized(history, *SAMPLES[known.sample]), now),
+                *(history, self._sized(history, *SAMPLES[known.sample], cluster), now),
                 algorithm=self.name,
                 reason="sampling the speed of another size",
             )
@@ -100,10 +100,10 @@ class Optimus(Policy):
                 return plan
         return None
 
-    def _sized(self, history: JobHistory, workers: int, servers: int) -> Configuration:
+    def _sized(self, history: JobHistory, workers: int, servers: int, cluster: ClusterView) -> Configuration:
         bounds = history.bounds
-        server = shape_of(bounds.server, servers) if bounds.server is not None else None
-        return clip(Configuration(shape_of(bounds.worker, workers), server), bounds)
+        server = shape_of(bounds.server, servers, cluster) if bounds.server is not None else None
+        return clip(Configuration(shape_of(bounds.worker, workers, cluster), server), bounds)
 
     def _allocate(self, cluster: ClusterView, now: float) -> None:
         self._round_at, self._round_jobs = now, cluster.job_count
@@ -114,16 +114,16 @@ class Optimus(Policy):
             if name in self._jobs and self._jobs[name].sample >= len(SAMPLES) - 1 and history.periods
         }
         sampling = sum(h.configuration.cpu for name, h in histories.items() if name not in curves)
-        free = cluster.total_cpu - sampling - sum(self._sized_of(curve).cpu for curve in curves.values())
+        free = cluster.total_cpu - sampling - sum(self._sized_of(curve, cluster).cpu for curve in curves.values())
         heap: list[tuple[float, str, bool]] = []
         for name, curve in curves.items():
             self._offer(heap, name, curve, cluster)
         while heap:
             _, name, is_worker = heapq.heappop(heap)
             curve = curves[name]
-            before = self._sized_of(curve).cpu
+            before = self._sized_of(curve, cluster).cpu
             workers, servers = curve.workers + is_worker, curve.servers + (not is_worker)
-            after = self._sized(curve.history, workers, servers)
+            after = self._sized(curve.history, workers, servers, cluster)
             if after.cpu - before > free or after.cpu <= before:
                 continue
             free -= after.cpu - before
@@ -131,14 +131,12 @@ class Optimus(Policy):
             heap = [entry for entry in heap if entry[1] != name]
             heapq.heapify(heap)
             self._offer(heap, name, curve, cluster)
-        self._wanted = {name: self._sized_of(curve) for name, curve in curves.items()}
+        self._wanted = {name: self._sized_of(curve, cluster) for name, curve in curves.items()}
 
-    def _sized_of(self, curve: _Curve) -> Configuration:
-        return self._sized(curve.history, curve.workers, curve.servers)
+    def _sized_of(self, curve: _Curve, cluster: ClusterView) -> Configuration:
+        return self._sized(curve.history, curve.workers, curve.servers, cluster)
 
-    def _offer(
-        self, heap: list[tuple[float, str, bool]], name: str, curve: _Curve, cluster: ClusterView
-    ) -> None:
+    def _offer(self, heap: list[tuple[float, str, bool]], name: str, curve: _Curve, cluster: ClusterView) -> None:
         """One worker more, or one server more: seconds saved per share of the cluster."""
         now = curve.seconds(curve.workers, curve.servers)
         bounds = curve.history.bounds
@@ -148,7 +146,7 @@ class Optimus(Policy):
         for is_worker, workers, servers, role in options:
             saved = now - curve.seconds(workers, servers)
             if saved > MIN_GAIN * now and (workers if is_worker else servers) <= role.max_replicas:
-                share = (shape_of(role, 1).cpu or 1.0) / max(cluster.total_cpu, 1.0)
+                share = (shape_of(role, 1, cluster).cpu or 1.0) / max(cluster.total_cpu, 1.0)
                 heapq.heappush(heap, (-saved / share, name, is_worker))
 
 

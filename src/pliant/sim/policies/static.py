@@ -21,12 +21,13 @@ class Static(Policy):
         self._workers = workers
         self.name = name or (f"static-{workers}" if workers else "static-max")
         self.interval_s = self.max_interval_s = 3600.0
+        self.needs_samples = False
 
     def first(self, job: str, history: JobHistory, cluster: ClusterView) -> Configuration:
         bounds = history.bounds
         workers = self._workers or bounds.worker.max_replicas
-        server = shape_of(bounds.server, max(1, workers // 4)) if bounds.server is not None else None
-        return Configuration(shape_of(bounds.worker, workers), server)
+        server = shape_of(bounds.server, max(1, workers // 4), cluster) if bounds.server is not None else None
+        return Configuration(shape_of(bounds.worker, workers, cluster), server)
 
     def plan(self, job: str, history: JobHistory, now: float, cluster: ClusterView) -> ResourcePlan | None:
         return None
@@ -37,6 +38,7 @@ class EqualShare(Policy):
 
     name = "equal-share"
     interval_s = max_interval_s = 60.0
+    needs_samples = False
 
     def first(self, job: str, history: JobHistory, cluster: ClusterView) -> Configuration:
         return self._fair(history, cluster, cluster.job_count + 1)
@@ -55,10 +57,12 @@ class EqualShare(Policy):
 
     def _fair(self, history: JobHistory, cluster: ClusterView, jobs: int) -> Configuration:
         bounds = history.bounds
-        each = shape_of(bounds.worker, 1)
-        server = shape_of(bounds.server, 1) if bounds.server is not None else None
+        each = shape_of(bounds.worker, 1, cluster)
+        server = shape_of(bounds.server, 1, cluster) if bounds.server is not None else None
         cores = cluster.total_cpu / max(1, jobs)
         if server is None:
-            return Configuration(shape_of(bounds.worker, max(1, int(cores / (each.cpu or 1.0)))))
+            return Configuration(shape_of(bounds.worker, max(1, int(cores / (each.cpu or 1.0))), cluster))
         workers = max(1, int(cores / ((each.cpu or 1.0) + (server.cpu or 1.0) / 4)))
-        return Configuration(shape_of(bounds.worker, workers), shape_of(bounds.server, max(1, workers // 4)))
+        return Configuration(
+            shape_of(bounds.worker, workers, cluster), shape_of(bounds.server, max(1, workers // 4), cluster)
+        )

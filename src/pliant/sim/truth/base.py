@@ -32,7 +32,7 @@ class Throughput:
     """Of a job on some nodes. The tuples have one entry per group of nodes, in the order in which they were given."""
 
     rate: float = 0.0  # records per second
-    parts: StepParts = StepParts()
+    parts: StepParts = field(default_factory=StepParts)
     worker_cpu: tuple[float, ...] = ()  # cores used by each
     worker_rate: tuple[float, ...] = ()  # records per second of each
     unit_seconds: tuple[float, ...] = ()  # before the collective, for one virtual worker

@@ -1,7 +1,7 @@
 """Random truths for judging a policy over many jobs: each number drawn from a seed, the length chosen so that jobs are comparable.
 
-Lengths are those of the best configuration that the oracle finds: log-uniform, from half an hour to six hours unless the caller says
-otherwise. A planner that has to learn on the job cannot be judged by jobs that are over before anything could be learned.
+Lengths are those of the best configuration that the oracle finds: log-uniform, from half an hour to six hours unless the caller
+says otherwise. A planner that has to learn on the job cannot be judged by jobs that are over before anything could be learned.
 """
 
 from __future__ import annotations

@@ -34,9 +34,7 @@ class ServersTruth(Truth):
         count, seats = sum(group.count for group in workers), sum(group.count for group in servers)
         if not count or not seats:
             return Throughput()
-        compute = [
-            self.batch * self.cpu_s / (self.worker_cores.speedup(group.cpu) * group.speed) for group in workers
-        ]
+        compute = [self.batch * self.cpu_s / (self.worker_cores.speedup(group.cpu) * group.speed) for group in workers]
         alone = [self.batch / (busy + self.latency_s) for busy in compute]
         if self.synchronous:
             asked = count * min(alone) / slowest_of(count, self.spread)
