@@ -13,7 +13,7 @@ from typing import Any
 
 from pliant.core.planning.history import Objective
 from pliant.sim.job import SimulatedSpec
-from pliant.sim.oracle import best, options
+from pliant.sim.optimum import best, options
 from pliant.sim.outcome import JobOutcome
 from pliant.sim.simulation import SimulationResult
 

@@ -23,11 +23,11 @@ from pliant.sim.cluster import MachineSize
 from pliant.sim.fleet import Grants
 from pliant.sim.job import SimulatedSpec
 from pliant.sim.policies.registry import DEFAULT_POLICIES, is_policy, known_policies
+from pliant.sim.random_jobs import KINDS, random_job
 from pliant.sim.simulation import Outage, World
 from pliant.sim.truth.allreduce import AllreduceTruth
 from pliant.sim.truth.base import Truth
 from pliant.sim.truth.queue import QueueTruth
-from pliant.sim.truth.random_truth import KINDS, random_job
 from pliant.sim.truth.servers import ServersTruth
 from pliant.sim.truth.trace import TraceTruth, read_trace
 from pliant.spec import text

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 
 from pliant.core.errors import InvalidRequest
-from pliant.sim.oracle import Oracle
 from pliant.sim.policies.base import Policy
 from pliant.sim.policies.dlrover import DLRoverRules
 from pliant.sim.policies.optimus import Optimus
+from pliant.sim.policies.oracle import Oracle
 from pliant.sim.policies.static import EqualShare, Static
 from pliant.sim.truth.base import Truth
 

@@ -1,8 +1,8 @@
-"""The best that could have been done, by somebody who knows the truth.
+"""The best that could be done by somebody who knows the truth, found by trying everything.
 
-Of one job: all configurations within its bounds, each with its true rate; the best by the objective is kept from the start to the
-end, with enough memory from the start. Of a cluster: an integer program gives every job one of its best configurations, so that
-the sum of remaining times is the least and the cores suffice; solved again whenever a job comes or goes.
+Of one job: all configurations within its bounds, each with its true rate. Of a cluster: an integer program gives every job one
+of its best configurations, so that the sum of remaining times is the least and the cores suffice. ``policies/oracle.py`` acts by
+both.
 """
 
 from __future__ import annotations
@@ -16,14 +16,11 @@ from scipy.optimize import Bounds as VariableBounds
 from scipy.optimize import LinearConstraint, milp
 
 from pliant.core.planning.configuration import Bounds, Configuration, RoleBounds, Shape
-from pliant.core.planning.history import JobHistory, Objective
-from pliant.core.planning.plan import ResourcePlan
-from pliant.sim.policies.base import ClusterView, Policy, clip, plan_for
+from pliant.core.planning.history import Objective
 from pliant.sim.truth.base import Memory, Truth
 
 MEMORY_MARGIN = 1.1
 MAX_OPTIONS = 12  # of one job in the integer program
-MAX_JOBS = 60  # of one integer program; beyond, each job gets its own best
 EQUAL = 0.01  # times that differ by less are equal: then the cheaper one is better
 SOLVE_S = 5.0
 
@@ -88,47 +85,6 @@ def best(found: Sequence[Option], objective: Objective) -> Option:
     return min(found, key=lambda o: o.seconds * o.node_seconds)
 
 
-class Oracle(Policy):
-    name = "oracle"
-    interval_s = max_interval_s = 300.0
-    needs_samples = False
-
-    def __init__(self, truths: Mapping[str, Truth]) -> None:
-        self._truths = truths
-        self._options: dict[str, list[Option]] = {}
-        self._wanted: dict[str, Configuration] = {}
-        self._jobs = 0
-
-    def first(self, job: str, history: JobHistory, cluster: ClusterView) -> Configuration:
-        truth, bounds = self._truths[job], history.bounds
-        found = options(truth, bounds)
-        self._options[job] = _front(found, history.objective)
-        chosen = best(found, history.objective)
-        return clip(chosen.configuration, bounds)
-
-    def plan(self, job: str, history: JobHistory, now: float, cluster: ClusterView) -> ResourcePlan | None:
-        if cluster.job_count < 2 and not self._wanted:
-            return None
-        if cluster.job_count != self._jobs:
-            self._jobs = cluster.job_count
-            self._share(cluster)
-        wanted = self._wanted.get(job)
-        if wanted is None:
-            return None
-        return plan_for(history, wanted, now, algorithm=self.name, reason="the least sum of remaining times")
-
-    def ended(self, job: str) -> None:
-        self._options.pop(job, None)
-        self._wanted.pop(job, None)
-
-    def _share(self, cluster: ClusterView) -> None:
-        left = {name: h.remaining_records or 0 for name, h in cluster.histories().items() if name in self._options}
-        if len(left) > MAX_JOBS:
-            return
-        chosen = share_out({name: self._options[name] for name in left}, left, cluster.total_cpu)
-        self._wanted = {name: option.configuration for name, option in chosen.items()}
-
-
 def share_out(
     jobs: Mapping[str, Sequence[Option]], remaining: Mapping[str, float], total_cpu: float
 ) -> dict[str, Option]:
@@ -151,14 +107,14 @@ def share_out(
     return {name: option for (name, option), taken in zip(entries, answer.x, strict=True) if taken > 0.5}
 
 
-def _front(found: Sequence[Option], objective: Objective) -> list[Option]:
+def front(found: Sequence[Option], objective: Objective) -> list[Option]:
     """The Pareto front of time and cores, thinned out; none that is more than what the job would take alone."""
     limit = best(found, objective).configuration.cpu if objective is not Objective.FASTEST else float("inf")
-    front: list[Option] = []
+    chosen: list[Option] = []
     for option in sorted(found, key=lambda o: (o.configuration.cpu, o.seconds)):
-        is_better = not front or option.seconds < front[-1].seconds * (1 - EQUAL)
-        if is_better and (option.configuration.cpu <= limit or not front):
-            front.append(option)
-    if len(front) <= MAX_OPTIONS:
-        return front
-    return [front[round(i)] for i in np.linspace(0, len(front) - 1, MAX_OPTIONS)]
+        is_better = not chosen or option.seconds < chosen[-1].seconds * (1 - EQUAL)
+        if is_better and (option.configuration.cpu <= limit or not chosen):
+            chosen.append(option)
+    if len(chosen) <= MAX_OPTIONS:
+        return chosen
+    return [chosen[round(i)] for i in np.linspace(0, len(chosen) - 1, MAX_OPTIONS)]

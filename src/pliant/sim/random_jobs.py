@@ -14,7 +14,7 @@ from random import Random
 from pliant.core.planning.configuration import Bounds, RoleBounds
 from pliant.core.planning.history import JobKind, Objective
 from pliant.sim.fleet import Grants
-from pliant.sim.oracle import best, options
+from pliant.sim.optimum import best, options
 from pliant.sim.truth.allreduce import AllreduceTruth
 from pliant.sim.truth.base import Cores, Costs, Hardships, Memory, Noise, Truth
 from pliant.sim.truth.queue import QueueTruth
