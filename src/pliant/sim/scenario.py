@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Annotated, Any, get_type_hints
 
-from pydantic import Field, PlainValidator, ValidationError, create_model, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, ValidationError, create_model, model_validator
 
 from pliant.core.errors import NotFound, SpecError
 from pliant.core.planning.configuration import Bounds, RoleBounds
@@ -40,6 +40,15 @@ from pliant.spec.schema import structural_schema_of
 Share = Annotated[float, Field(ge=0, le=1)]
 Number = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
 MAX_JOBS = 100_000
+
+
+def _not_empty(found: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not found:
+        raise refuse("a list with at least one entry")
+    return found
+
+
+NOT_EMPTY = AfterValidator(_not_empty)  # min_length would blame the list too for what is wrong inside of it
 
 
 def _section(kind: type[Any]) -> type[Model]:
@@ -154,7 +163,7 @@ class OutageSection(Model):
 
 
 class ClusterSection(Model):
-    machines: Annotated[tuple[MachineSection, ...], Field(min_length=1)] = (MachineSection(),)
+    machines: Annotated[tuple[MachineSection, ...], NOT_EMPTY] = (MachineSection(),)
     grant_delay_s: Seconds = 3.0
     grant_delay_sigma: Number = 0.5
     preemptions_per_node_hour: Number = 0.0
@@ -178,9 +187,9 @@ class Scenario(Model):
     about: Text = ""
     seed: Annotated[int, Field(ge=0, le=1 << 62)] = 1
     horizon_s: Annotated[float, Field(gt=0, le=1e8)] = 86_400.0
-    policies: Annotated[tuple[PolicyName, ...], Field(min_length=1)] = DEFAULT_POLICIES
+    policies: Annotated[tuple[PolicyName, ...], NOT_EMPTY] = DEFAULT_POLICIES
     cluster: ClusterSection = ClusterSection()
-    jobs: Annotated[tuple[JobSection, ...], Field(min_length=1)]
+    jobs: Annotated[tuple[JobSection, ...], NOT_EMPTY]
 
     @classmethod
     def from_yaml(cls, source_text: str, source: str) -> Scenario:

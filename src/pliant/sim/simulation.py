@@ -98,9 +98,7 @@ class Simulation:
         self._left -= 1
 
     def _view(self) -> ClusterView:
-        return ClusterView(
-            self.cluster.total_cpu, self.cluster.total_memory_mb, max(1, len(self._running)), self._histories
-        )
+        return ClusterView(self.cluster.total_cpu, self.cluster.total_memory_mb, len(self._running), self._histories)
 
     def _histories(self) -> dict[str, JobHistory]:
         return {name: job.history(self.queue.now) for name, job in self._running.items()}

@@ -24,7 +24,7 @@ class ClusterView:
 
     total_cpu: float
     total_memory_mb: float
-    job_count: int = 1  # that run now
+    job_count: int = 0  # that run now
     histories: Callable[[], Mapping[str, JobHistory]] = dict  # of all that run now
 
 
