@@ -11,13 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import product
 
-from pliant.core.end_policy import PARAMETER_SERVER
 from pliant.core.planning.configuration import Configuration, RoleBounds, Shape
 from pliant.core.planning.history import JobHistory, JobKind
-from pliant.core.planning.objectives import WORKER, is_alike
+from pliant.core.planning.objectives import SERVER, WORKER, is_alike
 
 MAX_CANDIDATES = 1000
-MAX_COUNTS = {WORKER: 14, PARAMETER_SERVER: 8}  # of different numbers of replicas
+MAX_COUNTS = {WORKER: 14, SERVER: 8}  # of different numbers of replicas
 CPU_FACTORS = (0.5, 1.0, 2.0)
 MEMORY_MARGIN = 1.15
 
@@ -30,7 +29,7 @@ def candidates(history: JobHistory) -> list[Configuration]:
     if now.server is None:
         found: Iterable[Configuration] = (replace(now, worker=worker) for worker in workers)
     else:
-        servers = _shapes(history, PARAMETER_SERVER, [c.server for c in tried if c.server is not None])
+        servers = _shapes(history, SERVER, [c.server for c in tried if c.server is not None])
         found = (replace(now, worker=worker, server=server) for worker, server in product(workers, servers))
     usable = [candidate for candidate in found if is_possible(history, candidate) and not is_alike(candidate, now)]
     return _thinned(usable, MAX_CANDIDATES)
@@ -43,7 +42,7 @@ def is_possible(history: JobHistory, candidate: Configuration) -> bool:
 
 def server_memory_mb(history: JobHistory, servers: int) -> float:
     """What the fullest of so many servers would use: the same rows on other servers. 0: nobody knows."""
-    used = [max(node.memory_mb, node.memory_peak_mb) for node in history.nodes if node.role == PARAMETER_SERVER]
+    used = [max(node.memory_mb, node.memory_peak_mb) for node in history.nodes if node.role == SERVER]
     return max(used) * len(used) / max(1, servers) if used else 0.0
 
 
@@ -109,7 +108,7 @@ def _fits_room(history: JobHistory, candidate: Configuration) -> bool:
     cpu = memory = 0.0
     for role, before, after in (
         (WORKER, now.worker, candidate.worker),
-        (PARAMETER_SERVER, now.server, candidate.server),
+        (SERVER, now.server, candidate.server),
     ):
         if before is None or after is None:
             continue

@@ -11,11 +11,10 @@ from __future__ import annotations
 from dataclasses import replace
 from math import exp, log
 
-from pliant.core.end_policy import PARAMETER_SERVER
 from pliant.core.planning.configuration import Configuration, Shape
 from pliant.core.planning.history import JobHistory, Objective, Period
 
-WORKER = "worker"
+WORKER, SERVER = "worker", "ps"  # the roles
 COST_WEIGHT = {Objective.FASTEST: 0.01, Objective.BALANCED: 0.1, Objective.CHEAPEST: 0.95}
 MIN_GAIN = 0.05  # of the score: less is not worth a change
 MIN_REMAINING_S = 600.0  # of a job that does not know how much remains
@@ -70,7 +69,7 @@ def current_period(history: JobHistory) -> Period | None:
 
 
 def shape_of(configuration: Configuration, role: str) -> Shape | None:
-    return configuration.worker if role == WORKER else configuration.server if role == PARAMETER_SERVER else None
+    return configuration.worker if role == WORKER else configuration.server if role == SERVER else None
 
 
 def with_shape(configuration: Configuration, role: str, shape: Shape) -> Configuration:

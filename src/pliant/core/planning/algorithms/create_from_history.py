@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 
-from pliant.core.end_policy import PARAMETER_SERVER
 from pliant.core.planning.configuration import Bounds, Configuration, RoleBounds, Shape
 from pliant.core.planning.history import FinishedJob, JobHistory, JobKind
-from pliant.core.planning.objectives import WORKER, shape_of, with_shape
+from pliant.core.planning.objectives import SERVER, WORKER, shape_of, with_shape
 from pliant.core.planning.proposal import Proposal
 from pliant.core.plurals import counted
 
@@ -65,7 +64,7 @@ def within(bounds: Bounds, configuration: Configuration) -> Configuration:
 
 def _final(history: JobHistory, jobs: Sequence[FinishedJob]) -> Configuration:
     found = history.configuration
-    for role in (WORKER, PARAMETER_SERVER):
+    for role in (WORKER, SERVER):
         shape = shape_of(found, role)
         ended = [(shape_of(job.configuration, role), job.similarity) for job in jobs]
         known = [(other, weight) for other, weight in ended if other is not None]
@@ -96,7 +95,7 @@ def _with_memory(history: JobHistory, configuration: Configuration, jobs: Sequen
     margin = MEMORY_MARGIN if len(jobs) >= FEW else WIDE_MEMORY_MARGIN
     for role, used in (
         (WORKER, [job.worker_memory_p95_mb for job in jobs if job.worker_memory_p95_mb]),
-        (PARAMETER_SERVER, [job.server_memory_p95_mb for job in jobs if job.server_memory_p95_mb]),
+        (SERVER, [job.server_memory_p95_mb for job in jobs if job.server_memory_p95_mb]),
     ):
         shape = shape_of(configuration, role)
         if shape is not None and used:

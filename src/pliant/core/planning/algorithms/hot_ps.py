@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from statistics import mean
 
-from pliant.core.end_policy import PARAMETER_SERVER
 from pliant.core.planning.candidates import is_possible
 from pliant.core.planning.history import JobHistory, NodeView
-from pliant.core.planning.objectives import difference
+from pliant.core.planning.objectives import SERVER, difference
 from pliant.core.planning.proposal import Proposal
 
 MIN_SHARE, MAX_SHARE = 0.05, 0.5  # of a server's partitions that move at once
@@ -27,7 +26,7 @@ class HotPs:
     min_age_s: float = 60.0
 
     def __call__(self, history: JobHistory, now: float) -> Proposal | None:
-        servers = [node for node in history.nodes if node.role == PARAMETER_SERVER and node.cpu_limit]
+        servers = [node for node in history.nodes if node.role == SERVER and node.cpu_limit]
         if not servers or min(node.age_s for node in servers) < self.min_age_s:
             return None
         if history.settling_since is not None:

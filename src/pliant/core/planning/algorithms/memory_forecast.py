@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import median
 
-from pliant.core.end_policy import PARAMETER_SERVER
 from pliant.core.planning.candidates import is_possible
 from pliant.core.planning.history import JobHistory, NodeView
-from pliant.core.planning.objectives import shape_of, with_shape
+from pliant.core.planning.objectives import SERVER, shape_of, with_shape
 from pliant.core.planning.proposal import Prediction, Proposal
 
 MIN_POINTS = 6
@@ -53,7 +52,7 @@ class MemoryForecast:
 
     def _proposal(self, history: JobHistory, share: float, node: NodeView, needed_mb: float) -> Proposal | None:
         shape = shape_of(history.configuration, node.role)
-        bounds = history.bounds.worker if node.role != PARAMETER_SERVER else history.bounds.server
+        bounds = history.bounds.worker if node.role != SERVER else history.bounds.server
         if shape is None or bounds is None or not shape.memory_mb:
             return None
         grown = round(min(needed_mb * HEADROOM / FULL, MAX_GROWTH * max(shape.memory_mb, node.memory_limit_mb)))
@@ -66,7 +65,7 @@ class MemoryForecast:
             return Proposal(
                 self.name, f"{why}: {larger.memory_mb} MB for each {node.role}", new, prediction, urgent=True
             )
-        if node.role != PARAMETER_SERVER:
+        if node.role != SERVER:
             return None  # nothing left to give
         more = with_shape(
             history.configuration, node.role, bounds.clip(replace(shape, replicas=shape.replicas + bounds.unit))

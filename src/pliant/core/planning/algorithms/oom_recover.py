@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from pliant.core.end_policy import PARAMETER_SERVER
 from pliant.core.nodes.fault_policy import MemoryGrowth
 from pliant.core.planning.candidates import is_possible
 from pliant.core.planning.configuration import Shape
 from pliant.core.planning.history import JobHistory, JobKind, OutOfMemory
-from pliant.core.planning.objectives import shape_of, with_shape
+from pliant.core.planning.objectives import SERVER, shape_of, with_shape
 from pliant.core.planning.proposal import Proposal
 from pliant.core.plurals import counted
 
@@ -35,7 +34,7 @@ class OomRecover:
         return None
 
     def _grown(self, history: JobHistory, event: OutOfMemory, shape: Shape) -> Proposal | None:
-        bounds = history.bounds.worker if event.role != PARAMETER_SERVER else history.bounds.server
+        bounds = history.bounds.worker if event.role != SERVER else history.bounds.server
         if bounds is None:
             return None
         repeats = sum(oom.role == event.role for oom in history.out_of_memory)
@@ -47,7 +46,7 @@ class OomRecover:
         why = f"{event.role} ran out of memory with {event.limit_mb:.0f} MB{times}"
         if larger.memory_mb > shape.memory_mb and history.bounds.allows(new):
             return Proposal(self.name, f"{why}: {larger.memory_mb} MB for each {event.role}", new, urgent=True)
-        if event.role == PARAMETER_SERVER:
+        if event.role == SERVER:
             more = bounds.clip(replace(shape, replicas=shape.replicas + bounds.unit))
             new = with_shape(history.configuration, event.role, more)
             if more.replicas > shape.replicas and is_possible(history, new):

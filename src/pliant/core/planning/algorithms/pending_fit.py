@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from pliant.core.end_policy import PARAMETER_SERVER
 from pliant.core.planning.configuration import RoleBounds, Shape
 from pliant.core.planning.history import JobHistory
-from pliant.core.planning.objectives import WORKER, shape_of, with_shape
+from pliant.core.planning.objectives import SERVER, WORKER, shape_of, with_shape
 from pliant.core.planning.proposal import Proposal
 from pliant.core.plurals import counted
 
@@ -31,7 +30,7 @@ class PendingFit:
             return None
         new = history.configuration
         waiting = Counter(name.rpartition("-")[0] for name in history.pending)
-        for role in (WORKER, PARAMETER_SERVER):
+        for role in (WORKER, SERVER):
             shape = shape_of(new, role)
             bounds = history.bounds.worker if role == WORKER else history.bounds.server
             if shape is not None and bounds is not None and waiting[role]:

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from pliant.core.end_policy import PARAMETER_SERVER
 from pliant.core.planning.candidates import is_possible, role_bounds, useful_workers
 from pliant.core.planning.configuration import Configuration, Shape
 from pliant.core.planning.fits import fit_history
 from pliant.core.planning.history import JobHistory, Objective, Period
 from pliant.core.planning.objectives import (
+    SERVER,
     WORKER,
     change_s,
     current_period,
@@ -111,7 +111,7 @@ class Probe:
 
 
 def _steps(history: JobHistory) -> list[tuple[str, str]]:
-    roles = [WORKER] if history.configuration.server is None else [WORKER, PARAMETER_SERVER]
+    roles = [WORKER] if history.configuration.server is None else [WORKER, SERVER]
     return [(role, what) for role in roles for what in ("replicas", "cpu")]
 
 
@@ -135,7 +135,7 @@ def _may_help(history: JobHistory, role: str, what: str) -> bool:
         used = _utilisation(history, role)
         return used is None or used >= IDLE
     if role == WORKER:
-        servers = _utilisation(history, PARAMETER_SERVER)
+        servers = _utilisation(history, SERVER)
         return servers is None or servers < BUSY
     return True
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from pliant.core.end_policy import PARAMETER_SERVER
 from pliant.core.planning.configuration import Shape
 from pliant.core.planning.history import JobHistory
-from pliant.core.planning.objectives import WORKER, difference, shape_of, with_shape
+from pliant.core.planning.objectives import SERVER, WORKER, difference, shape_of, with_shape
 from pliant.core.planning.proposal import Proposal
 
 MARGIN = 1.15
@@ -27,7 +26,7 @@ class RightSize:
 
     def __call__(self, history: JobHistory, now: float) -> Proposal | None:
         new = history.configuration
-        for role in (WORKER, PARAMETER_SERVER):
+        for role in (WORKER, SERVER):
             shape = shape_of(new, role)
             if shape is not None:
                 new = with_shape(new, role, self._smaller(history, role, shape))
