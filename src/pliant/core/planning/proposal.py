@@ -70,7 +70,8 @@ class Proposal:
 class Algorithm(Protocol):
     """A pure function: opens no socket, reads no clock and no database; deterministic."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def __call__(self, history: JobHistory, now: float) -> Proposal | None:
         """None: nothing to change, as far as this algorithm can see."""
