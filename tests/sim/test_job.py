@@ -122,13 +122,17 @@ def test_more_cpu_is_given_in_place_or_by_replacing_nodes_one_by_one() -> None:
     assert in_place.fleet.book.role("worker").next_number == 4
     assert rolling.fleet.book.role("worker").next_number == 8
     for job in (in_place, rolling):
-        assert {node.resources.cpu for node in job.fleet.book.nodes() if node.exit_reason is not ExitReason.COMPLETED} == {2.0}
+        assert {
+            node.resources.cpu for node in job.fleet.book.nodes() if node.exit_reason is not ExitReason.COMPLETED
+        } == {2.0}
 
 
 def test_all_workers_of_a_world_wait_when_one_joins() -> None:
     truth = AllreduceTruth(records=600_000, noise=QUIET, costs=Costs(start_s=10.0, reform_s=30.0))
     job = simulate(truth, Scripted(workers(2), (200.0, workers(3))), world=World(grants=AT_ONCE))
-    stalls = [end - point.time for point, end in job.outcome.stretches(1e9) if point.rate == 0 and 200 < point.time < 400]
+    stalls = [
+        end - point.time for point, end in job.outcome.stretches(1e9) if point.rate == 0 and 200 < point.time < 400
+    ]
     assert max(stalls) == pytest.approx(30.0)
 
 

@@ -48,14 +48,20 @@ def test_nested_values_change_only_what_they_name() -> None:
     ("text", "problem"),
     [
         ("name: x\njobs: [{quue: {}}]\n", "jobs.0.quue: unknown field; did you mean queue?"),
-        ("name: x\njobs: [{queue: {wait_s: -1}}]\n", "1 problem in the scenario\n  - jobs.0.queue.wait_s: got -1; allowed: a number of at least 0"),
+        (
+            "name: x\njobs: [{queue: {wait_s: -1}}]\n",
+            "1 problem in the scenario\n  - jobs.0.queue.wait_s: got -1; allowed: a number of at least 0",
+        ),
         ("name: x\njobs: [{queue: {nois: {}}}]\n", "jobs.0.queue.nois: unknown field; did you mean noise?"),
         ("name: x\njobs: [{}]\n", "exactly one of queue, allreduce, parameter_servers, random and trace"),
         ("name: x\njobs: [{queue: {}, random: {}}]\n", "queue, random"),
-        ("name: x\njobs: []\n", "jobs: got (); allowed: a list with at least one entry"),
+        ("name: x\njobs: []\n", "jobs: got []; allowed: a list with at least one entry"),
         ("name: x\n", "jobs: missing"),
         ("name: x\npolicies: [statik]\njobs: [{queue: {}}]\n", "policies.0: got 'statik'; allowed: one of oracle"),
-        ("name: x\njobs: [{queue: {}, workers: {min: 4, max: 2}}]\n", "jobs.0.workers.max: got 2; allowed: at least min, 4"),
+        (
+            "name: x\njobs: [{queue: {}, workers: {min: 4, max: 2}}]\n",
+            "jobs.0.workers.max: got 2; allowed: at least min, 4",
+        ),
         ("just text", "a mapping with name and jobs"),
     ],
 )

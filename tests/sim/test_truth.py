@@ -39,7 +39,9 @@ def test_one_straggler_holds_all_workers_of_a_world_up_unless_it_has_fewer_seats
     truth = AllreduceTruth(virtual_workers=16, sync_s=0.0, sync_step_s=0.0, spread=0.0)
     healthy = truth.throughput([NodeGroup(4, 1.0)]).rate
     held_up = truth.throughput([NodeGroup(3, 1.0), NodeGroup(1, 1.0, speed=0.5)]).rate
-    relieved = truth.throughput([NodeGroup(2, 1.0, seats=5), NodeGroup(1, 1.0, seats=4), NodeGroup(1, 1.0, 0.5, seats=2)]).rate
+    relieved = truth.throughput(
+        [NodeGroup(2, 1.0, seats=5), NodeGroup(1, 1.0, seats=4), NodeGroup(1, 1.0, 0.5, seats=2)]
+    ).rate
     assert held_up == pytest.approx(healthy / 2)
     assert relieved == pytest.approx(healthy * 4 / 5)
 

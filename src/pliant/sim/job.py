@@ -436,7 +436,8 @@ def _partitions(share: float) -> tuple[tuple[int, float], ...]:
 
 def _smallest(bounds: Bounds) -> Configuration:
     def least(role: RoleBounds) -> Shape:
-        return role.clip(Shape(max(1, role.min_replicas), role.min_cpu, role.min_memory_mb))
+        """Nobody says how much memory it needs."""
+        return role.clip(Shape(max(1, role.min_replicas), role.min_cpu))
 
     return Configuration(least(bounds.worker), least(bounds.server) if bounds.server is not None else None)
 

@@ -17,11 +17,12 @@ from scipy.optimize import LinearConstraint, milp
 
 from pliant.core.planning.configuration import Bounds, Configuration, RoleBounds, Shape
 from pliant.core.planning.history import Objective
+from pliant.core.planning.objectives import score
 from pliant.sim.truth.base import Memory, Truth
 
 MEMORY_MARGIN = 1.1
 MAX_OPTIONS = 12  # of one job in the integer program
-EQUAL = 0.01  # times that differ by less are equal: then the cheaper one is better
+EQUAL = 0.01  # times that differ by less are equal: the cheaper one is enough
 SOLVE_S = 5.0
 
 
@@ -74,15 +75,8 @@ def cpu_grid(bounds: RoleBounds) -> list[float]:
 
 
 def best(found: Sequence[Option], objective: Objective) -> Option:
-    """Fastest: the cheapest of those that are as fast. Cheapest: the fastest of those that cost as little. Balanced: the least
-    product of time and cost, a knee that needs no unit."""
-    if objective is Objective.FASTEST:
-        limit = min(option.seconds for option in found) * (1 + EQUAL)
-        return min((o for o in found if o.seconds <= limit), key=lambda o: o.node_seconds)
-    if objective is Objective.CHEAPEST:
-        limit = min(option.node_seconds for option in found) * (1 + EQUAL)
-        return min((o for o in found if o.node_seconds <= limit), key=lambda o: o.seconds)
-    return min(found, key=lambda o: o.seconds * o.node_seconds)
+    """By the score of the planner itself, with the true rates."""
+    return max(found, key=lambda option: score(objective, option.rate, option.configuration))
 
 
 def share_out(
