@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from pliant.core.errors import InvalidRequest
+from pliant.sim.policies.auto import Auto
 from pliant.sim.policies.base import Policy
 from pliant.sim.policies.dlrover import DLRoverRules
 from pliant.sim.policies.optimus import Optimus
@@ -13,8 +14,9 @@ from pliant.sim.policies.oracle import Oracle
 from pliant.sim.policies.static import EqualShare, Static
 from pliant.sim.truth.base import Truth
 
-DEFAULT_POLICIES = ("oracle", "static-1", "static-4", "static-16", "static-max", "equal-share", "dlrover", "optimus")
+DEFAULT_POLICIES = ("oracle", "auto", "static-1", "static-4", "static-16", "static-max", "equal-share", "dlrover", "optimus")
 _BY_NAME: Mapping[str, Callable[[], Policy]] = {
+    "auto": Auto,
     "equal-share": EqualShare,
     "dlrover": DLRoverRules,
     "optimus": Optimus,
