@@ -61,11 +61,11 @@ def is_alike(one: Configuration, other: Configuration) -> bool:
 
 
 def current_period(history: JobHistory) -> Period | None:
-    """The newest period, if it is of the present configuration and settled."""
+    """The newest period, if it is settled and of the present configuration; nodes may still have the CPU they started with."""
     if history.settling_since is not None or not history.periods:
         return None
     newest = history.periods[-1]
-    return newest if is_alike(newest.configuration, history.configuration) else None
+    return newest if _sizes(newest.configuration) == _sizes(history.configuration) else None
 
 
 def shape_of(configuration: Configuration, role: str) -> Shape | None:
@@ -91,6 +91,11 @@ def difference(old: Configuration, new: Configuration) -> str:
     if old.micro_batch != new.micro_batch:
         parts.append(f"micro-batches of {new.micro_batch} instead of {old.micro_batch} records")
     return " and ".join(parts) or "the same configuration"
+
+
+def _sizes(configuration: Configuration) -> tuple[int, int, int]:
+    server = configuration.server
+    return (configuration.worker.replicas, server.replicas if server is not None else 0, configuration.micro_batch)
 
 
 def _without_memory(configuration: Configuration) -> Configuration:

@@ -47,3 +47,4 @@ class ResourcePlan:
     expires: float | None = None  # seconds since the epoch: not carried out after that; None: never
     seats: Mapping[str, int] = field(default_factory=dict)  # virtual workers by worker; empty: as they are
     moves: Mapping[str, float] = field(default_factory=dict)  # of a server: share of its partitions that moves away
+    micro_batch: int = 0  # records; 0: as it is

@@ -37,6 +37,7 @@ DEFAULT_CHAIN = (
     "probe",
     "right_size",
 )
+URGENT = frozenset({"oom_recover", "memory_forecast", "pending_fit"})  # heard at any time, also while a plan settles
 
 
 def algorithm_names() -> list[str]:

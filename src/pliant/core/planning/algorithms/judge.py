@@ -57,5 +57,5 @@ class Judge:
         how = "better" if gain > noise else "no worse than the noise" if is_kept else "worse than before"
         return Judgement(is_kept, gain, outside, f"{how}: {speed}")
 
-    def rollback(self, present: Configuration, before: Configuration, judgement: Judgement) -> Proposal:
-        return Proposal(self.name, f"back to {difference(present, before)}: {judgement.reason}", before)
+    def rollback(self, present: Configuration, before: Configuration, reason: str) -> Proposal:
+        return Proposal(self.name, f"back to {difference(present, before)}: {reason}", before)

@@ -37,6 +37,11 @@ class MemoryForecast:
             return None
         worst: tuple[float, NodeView, float] | None = None
         for node in history.nodes:
+            shape = shape_of(history.configuration, node.role)
+            if shape is None or shape.memory_mb > 1.05 * node.memory_limit_mb:
+                continue  # more is on its way
+            if _is_far_from_full(node, self._ahead(history, rate, self.lead_s)):
+                continue
             found = forecast(node, self._ahead(history, rate, self.lead_s))
             if found is None or not node.memory_limit_mb or found < FULL * node.memory_limit_mb:
                 continue
@@ -95,6 +100,15 @@ def forecast(node: NodeView, records: float) -> float | None:
     level = levels[min(len(levels) - 1, int(0.9 * len(levels)))]
     last = points[-1][0]
     return max(level + slope * last, node.memory_mb) + upper * records
+
+
+def _is_far_from_full(node: NodeView, records: float) -> bool:
+    """A cheap first look, which most nodes pass: four times the slope from end to end is not enough to fill it."""
+    if not node.memory_limit_mb or len(node.memory_points) < MIN_POINTS:
+        return True
+    (first, before), (last, after) = node.memory_points[0], node.memory_points[-1]
+    slope = max(0.0, after - before) / max(last - first, 1e-9)
+    return max(after, node.memory_mb) + 4 * slope * records < 0.8 * FULL * node.memory_limit_mb
 
 
 def _upper(slopes: Sequence[float], points: int) -> float:

@@ -49,6 +49,8 @@ class Probe:
         current = current_period(history)
         if current is None or current.samples < MIN_SAMPLES or current.error > MAX_ERROR * current.rate:
             return None
+        if _meets_deadline(history, now, current):
+            return None
         fit = fit_history(history, seed=self.seed)
         if fit is None:
             return None
@@ -58,7 +60,7 @@ class Probe:
             rates = fit.predict_all(found).rate
             gains = [score(history.objective, float(r), new) - before for r, new in zip(rates, found, strict=True)]
             gain, new = max(zip(gains, found, strict=True), key=lambda pair: pair[0])
-            if self._is_worth_it(history, now, current, gain, new):
+            if self._is_worth_it(history, now, current, gain, new) and _is_paid(history, now, new, current):
                 return self._proposal(history, now, current, new, fit.predict(new))
         return self._halving(history, now, current)
 
@@ -108,6 +110,19 @@ class Probe:
         )
         why = f"workers wait {waiting:.0%} of their time" if waiting >= WAITING else "fewer may be cheaper"
         return Proposal(self.name, f"trying {difference(history.configuration, new)}: {why}", new, predicted)
+
+
+def _meets_deadline(history: JobHistory, now: float, current: Period) -> bool:
+    """Then there is nothing to find out: ``plan_job`` knows what is cheaper."""
+    if history.deadline is None or history.objective is Objective.FASTEST or history.remaining_records is None:
+        return False
+    return history.remaining_records / max(current.rate, 1e-9) <= history.deadline - now
+
+
+def _is_paid(history: JobHistory, now: float, new: Configuration, current: Period) -> bool:
+    """Also if the try brings nothing."""
+    left = remaining_s(history, current.rate, now)
+    return history.budget_node_s is None or new.nodes * left <= history.budget_node_s
 
 
 def _steps(history: JobHistory) -> list[tuple[str, str]]:
