@@ -175,7 +175,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="of the first truth (1); the others follow")
     parser.add_argument("--objective", choices=[o.value for o in Objective], default=Objective.BALANCED.value)
     parser.add_argument("--shortest", type=float, default=1800.0, help="seconds of the shortest job at its best (1800)")
-    parser.add_argument("--longest", type=float, default=21_600.0, help="seconds of the longest job at its best (21600)")
+    parser.add_argument(
+        "--longest", type=float, default=21_600.0, help="seconds of the longest job at its best (21600)"
+    )
     parser.add_argument("--policies", default=",".join(DEFAULT_POLICIES), help="comma-separated")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--json", action="store_true")
@@ -196,9 +198,13 @@ def main() -> None:
     rows.sort(key=lambda row: row.seed)
     summary = summarize(rows)
     show(f"{len(tasks)} random truths, {objective.value}, against the oracle", summary)
-    for kind in sorted({row.kind for row in rows}):
-        of_kind = [row for row in rows if row.kind == kind]
-        show(f"{kind}: {len({row.seed for row in of_kind})} truths", summarize(of_kind))
+    kinds = {kind: summarize([row for row in rows if row.kind == kind]) for kind in sorted({row.kind for row in rows})}
+    counts = {kind: len({row.seed for row in rows if row.kind == kind}) for kind in kinds}
+    table(
+        "mean regret by kind (truths)",
+        ("policy", *(f"{kind} ({counts[kind]})" for kind in kinds)),
+        [(name, *(f"{kinds[kind][name]['regret_mean']:.1%}" for kind in kinds)) for name in summary],
+    )
     verdict = judge(summary)
     if "auto" in summary:
         auto = summary["auto"]
@@ -207,9 +213,15 @@ def main() -> None:
             f"(aim {AIMS['p95 regret']:.0%}); predictions: median error {auto['prediction_error_median']:.1%}, "
             f"{auto['coverage']:.0%} of {auto['predictions']:.0f} intervals held"
         )
-        for key, what in (("not_slower", "not slower"), ("not_dearer", "no more node seconds"), ("better_on_both", "both")):
+        for key, what in (
+            ("not_slower", "not slower"),
+            ("not_dearer", "no more node seconds"),
+            ("better_on_both", "both"),
+        ):
             say(f"baselines that are as good as auto ({what}): {', '.join(verdict[key]) or 'none'}")  # type: ignore[call-overload]
-        worst = sorted((r for r in rows if r.policy == "auto"), key=lambda r: r.seconds / _oracle(rows, r.seed), reverse=True)
+        worst = sorted(
+            (r for r in rows if r.policy == "auto"), key=lambda r: r.seconds / _oracle(rows, r.seed), reverse=True
+        )
         shown = ", ".join(f"{r.seed} ({r.kind}, {r.seconds / _oracle(rows, r.seed) - 1:.0%})" for r in worst[:12])
         say(f"worst seeds of auto: {shown}")
     finish(
@@ -219,6 +231,7 @@ def main() -> None:
             "seeds": [seeds[0], seeds[-1]],
             "objective": objective.value,
             "policies": summary,
+            "kinds": kinds,
             "verdict": verdict,
             "rows": [asdict(row) for row in rows],
         },

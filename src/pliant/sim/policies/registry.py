@@ -14,7 +14,17 @@ from pliant.sim.policies.oracle import Oracle
 from pliant.sim.policies.static import EqualShare, Static
 from pliant.sim.truth.base import Truth
 
-DEFAULT_POLICIES = ("oracle", "auto", "static-1", "static-4", "static-16", "static-max", "equal-share", "dlrover", "optimus")
+DEFAULT_POLICIES = (
+    "oracle",
+    "auto",
+    "static-1",
+    "static-4",
+    "static-16",
+    "static-max",
+    "equal-share",
+    "dlrover",
+    "optimus",
+)
 _BY_NAME: Mapping[str, Callable[[], Policy]] = {
     "auto": Auto,
     "equal-share": EqualShare,

@@ -92,7 +92,7 @@ class Costs:
 
     start_s: float = 15.0  # from the grant of a node until its program works
     reform_s: float = 1.0  # all wait, when workers join or leave (allreduce, synchronous servers)
-    move_s: float = 4.0  # all wait, when the number of servers changes
+    move_s: float = 20.0  # all wait, to move all parameters; a server that comes or goes moves its share
     restore_s: float = 20.0  # all wait, when a server dies: it replays
     reprocess_s: float = 5.0  # work of a worker that is lost with it
 
@@ -128,6 +128,10 @@ class Truth(ABC):
     def rate_of(self, configuration: Configuration) -> float:
         """With all nodes up and none slow."""
         return self.throughput(groups_of(configuration.worker), groups_of(configuration.server)).rate
+
+    def balanced(self) -> Truth:
+        """With the load spread as well as it can be."""
+        return self
 
     @property
     def is_synchronous(self) -> bool:

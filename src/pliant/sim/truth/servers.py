@@ -6,7 +6,7 @@ Outside of what is fitted: the hottest server decides, locks get worse with work
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pliant.core.planning.history import JobKind, StepParts
 from pliant.sim.truth.base import Cores, NodeGroup, Throughput, Truth, slowest_of, soft_min
@@ -60,11 +60,15 @@ class ServersTruth(Truth):
                 for time, g in zip(compute, workers, strict=True)
             ),
             tuple(rate / count if self.synchronous else each * given for each in alone),
+            tuple(compute) if self.synchronous else (),
             server_cpu=tuple(
                 min(1.0, rate / limit) * min(group.cpu or self.server_cores.limit, self.server_cores.limit)
                 for limit, group in zip(limits, servers, strict=True)
             ),
         )
+
+    def balanced(self) -> ServersTruth:
+        return replace(self, skew=0.0)
 
     def shares(self, servers: Sequence[NodeGroup]) -> list[float]:
         """The load of each server of a group, as a part of all; without shares of their own one server is the hottest."""
