@@ -2,10 +2,11 @@
 
     python bench/simulated.py [--truths N] [--seed S] [--objective O] [--shortest S] [--longest S] [--policies P,...] [--json]
 
-Each truth is drawn from its own seed (S, S+1, ..., printed), lies outside of the models that the planner fits, and has hardships of its
-own: noise, drift, lost reports, stragglers, growing memory, slow grants, preemptions, costs of a change. Every policy meets the same
-events. Regret is completion time against the oracle, which knows the truth and keeps the best configuration of the objective from the
-start. Nothing is timed here: the numbers are those of a virtual clock, the same on every machine.
+Each truth is drawn from its own seed (S, S+1, ..., printed), lies outside of the models that the planner fits, and has
+hardships of its own: noise, drift, lost reports, stragglers, growing memory, slow grants, preemptions, costs of a change. Every
+policy meets the same events. Regret is completion time against the oracle, which knows the truth and keeps the best
+configuration of the objective from the start. Nothing is timed here: the numbers are those of a virtual clock, the same on every
+machine.
 """
 
 from __future__ import annotations

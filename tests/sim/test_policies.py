@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from tests.sim.jobs import SERVERS, WORKERS, queue_truth, simulate, spec_of
 
@@ -51,7 +53,7 @@ def test_dlrover_adds_workers_until_its_servers_are_busy() -> None:
     assert sizes == sorted(sizes)
     assert sizes[-1] > 4
     times = [plan.time for plan in job.outcome.plans]
-    assert min(b - a for a, b in zip(times, times[1:], strict=False)) >= 300.0
+    assert min(b - a for a, b in itertools.pairwise(times)) >= 300.0
 
 
 def test_optimus_recovers_its_own_model() -> None:

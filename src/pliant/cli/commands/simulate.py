@@ -7,8 +7,11 @@ events: the seed decides what happens. The oracle knows the truth; the others ar
     pliant simulate contention-knee
     pliant simulate my_scenario.yaml --seed 7 --report report.html
     pliant simulate stragglers --policy oracle --policy static-16 --json
+    pliant simulate --record digits --trace digits.jsonl
 
-Exit code: 0; 2 if the scenario is not found or not valid.
+--record follows a running job and writes a trace of it, for a scenario that replays it (`trace: {file: digits.jsonl}`).
+
+Exit code: 0; 2 if the scenario or the job is not found or not valid.
 """
 
 from __future__ import annotations
@@ -21,8 +24,11 @@ from typing import Annotated
 
 import typer
 
+from pliant.cli.handles.find import find_job_handle
 from pliant.cli.options.common import AsJson
-from pliant.core.errors import InvalidRequest
+from pliant.core.errors import Conflict, InvalidRequest
+
+SAMPLE_S = 5.0  # between two samples of a trace
 
 
 def simulate(
@@ -40,16 +46,23 @@ def simulate(
     shorten: Annotated[
         float, typer.Option("--shorten", min=0.001, max=1.0, help="Simulate only this share of records and time.")
     ] = 1.0,
+    record: Annotated[
+        str | None, typer.Option("--record", metavar="JOB", help="Record a trace of a running job until it ends.")
+    ] = None,
+    trace: Annotated[Path | None, typer.Option("--trace", metavar="FILE", help="Where --record writes.")] = None,
     list_all: Annotated[bool, typer.Option("--list", help="List the scenarios that come with Pliant.")] = False,
     as_json: AsJson = False,
 ) -> None:
+    if list_all:
+        _list(as_json)
+        return
+    if record is not None:
+        _record(record, trace, as_json)
+        return
     from pliant.sim.policies.registry import check_policy
     from pliant.sim.run import run_scenario
     from pliant.sim.scenario import load_scenario
 
-    if list_all:
-        _list(as_json)
-        return
     if scenario is None:
         raise InvalidRequest("SCENARIO is missing", hint="pass a YAML file or a name from `pliant simulate --list`")
     for name in policy or ():
@@ -82,6 +95,40 @@ def simulate(
     console.print(measures_table(run))
     if report is not None:
         console.print(f"report: {report}")
+
+
+def _record(job: str, trace: Path | None, as_json: bool) -> None:
+    """Until the job ends, or Ctrl-C; the trace is written once, at the end."""
+    from pliant.sim.recording import TraceRecorder
+    from pliant.sim.truth.trace import JobLine, NodeLine, write_trace
+
+    if trace is None:
+        raise InvalidRequest("--record needs --trace FILE")
+    handle = find_job_handle(job, None, None)
+    view = handle.view()
+    if view.is_over:
+        raise Conflict(f"job {handle.name} has ended ({view.phase})", hint="record a job while it runs")
+    recorder, lines, last = TraceRecorder(view.status), list[JobLine | NodeLine](), view.status
+    try:
+        while not view.is_over:
+            if view.master_alive and not view.note:
+                last = view.status
+                lines += recorder.add(last)
+            time.sleep(SAMPLE_S)
+            view = handle.view()
+    except KeyboardInterrupt:
+        print("recording stopped", file=sys.stderr)
+    samples = sum(isinstance(line, JobLine) for line in lines)
+    if not samples:
+        raise Conflict(
+            f"job {handle.name} did not run long enough with all of its nodes: nothing was recorded",
+            hint="record a job that reports records, for some minutes",
+        )
+    try:
+        write_trace(trace, recorder.head(last), lines)
+    except OSError as error:
+        raise InvalidRequest(f"--trace {trace} cannot be written: {error.strerror}") from None
+    print(json.dumps({"trace": str(trace), "samples": samples}) if as_json else f"wrote {trace} ({samples} samples)")
 
 
 def _list(as_json: bool) -> None:
