@@ -42,7 +42,8 @@ def test_a_machine_that_is_not_available_takes_no_node() -> None:
 
 
 def test_whatever_comes_and_goes_no_machine_has_less_than_nothing_and_all_is_free_in_the_end() -> None:
-    random, cluster, held = Random(3), VirtualCluster([MachineSize(5, 7.5, 4000), MachineSize(3, 16.0, 9000)]), []
+    random, cluster = Random(3), VirtualCluster([MachineSize(5, 7.5, 4000), MachineSize(3, 16.0, 9000)])
+    held: list[str] = []
     for number in range(2000):
         if held and random.random() < 0.45:
             cluster.release("a", held.pop(random.randrange(len(held))))
