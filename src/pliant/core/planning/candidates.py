@@ -60,6 +60,14 @@ def useful_workers(history: JobHistory, bounds: RoleBounds) -> int:
     )
 
 
+def fewest_workers(history: JobHistory, count: int) -> int:
+    """As fast as ``count``: in an allreduce job, fewer may leave the slowest one as much to do."""
+    if history.kind is not JobKind.ALLREDUCE or not history.virtual_workers:
+        return count
+    units = -(-history.virtual_workers // max(1, count))
+    return -(-history.virtual_workers // units)
+
+
 def _shapes(history: JobHistory, role: str, tried: Sequence[Shape]) -> list[Shape]:
     bounds = role_bounds(history, role)
     now = tried[0]
@@ -78,8 +86,7 @@ def _counts(history: JobHistory, role: str, bounds: RoleBounds, tried: Sequence[
     low = min(high, max(bounds.min_replicas, min(tried) // 2))
     counts = [count for count in range(low, high + 1) if count % bounds.unit == 0 or count in (low, high)]
     if role == WORKER and history.kind is JobKind.ALLREDUCE and history.virtual_workers:
-        units = history.virtual_workers
-        counts = [c for c in counts if c == low or -(-units // c) < -(-units // (c - 1)) or c in tried]
+        counts = [count for count in counts if fewest_workers(history, count) == count or count in (low, *tried)]
     kept = {count for count in tried if low <= count <= high} | {low, high}
     limit = MAX_COUNTS[role]
     if len(counts) > limit:
