@@ -8,7 +8,6 @@ rows move to the others when there are fewer of them, so what would not fit into
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import product
 
 from pliant.core.planning.configuration import Configuration, RoleBounds, Shape
@@ -27,10 +26,10 @@ def candidates(history: JobHistory) -> list[Configuration]:
     tried = [now, *(period.configuration for period in history.periods)]
     workers = _shapes(history, WORKER, [configuration.worker for configuration in tried])
     if now.server is None:
-        found: Iterable[Configuration] = (replace(now, worker=worker) for worker in workers)
+        found: Iterable[Configuration] = (Configuration(worker, None, now.micro_batch) for worker in workers)
     else:
         servers = _shapes(history, SERVER, [c.server for c in tried if c.server is not None])
-        found = (replace(now, worker=worker, server=server) for worker, server in product(workers, servers))
+        found = (Configuration(worker, server, now.micro_batch) for worker, server in product(workers, servers))
     usable = [candidate for candidate in found if is_possible(history, candidate) and not is_alike(candidate, now)]
     return _thinned(usable, MAX_CANDIDATES)
 
@@ -74,7 +73,7 @@ def _shapes(history: JobHistory, role: str, tried: Sequence[Shape]) -> list[Shap
     counts = _counts(history, role, bounds, [shape.replicas for shape in tried])
     found = []
     for replicas, cpu in product(counts, _cpus(history, bounds, now, [shape.cpu for shape in tried])):
-        shape = replace(now, replicas=replicas, cpu=cpu)
+        shape = Shape(replicas, cpu, now.memory_mb, now.gpu)
         if bounds.allows(shape):
             found.append(shape)
     return found

@@ -6,8 +6,8 @@ than twice the largest that was tried. What is seen of nodes excludes doublings 
 busy, more CPU for nodes that do not use what they have.
 
 Where doubling ended, the best may lie between what was tried, or below: such configurations are tried by the upper half of
-their interval (upper confidence bound), as long as they are a third away from the next one that was tried. Half of the workers
-are a try if more of them did not help, or if they mostly wait.
+their interval (upper confidence bound), as long as they are a third away from the next one that was tried. Half of the
+fewest workers are a try if more of them hardly helped, or if they mostly wait.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
-from math import sqrt
+from math import log, sqrt
 
 from pliant.core.planning.candidates import fewest_workers, is_possible, role_bounds, useful_workers
 from pliant.core.planning.configuration import Configuration, Shape
 from pliant.core.planning.fits import Fit, fit_history
 from pliant.core.planning.history import JobHistory, Objective, Period
 from pliant.core.planning.objectives import (
-    MIN_GAIN,
     SERVER,
     WORKER,
     change_s,
@@ -43,6 +42,7 @@ BUSY = 0.9  # share of the CPU limit
 IDLE = 0.5
 WAITING = 0.5  # share of a worker's time
 CHANCE = 0.5  # that the optimism is right
+SUBLINEAR = 0.5  # percent more speed by a percent more workers: fewer might do
 MIN_DISTANCE = 1.35  # times as many: nothing in between is looked for
 
 
@@ -187,8 +187,8 @@ def _between(history: JobHistory, current: Period) -> Iterator[Configuration]:
         above = min((count for count in tried if count > shape.replicas), default=0)
         below = max((count for count in tried if count < shape.replicas), default=0)
         counts = [round(sqrt(shape.replicas * other)) for other in (above, below) if _is_apart(shape.replicas, other)]
-        if not below and role == WORKER and _is_too_many(history, current, above):
-            counts.append(shape.replicas // 2)
+        if role == WORKER and _is_too_many(history, current):
+            counts.append(min([shape.replicas, *tried]) // 2)
         for count in counts:
             new = with_shape(history.configuration, role, _with_count(history, role, shape, max(1, count)))
             if _is_new(history, new):
@@ -200,24 +200,32 @@ def _is_apart(count: int, other: int) -> bool:
 
 
 def _tried_counts(history: JobHistory, role: str) -> set[int]:
-    """Replicas of the role that were tried with all else as it is now."""
-    counts = set()
+    shapes = [shape_of(period.configuration, role) for period in _comparable(history, role)]
+    return {shape.replicas for shape in shapes if shape is not None}
+
+
+def _comparable(history: JobHistory, role: str) -> list[Period]:
+    """Those that differ from the present configuration in nothing but the replicas of the role."""
+    now = shape_of(history.configuration, role)
+    found = []
     for period in history.periods:
-        shape, now = shape_of(period.configuration, role), shape_of(history.configuration, role)
+        shape = shape_of(period.configuration, role)
         if shape is not None and now is not None:
             same = with_shape(period.configuration, role, replace(shape, replicas=now.replicas))
             if is_alike(same, history.configuration):
-                counts.add(shape.replicas)
-    return counts
+                found.append(period)
+    return found
 
 
-def _is_too_many(history: JobHistory, current: Period, above: int) -> bool:
-    """Fewer workers might do: more of them brought little, or they mostly wait, or cheap is all that counts."""
+def _is_too_many(history: JobHistory, current: Period) -> bool:
+    """Fewer workers than ever might do: the fewest two that were tried hardly differ, or they wait, or only cheap counts."""
     if history.objective is Objective.CHEAPEST or current.parts.data + current.parts.peers >= WAITING:
         return True
-    more = [period for period in history.periods if above and period.configuration.worker.replicas == above]
-    before = score(history.objective, current.rate, history.configuration)
-    return bool(more) and score(history.objective, more[-1].rate, more[-1].configuration) - before < MIN_GAIN
+    rates = {period.configuration.worker.replicas: period.rate for period in _comparable(history, WORKER)}
+    if len(rates) < 2:
+        return False
+    (fewest, slow), (more, fast) = sorted(rates.items())[:2]
+    return log(fast / slow) < SUBLINEAR * log(more / fewest)
 
 
 def _is_new(history: JobHistory, new: Configuration) -> bool:
