@@ -8,7 +8,6 @@ rows move to the others when there are fewer of them, so what would not fit into
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import product
 
 from pliant.core.planning.configuration import Configuration, RoleBounds, Shape
@@ -27,10 +26,10 @@ def candidates(history: JobHistory) -> list[Configuration]:
     tried = [now, *(period.configuration for period in history.periods)]
     workers = _shapes(history, WORKER, [configuration.worker for configuration in tried])
     if now.server is None:
-        found: Iterable[Configuration] = (replace(now, worker=worker) for worker in workers)
+        found: Iterable[Configuration] = (Configuration(worker, None, now.micro_batch) for worker in workers)
     else:
         servers = _shapes(history, SERVER, [c.server for c in tried if c.server is not None])
-        found = (replace(now, worker=worker, server=server) for worker, server in product(workers, servers))
+        found = (Configuration(worker, server, now.micro_batch) for worker, server in product(workers, servers))
     usable = [candidate for candidate in found if is_possible(history, candidate) and not is_alike(candidate, now)]
     return _thinned(usable, MAX_CANDIDATES)
 
@@ -60,13 +59,21 @@ def useful_workers(history: JobHistory, bounds: RoleBounds) -> int:
     )
 
 
+def fewest_workers(history: JobHistory, count: int) -> int:
+    """As fast as ``count``: in an allreduce job, fewer may leave the slowest one as much to do."""
+    if history.kind is not JobKind.ALLREDUCE or not history.virtual_workers:
+        return count
+    units = -(-history.virtual_workers // max(1, count))
+    return -(-history.virtual_workers // units)
+
+
 def _shapes(history: JobHistory, role: str, tried: Sequence[Shape]) -> list[Shape]:
     bounds = role_bounds(history, role)
     now = tried[0]
     counts = _counts(history, role, bounds, [shape.replicas for shape in tried])
     found = []
     for replicas, cpu in product(counts, _cpus(history, bounds, now, [shape.cpu for shape in tried])):
-        shape = replace(now, replicas=replicas, cpu=cpu)
+        shape = Shape(replicas, cpu, now.memory_mb, now.gpu)
         if bounds.allows(shape):
             found.append(shape)
     return found
@@ -78,8 +85,7 @@ def _counts(history: JobHistory, role: str, bounds: RoleBounds, tried: Sequence[
     low = min(high, max(bounds.min_replicas, min(tried) // 2))
     counts = [count for count in range(low, high + 1) if count % bounds.unit == 0 or count in (low, high)]
     if role == WORKER and history.kind is JobKind.ALLREDUCE and history.virtual_workers:
-        units = history.virtual_workers
-        counts = [c for c in counts if c == low or -(-units // c) < -(-units // (c - 1)) or c in tried]
+        counts = [count for count in counts if fewest_workers(history, count) == count or count in (low, *tried)]
     kept = {count for count in tried if low <= count <= high} | {low, high}
     limit = MAX_COUNTS[role]
     if len(counts) > limit:

@@ -8,7 +8,7 @@ while a plan is carried out.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 
@@ -75,19 +75,21 @@ class RoleBounds:
     max_memory_mb: int = 0
 
     def allows(self, shape: Shape) -> bool:
-        return self.clip(shape) == shape
+        return (shape.replicas, shape.cpu, shape.memory_mb) == self._clipped(shape)
 
     def clip(self, shape: Shape) -> Shape:
         """The nearest shape within the bounds."""
+        replicas, cpu, memory_mb = self._clipped(shape)
+        return Shape(replicas, cpu, memory_mb, shape.gpu)
+
+    def _clipped(self, shape: Shape) -> tuple[int, float, int]:
         units = max(
             -(-self.min_replicas // self.unit), min(self.max_replicas // self.unit, shape.replicas // self.unit)
         )
-        replicas = min(max(units * self.unit, self.min_replicas), self.max_replicas)
-        return replace(
-            shape,
-            replicas=replicas,
-            cpu=_between(shape.cpu, self.min_cpu, self.max_cpu),
-            memory_mb=int(_between(shape.memory_mb, self.min_memory_mb, self.max_memory_mb)),
+        return (
+            min(max(units * self.unit, self.min_replicas), self.max_replicas),
+            _between(shape.cpu, self.min_cpu, self.max_cpu),
+            int(_between(shape.memory_mb, self.min_memory_mb, self.max_memory_mb)),
         )
 
 

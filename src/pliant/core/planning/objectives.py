@@ -57,7 +57,7 @@ def pays(gain: float, remaining: float, cost_s: float) -> bool:
 
 def is_alike(one: Configuration, other: Configuration) -> bool:
     """Equal in all that decides the speed: memory does not."""
-    return _without_memory(one) == _without_memory(other)
+    return _speed_key(one) == _speed_key(other)
 
 
 def current_period(history: JobHistory) -> Period | None:
@@ -98,10 +98,7 @@ def _sizes(configuration: Configuration) -> tuple[int, int, int]:
     return (configuration.worker.replicas, server.replicas if server is not None else 0, configuration.micro_batch)
 
 
-def _without_memory(configuration: Configuration) -> Configuration:
-    server = configuration.server
-    return replace(
-        configuration,
-        worker=replace(configuration.worker, memory_mb=0),
-        server=replace(server, memory_mb=0) if server is not None else None,
-    )
+def _speed_key(configuration: Configuration) -> tuple[float, ...]:
+    worker, server = configuration.worker, configuration.server
+    servers = (server.replicas, server.cpu, server.gpu) if server is not None else ()
+    return (configuration.micro_batch, worker.replicas, worker.cpu, worker.gpu, *servers)

@@ -217,9 +217,15 @@ class Planner(StateMachine):
         record = self._current(plan)
         if record.accepted_at is not None:
             return
-        if record.proposal.at_next_restart or (not record.before_rate and not record.changes_speed):
-            self._end(now, plan, Outcome.KEPT, "for nodes that are launched from now on")
-            self._rest(now, self._cool_down_s)
+        if record.proposal.at_next_restart or (not record.before_rate and not record.rolls_back):
+            is_first = not record.before_rate and not record.proposal.urgent
+            why = (
+                "for nodes that are launched from now on"
+                if record.proposal.at_next_restart
+                else "nothing to compare with"
+            )
+            self._end(now, plan, Outcome.KEPT, why)
+            self._rest(now, 0.0 if is_first else self._cool_down_s)
             return
         self._update(replace(record, outcome=Outcome.CARRIED_OUT, accepted_at=now))
         if self.state is PlannerState.PLANNED:
@@ -419,11 +425,20 @@ class Planner(StateMachine):
     def _key(self, history: JobHistory, now: float) -> object:
         """Equal for histories in which nothing has changed that an algorithm would decide by."""
         newest = history.periods[-1] if history.periods else None
-        size = int(log(newest.samples) / log(1.3)) if newest is not None and newest.samples else 0
-        kind = (newest.configuration, size) if newest is not None else None
+        rate = (round(log(newest.rate) / MIN_GAIN), min(newest.samples, 16) // 4) if newest is not None else ()
+        tried = len({period.configuration for period in history.periods})
         is_settling = history.settling_since is not None
         nodes = tuple(node.name for node in history.nodes)
-        return (len(history.periods), kind, history.version, is_settling, nodes, history.room, int(now // 120))
+        return (
+            tried,
+            rate,
+            history.version,
+            is_settling,
+            nodes,
+            history.room,
+            int(now // 600),
+            now >= self._not_before,
+        )
 
     def _is_known_advice(self, proposal: Proposal) -> bool:
         same = [record for record in self._records if record.proposal.algorithm == proposal.algorithm]

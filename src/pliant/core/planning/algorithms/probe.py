@@ -1,10 +1,13 @@
-"""Find out what the model does not know: double what may be the bottleneck, and see.
+"""Find out what the model does not know: double what may be the bottleneck, and see; then look in between.
 
-The fit is optimistic about what was never tried (``fits/``), so the best doubling by its expectation is the one to try; what is
-tried is known from then on, so each doubling is tried once and it ends when the expected gain does not pay for its cost. Never
-more than twice the largest that was tried. What is seen of nodes excludes doublings that cannot help: more workers while
-servers are busy, more CPU for nodes that do not use what they have. Workers that mostly wait are worth trying with half of
-them.
+The fit is optimistic about what was never tried (``fits/``), so the best doubling by its expectation is the one to try. What is
+tried is known from then on, so each is tried once, and it ends when the expected gain does not pay for its cost. Never more
+than twice the largest that was tried. What is seen of nodes excludes doublings that cannot help: more workers while servers are
+busy, more CPU for nodes that do not use what they have.
+
+Where doubling ended, the best may lie between what was tried, or below: such configurations are tried by the upper half of
+their interval (upper confidence bound), as long as they are a third away from the next one that was tried. Half of the
+fewest workers are a try if more of them hardly helped, or if they mostly wait.
 """
 
 from __future__ import annotations
@@ -12,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
+from math import log, sqrt
 
-from pliant.core.planning.candidates import is_possible, role_bounds, useful_workers
+from pliant.core.planning.candidates import fewest_workers, is_possible, role_bounds, useful_workers
 from pliant.core.planning.configuration import Configuration, Shape
-from pliant.core.planning.fits import fit_history
+from pliant.core.planning.fits import Fit, fit_history
 from pliant.core.planning.history import JobHistory, Objective, Period
 from pliant.core.planning.objectives import (
     SERVER,
@@ -38,6 +42,15 @@ BUSY = 0.9  # share of the CPU limit
 IDLE = 0.5
 WAITING = 0.5  # share of a worker's time
 CHANCE = 0.5  # that the optimism is right
+SUBLINEAR = 0.5  # percent more speed by a percent more workers: fewer might do
+MIN_DISTANCE = 1.35  # times as many: nothing in between is looked for
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    configuration: Configuration
+    gain: float  # of the score, hoped for
+    prediction: Prediction
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,62 +67,52 @@ class Probe:
         fit = fit_history(history, seed=self.seed)
         if fit is None:
             return None
-        before = score(history.objective, current.rate, history.configuration)
-        found = list(self._doublings(history))
-        if found:
-            rates = fit.predict_all(found).rate
-            gains = [score(history.objective, float(r), new) - before for r, new in zip(rates, found, strict=True)]
-            gain, new = max(zip(gains, found, strict=True), key=lambda pair: pair[0])
-            if self._is_worth_it(history, now, current, gain, new) and _is_paid(history, now, new, current):
-                return self._proposal(history, now, current, new, fit.predict(new))
-        return self._halving(history, now, current)
+        # Wide steps first: what lies in between is known better after them.
+        for candidates, hope in ((list(_doublings(history)), 0.0), (list(_between(history, current)), 0.5)):
+            best = _best(history, current, fit, candidates, hope)
+            if best is not None and _is_worth_it(history, now, current, best):
+                return self._proposal(history, now, current, best)
+        return None
 
-    def _is_worth_it(self, history: JobHistory, now: float, current: Period, gain: float, new: Configuration) -> bool:
-        """There and back again: half of such tries fail."""
-        both_ways = change_s(history, new) + change_s(replace(history, configuration=new), history.configuration)
-        return pays(gain, CHANCE * remaining_s(history, current.rate, now), both_ways)
-
-    def _proposal(
-        self, history: JobHistory, now: float, current: Period, new: Configuration, found: Prediction
-    ) -> Proposal:
+    def _proposal(self, history: JobHistory, now: float, current: Period, best: Try) -> Proposal:
+        new = best.configuration
         predicted = replace(
-            found,
-            node_seconds=new.nodes * remaining_s(history, found.rate, now),
+            best.prediction,
+            node_seconds=new.nodes * remaining_s(history, best.prediction.rate, now),
             change_s=change_s(history, new),
         )
-        times = found.rate / current.rate
-        reason = f"trying {difference(history.configuration, new)}: may be {times:.2g} times as fast, which was never measured"
-        return Proposal(self.name, reason, new, predicted)
-
-    def _doublings(self, history: JobHistory) -> Iterator[Configuration]:
-        now = history.configuration
-        single = [step for step in _steps(history) if _may_help(history, *step)]
-        for steps in (*combinations(single, 1), *combinations(single, 2)):
-            new = now
-            for role, what in steps:
-                new = _doubled(history, new, role, what)
-            if not is_alike(new, now) and is_possible(history, new) and not _was_tried(history, new):
-                yield new
-
-    def _halving(self, history: JobHistory, now: float, current: Period) -> Proposal | None:
-        waiting = current.parts.data + current.parts.peers
-        if waiting < WAITING and history.objective is not Objective.CHEAPEST:
-            return None
-        worker = history.configuration.worker
-        half = role_bounds(history, WORKER).clip(replace(worker, replicas=worker.replicas // 2))
-        new = replace(history.configuration, worker=half)
-        if half.replicas >= worker.replicas or _was_smaller(history, new) or not is_possible(history, new):
-            return None
-        gain = score(history.objective, current.rate, new) - score(
-            history.objective, current.rate, history.configuration
+        if new.cpu < history.configuration.cpu:
+            hope = f"may be nearly as fast as now, or faster (up to {predicted.high:.4g} records per second)"
+        else:
+            hope = f"may be {best.prediction.rate / current.rate:.2g} times as fast"
+        return Proposal(
+            self.name,
+            f"trying {difference(history.configuration, new)}: {hope}, which was never measured",
+            new,
+            predicted,
         )
-        if not self._is_worth_it(history, now, current, gain, new):
-            return None
-        predicted = Prediction(
-            current.rate * 0.9, current.rate * 0.45, current.rate * 1.1, change_s=change_s(history, new)
-        )
-        why = f"workers wait {waiting:.0%} of their time" if waiting >= WAITING else "fewer may be cheaper"
-        return Proposal(self.name, f"trying {difference(history.configuration, new)}: {why}", new, predicted)
+
+
+def _best(history: JobHistory, current: Period, fit: Fit, candidates: list[Configuration], hope: float) -> Try | None:
+    """``hope``: how far towards the upper end of the interval a rate is expected, 0 to 1."""
+    if not candidates:
+        return None
+    rates = fit.predict_all(candidates)
+    before = score(history.objective, current.rate, history.configuration)
+    found = []
+    for i, new in enumerate(candidates):
+        predicted = Prediction(float(rates.rate[i]), float(rates.low[i]), float(rates.high[i]))
+        hoped = predicted.rate ** (1 - hope) * predicted.high**hope
+        found.append(Try(new, score(history.objective, hoped, new) - before, predicted))
+    return max(found, key=lambda each: each.gain)
+
+
+def _is_worth_it(history: JobHistory, now: float, current: Period, best: Try) -> bool:
+    """There and back again: half of such tries fail."""
+    new, left = best.configuration, remaining_s(history, current.rate, now)
+    both_ways = change_s(history, new) + change_s(replace(history, configuration=new), history.configuration)
+    is_paid = history.budget_node_s is None or new.nodes * left <= history.budget_node_s  # even if it brings nothing
+    return is_paid and pays(best.gain, CHANCE * left, both_ways)
 
 
 def _meets_deadline(history: JobHistory, now: float, current: Period) -> bool:
@@ -119,15 +122,25 @@ def _meets_deadline(history: JobHistory, now: float, current: Period) -> bool:
     return history.remaining_records / max(current.rate, 1e-9) <= history.deadline - now
 
 
-def _is_paid(history: JobHistory, now: float, new: Configuration, current: Period) -> bool:
-    """Also if the try brings nothing."""
-    left = remaining_s(history, current.rate, now)
-    return history.budget_node_s is None or new.nodes * left <= history.budget_node_s
+# --- doublings
+
+
+def _doublings(history: JobHistory) -> Iterator[Configuration]:
+    single = [step for step in _steps(history) if _may_help(history, *step)]
+    for steps in (*combinations(single, 1), *combinations(single, 2)):
+        new = history.configuration
+        for role, what in steps:
+            new = _doubled(history, new, role, what)
+        if _is_new(history, new):
+            yield new
 
 
 def _steps(history: JobHistory) -> list[tuple[str, str]]:
-    roles = [WORKER] if history.configuration.server is None else [WORKER, SERVER]
-    return [(role, what) for role in roles for what in ("replicas", "cpu")]
+    return [(role, what) for role in _roles(history) for what in ("replicas", "cpu")]
+
+
+def _roles(history: JobHistory) -> list[str]:
+    return [WORKER] if history.configuration.server is None else [WORKER, SERVER]
 
 
 def _doubled(history: JobHistory, configuration: Configuration, role: str, what: str) -> Configuration:
@@ -135,13 +148,16 @@ def _doubled(history: JobHistory, configuration: Configuration, role: str, what:
     assert shape is not None
     if what == "replicas":
         limit = useful_workers(history, bounds) if role == WORKER else bounds.max_replicas
-        largest = max(shape_.replicas for shape_ in _tried(history, role))
-        return with_shape(
-            configuration, role, bounds.clip(replace(shape, replicas=min(2 * shape.replicas, 2 * largest, limit)))
-        )
+        count = min(2 * shape.replicas, limit)
+        return with_shape(configuration, role, _with_count(history, role, shape, count))
     is_bounded = bool(bounds.max_cpu or history.bounds.max_cpu or history.room is not None)
     cpu = 2 * shape.cpu if is_bounded else shape.cpu
     return with_shape(configuration, role, bounds.clip(replace(shape, cpu=cpu)))
+
+
+def _with_count(history: JobHistory, role: str, shape: Shape, count: int) -> Shape:
+    fewest = fewest_workers(history, count) if role == WORKER else count
+    return role_bounds(history, role).clip(replace(shape, replicas=fewest))
 
 
 def _may_help(history: JobHistory, role: str, what: str) -> bool:
@@ -160,15 +176,59 @@ def _utilisation(history: JobHistory, role: str) -> float | None:
     return sum(shares) / len(shares) if shares else None
 
 
-def _tried(history: JobHistory, role: str) -> list[Shape]:
-    shapes = [shape_of(period.configuration, role) for period in history.periods]
-    return [shape for shape in (*shapes, shape_of(history.configuration, role)) if shape is not None]
+# --- in between, and below
 
 
-def _was_tried(history: JobHistory, new: Configuration) -> bool:
-    return any(is_alike(period.configuration, new) for period in history.periods)
+def _between(history: JobHistory, current: Period) -> Iterator[Configuration]:
+    for role in _roles(history):
+        shape = shape_of(history.configuration, role)
+        assert shape is not None
+        tried = _tried_counts(history, role)
+        above = min((count for count in tried if count > shape.replicas), default=0)
+        below = max((count for count in tried if count < shape.replicas), default=0)
+        counts = [round(sqrt(shape.replicas * other)) for other in (above, below) if _is_apart(shape.replicas, other)]
+        if role == WORKER and _is_too_many(history, current):
+            counts.append(min([shape.replicas, *tried]) // 2)
+        for count in counts:
+            new = with_shape(history.configuration, role, _with_count(history, role, shape, max(1, count)))
+            if _is_new(history, new):
+                yield new
 
 
-def _was_smaller(history: JobHistory, new: Configuration) -> bool:
-    """So many workers or fewer were tried."""
-    return any(period.configuration.worker.replicas <= new.worker.replicas for period in history.periods)
+def _is_apart(count: int, other: int) -> bool:
+    return other > 0 and max(count, other) >= MIN_DISTANCE * min(count, other)
+
+
+def _tried_counts(history: JobHistory, role: str) -> set[int]:
+    shapes = [shape_of(period.configuration, role) for period in _comparable(history, role)]
+    return {shape.replicas for shape in shapes if shape is not None}
+
+
+def _comparable(history: JobHistory, role: str) -> list[Period]:
+    """Those that differ from the present configuration in nothing but the replicas of the role."""
+    now = shape_of(history.configuration, role)
+    found = []
+    for period in history.periods:
+        shape = shape_of(period.configuration, role)
+        if shape is not None and now is not None:
+            same = with_shape(period.configuration, role, replace(shape, replicas=now.replicas))
+            if is_alike(same, history.configuration):
+                found.append(period)
+    return found
+
+
+def _is_too_many(history: JobHistory, current: Period) -> bool:
+    """Fewer workers than ever might do: the fewest two that were tried hardly differ, or they wait, or only cheap counts."""
+    if history.objective is Objective.CHEAPEST or current.parts.data + current.parts.peers >= WAITING:
+        return True
+    rates = {period.configuration.worker.replicas: period.rate for period in _comparable(history, WORKER)}
+    if len(rates) < 2:
+        return False
+    (fewest, slow), (more, fast) = sorted(rates.items())[:2]
+    return log(fast / slow) < SUBLINEAR * log(more / fewest)
+
+
+def _is_new(history: JobHistory, new: Configuration) -> bool:
+    if is_alike(new, history.configuration) or not is_possible(history, new):
+        return False
+    return not any(is_alike(period.configuration, new) for period in history.periods)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -128,6 +129,11 @@ class Fit:
 
 def fit_rates(model: SpeedModel, data: Sequence[Datum], *, seed: int = 0) -> Fit | None:
     """None: there is nothing to fit."""
+    return _fit_rates(model, tuple(data), seed)
+
+
+@lru_cache(maxsize=8)  # several algorithms look at the same periods
+def _fit_rates(model: SpeedModel, data: tuple[Datum, ...], seed: int) -> Fit | None:
     usable = [
         Datum(datum.configuration, datum.rate, max(datum.error, MIN_ERROR))
         for datum in data

@@ -21,6 +21,7 @@ and anything up to about twice the whole time in the draws.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from typing import TypeAlias
 
@@ -33,7 +34,7 @@ OVERLAPS = (1.0, 1.5, 2.5, 5.0, 12.0)  # values of g that are tried
 DRAWS = 48
 _PRIOR = 3.0  # standard deviation of a term, in units of the whole time: hardly any prior for the estimate
 _DRAW_PRIOR = 1.0
-_STEPS = 12  # of Gauss-Newton, for the estimate
+_STEPS = 8  # of Gauss-Newton, for the estimate
 _DRAW_STEPS = 4
 
 
@@ -59,10 +60,8 @@ class Solution:
 
 def nnls(gram: Array, target: Array) -> Array:
     """Minimise x'Gx - 2 t'x over x >= 0, for a stack of problems: (..., k, k) and (..., k). G is positive definite."""
-    count = gram.shape[-1]
-    subsets = np.array(list(product((False, True), repeat=count)))  # (2^k, k)
-    both = subsets[:, :, None] & subsets[:, None, :]
-    reduced = np.where(both, gram[..., None, :, :], np.eye(count))
+    subsets, both, unit = _subsets(gram.shape[-1])
+    reduced = np.where(both, gram[..., None, :, :], unit)
     right = np.where(subsets, target[..., None, :], 0.0)
     found = np.linalg.solve(reduced, right[..., None])[..., 0]  # (..., 2^k, k)
     value = -np.sum(found * right, axis=-1)  # of the objective, at the solution of each subset
@@ -71,6 +70,13 @@ def nnls(gram: Array, target: Array) -> Array:
     chosen = np.take_along_axis(found, best[..., None, None], axis=-2)[..., 0, :]
     clipped: Array = np.maximum(chosen, 0.0)
     return clipped
+
+
+@cache
+def _subsets(count: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_], Array]:
+    """All sets of terms (2^k, k), the pairs of terms that are in each, and the identity."""
+    subsets = np.array(list(product((False, True), repeat=count)))
+    return subsets, subsets[:, :, None] & subsets[:, None, :], np.eye(count)
 
 
 def times_of(features: Array, is_shared: NDArray[np.bool_], coefficients: Array, overlaps: Array) -> Array:
