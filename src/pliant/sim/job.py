@@ -31,7 +31,7 @@ from pliant.core.planning.history import (
     StepParts,
 )
 from pliant.core.planning.plan import ResourcePlan
-from pliant.core.resources import Resources
+from pliant.core.resources import Resources, RolloutMode
 from pliant.sim.cluster import VirtualCluster
 from pliant.sim.events import Event, EventQueue
 from pliant.sim.fleet import Fleet, Grants, SimNode
@@ -286,6 +286,8 @@ class SimulatedJob:
             return f"outside of the bounds: {wanted}"
         if plan.expires is not None and now > plan.expires:
             return "expired"
+        if self._is_desired_already(plan):
+            return ""
         assert self.state.changes is not None
         request = plan_request(replace(plan, id=f"{plan.id}/{now:.3f}", moves={}))
         decision = decide(self.state, request, now, can_resize=self._can_resize)
@@ -309,6 +311,19 @@ class SimulatedJob:
         self.outcome.plans.append(self._open_plan)
         self._recompute(now)
         return ""
+
+    def _is_desired_already(self, plan: ResourcePlan) -> bool:
+        """It is only about resources of nodes that come later, and they are those that such nodes get anyway."""
+        return (
+            bool(plan.roles)
+            and not (plan.replace or plan.seats or plan.moves)
+            and all(
+                change.replicas is None
+                and change.rollout is RolloutMode.NEW_NODES
+                and change.resources in (None, self.fleet.book.role(role).spec.resources)
+                for role, change in plan.roles.items()
+            )
+        )
 
     def _planned(self, plan: ResourcePlan) -> Configuration:
         shapes: dict[str, Shape] = dict(self._shapes())
