@@ -10,12 +10,14 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from pliant.core.nodes.capacity import Capacity, Machine
 from pliant.core.planning.history import Room
 from pliant.core.resources import Resources
 
 MIN_CPU = 0.1  # that a node without a request occupies
+MAX_LOOKED_AT = 16  # machines, to say how much room there is
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +97,10 @@ class VirtualCluster:
         self._machines[machine].is_available = available
 
     def room(self) -> Room:
-        """What is free now, and the largest node that would fit."""
+        """What is free now, and the largest node that would fit, as some of the emptiest machines show it."""
         largest = max((bucket for bucket, found in self._buckets.items() if found), default=0)
-        best = max(self._buckets[largest].values(), key=lambda m: (m.free_cpu, m.free_memory_mb), default=None)
+        emptiest = islice(self._buckets[largest].values(), MAX_LOOKED_AT)
+        best = max(emptiest, key=lambda machine: (machine.free_cpu, machine.free_memory_mb), default=None)
         if best is None:
             return Room(0.0, 0.0)
         return Room(self.free_cpu, self.free_memory_mb, best.free_cpu, best.free_memory_mb)

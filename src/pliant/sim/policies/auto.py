@@ -21,7 +21,8 @@ class Auto(Policy):
     interval_s = 10.0
     max_interval_s = 120.0
 
-    def __init__(self, settings: PlannerSettings | None = None) -> None:
+    def __init__(self, settings: PlannerSettings | None = None, *, max_interval_s: float = max_interval_s) -> None:
+        self.max_interval_s = max_interval_s
         self.planners: dict[str, Planner] = {}
         self._settings = settings
 

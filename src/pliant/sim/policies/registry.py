@@ -25,6 +25,7 @@ DEFAULT_POLICIES = (
     "dlrover",
     "optimus",
 )
+MANY_JOBS, MANY_JOBS_INTERVAL_S = 100, 300.0  # of so many jobs, one in which nothing happens is looked at less often
 _BY_NAME: Mapping[str, Callable[[], Policy]] = {
     "auto": Auto,
     "equal-share": EqualShare,
@@ -51,6 +52,8 @@ def make_policy(name: str, truths: Mapping[str, Truth]) -> Policy:
     """``truths``: of the jobs by name; only the oracle looks at them."""
     if name == "oracle":
         return Oracle(truths)
+    if name == Auto.name:
+        return Auto(max_interval_s=MANY_JOBS_INTERVAL_S if len(truths) > MANY_JOBS else Auto.max_interval_s)
     if name in _BY_NAME:
         return _BY_NAME[name]()
     check_policy(name)
