@@ -177,3 +177,10 @@ def test_lost_reports_leave_fewer_samples_and_the_right_rate() -> None:
     (all_of_them, rate), (some, same_rate) = samples(0.0), samples(0.6)
     assert some < 0.7 * all_of_them
     assert same_rate == pytest.approx(rate, rel=0.02)
+
+
+def test_a_rollout_that_ends_is_measured_although_nothing_else_happens() -> None:
+    policy = Scripted(workers(4), (300.0, workers(4, cpu=2.0)))
+    truth = queue_truth(wait_s=0.0, cpu_s=0.1)
+    simulate(truth, policy, world=World(grants=Grants(can_resize=False)))
+    assert {p.configuration.worker.cpu: round(p.rate) for p in policy.histories[-1].periods} == {1.0: 40, 2.0: 76}

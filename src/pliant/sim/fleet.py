@@ -190,7 +190,9 @@ class Fleet:
                     done |= bool(self.book.settle(now, role=role, node=node, reason=reason))
                 case Finish():
                     self.book.rolled_out(now, role=role)
-                    done |= self.book.role(role).rollout is None
+                    if self.book.role(role).rollout is None:
+                        self._after(now, f"{role} rolled out")
+                        done = True
                 case _:
                     pass
         return done

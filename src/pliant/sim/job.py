@@ -94,6 +94,7 @@ class SimulatedJob:
         self._configuration = clip(
             policy.first(spec.name, self.history(queue.now, initial=_smallest(spec.bounds)), view()), spec.bounds
         )
+        self._running = self._configuration  # as it is measured
         self.outcome.first = self._configuration
         self.state = _state_of(spec, self._configuration)
         self.fleet = Fleet(
@@ -150,7 +151,7 @@ class SimulatedJob:
         self.records = min(self.truth.records, self.records + rate * seconds)
         if self.policy.needs_samples:
             self._recorder.observe(
-                *(self._last, now, self._configuration, rate, self._now_doing.parts),
+                *(self._last, now, self._running, rate, self._now_doing.parts),
                 is_whole=self._was_complete,
             )
         self._last = now
@@ -170,15 +171,18 @@ class SimulatedJob:
         return [(role, shape) for role, shape in found if shape is not None]
 
     def _follow_books(self) -> None:
-        """What is desired now, by the books: they give a line of nodes up by themselves when its budget is used up. Resources that
-        only nodes of the future will have are not those of the job yet."""
-        shapes: dict[str, Shape] = {}
+        """What is desired now and what runs, by the books: they give a line of nodes up by themselves when its budget is used up,
+        and resources for nodes that come later are desired, but not yet those of the nodes that run."""
+        desired: dict[str, Shape] = {}
+        running: dict[str, Shape] = {}
         for role, _ in self._shapes():
             state = self.fleet.book.role(role)
             resources, cpus = state.spec.resources, [node.resources.cpu for node in self.fleet.ready(role)]
-            cpu = statistics.median_low(cpus) if cpus and state.rollout is None else resources.cpu
-            shapes[role] = Shape(state.spec.replicas, cpu, resources.memory_mb)
-        self._configuration = replace(self._configuration, worker=shapes["worker"], server=shapes.get(PARAMETER_SERVER))
+            desired[role] = Shape(state.spec.replicas, resources.cpu, resources.memory_mb)
+            running[role] = replace(desired[role], cpu=statistics.median_low(cpus) if cpus else resources.cpu)
+        before = self._configuration
+        self._configuration = replace(before, worker=desired["worker"], server=desired.get(PARAMETER_SERVER))
+        self._running = replace(before, worker=running["worker"], server=running.get(PARAMETER_SERVER))
 
     def _recompute(self, now: float) -> None:
         """The rate from now on, and when it will have led to something."""

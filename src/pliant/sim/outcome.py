@@ -52,13 +52,13 @@ class PlanRecord:
     @property
     def error(self) -> float | None:
         """Relative."""
-        if self.prediction is None or not self.achieved:
+        if self.prediction is None or not self.prediction.rate or not self.achieved:
             return None
         return abs(self.prediction.rate - self.achieved) / self.achieved
 
     @property
     def is_covered(self) -> bool | None:
-        if self.prediction is None or not self.achieved:
+        if self.prediction is None or not self.prediction.rate or not self.achieved:
             return None
         return self.prediction.low <= self.achieved <= self.prediction.high
 
