@@ -85,6 +85,8 @@ class Job:
         if step is None:
             return ""
         plan = self.planner.apply(step.method, self.now, step.arguments)
+        if step.method == "looked":
+            return ""
         if isinstance(plan, ResourcePlan) and self.obeys:
             self.carry_out(plan)
         return step.method
