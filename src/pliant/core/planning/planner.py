@@ -30,6 +30,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from math import log
 from typing import Any
+from zlib import crc32
 
 from pliant.core.errors import Conflict, InvalidRequest, NotFound
 from pliant.core.planning.algorithms.judge import Judge, Judgement, Measured
@@ -53,6 +54,7 @@ class PlannerState(StrEnum):
     PAUSED = "paused"
 
 
+LOOK_AGAIN_S = 600.0  # even if nothing has changed: the job is older
 _UNDER_WAY = (PlannerState.PROBING, PlannerState.SETTLING, PlannerState.JUDGING)
 
 
@@ -114,7 +116,7 @@ class Planner(StateMachine):
         self._errors: dict[str, tuple[float, float]] = {}  # by algorithm: its error, and when that was
         self._ceilings: dict[str, tuple[int, float, float]] = {}  # by role: replicas, until, and how long it was
         self._failed: list[tuple[Configuration, float, float]] = []  # rolled back: not again until, and how long it was
-        self._looked: object = None  # at what nothing was found; saves work, decides nothing
+        self._looked = ""  # at what nothing was found: not again until something has changed
 
     # --- reading
 
@@ -203,10 +205,11 @@ class Planner(StateMachine):
         if not is_advice and self._under_way is not None:
             self._end(now, self._under_way, Outcome.SUPERSEDED, f"something urgent came up: {made.reason}")
         self._made += 1
-        self._records = [*self._records, record][-self.settings.max_records :]
         if is_advice:
+            self._keep(record)
             return None
         self._under_way = record.id
+        self._keep(record)
         self._enter(PlannerState.PLANNED, now)
         if made.algorithm == "pending_fit":
             self._lower_ceilings(now, record)
@@ -303,6 +306,10 @@ class Planner(StateMachine):
             )
         )
 
+    def looked(self, now: float, *, key: str) -> None:
+        """Nothing was found to change; the algorithms that are not urgent are asked again when something is new."""
+        self._looked = key
+
     # --- operations: persons
 
     def person_changed(self, now: float, *, reason: str) -> None:
@@ -364,9 +371,8 @@ class Planner(StateMachine):
         found = self._first(history, now) if is_free else None
         found = found or self.verdict(history, now, is_urgent_only=is_urgent_only)
         if found.proposal is None or found.blocked:
-            if is_free and not is_urgent_only:
-                self._looked = key
-            return None
+            is_news = is_free and not is_urgent_only
+            return Step("looked", {"key": key}, "nothing to change now") if is_news else None
         proposal, period = found.proposal, current_period(history)
         arguments = {
             "proposal": proposal.to_json(),
@@ -422,23 +428,17 @@ class Planner(StateMachine):
             return bounds
         return replace(bounds, max_replicas=max(bounds.min_replicas, min(bounds.max_replicas, replicas)))
 
-    def _key(self, history: JobHistory, now: float) -> object:
+    def _key(self, history: JobHistory, now: float) -> str:
         """Equal for histories in which nothing has changed that an algorithm would decide by."""
         newest = history.periods[-1] if history.periods else None
         rate = (round(log(newest.rate) / MIN_GAIN), min(newest.samples, 16) // 4) if newest is not None else ()
         tried = len({period.configuration for period in history.periods})
         is_settling = history.settling_since is not None
         nodes = tuple(node.name for node in history.nodes)
-        return (
-            tried,
-            rate,
-            history.version,
-            is_settling,
-            nodes,
-            history.room,
-            int(now // 600),
-            now >= self._not_before,
-        )
+        room = (int(history.room.free_cpu), int(history.room.free_memory_mb) >> 10) if history.room is not None else ()
+        wanted = (history.version, history.objective.value, history.deadline, history.bounds)
+        facts = (tried, rate, is_settling, nodes, room, wanted, int(now // LOOK_AGAIN_S))
+        return f"{crc32(repr(facts).encode()):08x}"
 
     def _is_known_advice(self, proposal: Proposal) -> bool:
         same = [record for record in self._records if record.proposal.algorithm == proposal.algorithm]
@@ -487,8 +487,8 @@ class Planner(StateMachine):
             now + self.settings.expiry_s,
             rolls_back=record.id,
         )
-        self._records = [*self._records, back][-self.settings.max_records :]
         self._under_way = back.id
+        self._keep(back)
         self._enter(PlannerState.ROLLED_BACK, now)
         return back.resource_plan()
 
@@ -546,6 +546,14 @@ class Planner(StateMachine):
     def _find(self, plan: str | None) -> PlanRecord | None:
         return next((record for record in reversed(self._records) if record.id == plan), None)
 
+    def _keep(self, record: PlanRecord) -> None:
+        """The oldest makes room, but never the one that is under way."""
+        kept = [*self._records, record]
+        if len(kept) > self.settings.max_records:
+            oldest = next(i for i, other in enumerate(kept) if other.id != self._under_way)
+            kept.pop(oldest)
+        self._records = kept
+
     def _update(self, record: PlanRecord) -> None:
         self._records = [record if other.id == record.id else other for other in self._records]
 
@@ -564,6 +572,7 @@ class Planner(StateMachine):
             "pause_reason": self._pause_reason,
             "errors": {name: list(entry) for name, entry in self._errors.items()},
             "ceilings": {role: list(entry) for role, entry in self._ceilings.items()},
+            "looked": self._looked,
             "failed": [[asdict(tried), until, length] for tried, until, length in self._failed],
         }
 
@@ -580,7 +589,7 @@ class Planner(StateMachine):
         self._errors = {name: (entry[0], entry[1]) for name, entry in state["errors"].items()}
         self._ceilings = {role: (entry[0], entry[1], entry[2]) for role, entry in state["ceilings"].items()}
         self._failed = [(Configuration.from_json(entry[0]), entry[1], entry[2]) for entry in state["failed"]]
-        self._looked = None
+        self._looked = state["looked"]
 
 
 def _judged_by(history: JobHistory, proposal: Proposal, period: Period | None) -> Objective:

@@ -6,7 +6,7 @@ than twice the largest that was tried. What is seen of nodes excludes doublings 
 busy, more CPU for nodes that do not use what they have.
 
 Where doubling ended, the best may lie between what was tried, or below: such configurations are tried by the upper half of
-their interval (upper confidence bound), as long as they are a third away from the next one that was tried. Half of the
+their interval (upper confidence bound), as long as what was tried there lies far apart. Half of the
 fewest workers are a try if more of them hardly helped, or if they mostly wait.
 """
 
@@ -43,7 +43,7 @@ IDLE = 0.5
 WAITING = 0.5  # share of a worker's time
 CHANCE = 0.5  # that the optimism is right
 SUBLINEAR = 0.5  # percent more speed by a percent more workers: fewer might do
-MIN_DISTANCE = 1.35  # times as many: nothing in between is looked for
+MIN_DISTANCE = 1.4  # times as many: nothing in between is looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,13 @@ class Probe:
         if fit is None:
             return None
         # Wide steps first: what lies in between is known better after them.
-        for candidates, hope in ((list(_doublings(history)), 0.0), (list(_between(history, current)), 0.5)):
-            best = _best(history, current, fit, candidates, hope)
+        hope = 0.5 if (_utilisation(history, SERVER) or 0.0) >= BUSY else 0.0  # servers are the bottleneck, it seems
+        for find in (
+            lambda: _best(history, current, fit, list(_doublings(history)), hope),
+            lambda: _best(history, current, fit, list(_between(history)), 0.5),
+            lambda: _half(history, current),
+        ):
+            best = find()
             if best is not None and _is_worth_it(history, now, current, best):
                 return self._proposal(history, now, current, best)
         return None
@@ -179,7 +184,21 @@ def _utilisation(history: JobHistory, role: str) -> float | None:
 # --- in between, and below
 
 
-def _between(history: JobHistory, current: Period) -> Iterator[Configuration]:
+def _half(history: JobHistory, current: Period) -> Try | None:
+    """Of workers that mostly wait, if nobody knows how fast fewer of them are."""
+    worker = history.configuration.worker
+    is_hopeful = current.parts.data + current.parts.peers >= WAITING or history.objective is Objective.CHEAPEST
+    if not is_hopeful or min([worker.replicas, *_tried_counts(history, WORKER)]) < worker.replicas:
+        return None
+    half = _with_count(history, WORKER, worker, max(1, worker.replicas // 2))
+    new = replace(history.configuration, worker=half)
+    if not _is_new(history, new):
+        return None
+    gain = score(history.objective, current.rate, new) - score(history.objective, current.rate, history.configuration)
+    return Try(new, gain, Prediction(0.9 * current.rate, 0.45 * current.rate, 1.1 * current.rate))
+
+
+def _between(history: JobHistory) -> Iterator[Configuration]:
     for role in _roles(history):
         shape = shape_of(history.configuration, role)
         assert shape is not None
@@ -187,7 +206,7 @@ def _between(history: JobHistory, current: Period) -> Iterator[Configuration]:
         above = min((count for count in tried if count > shape.replicas), default=0)
         below = max((count for count in tried if count < shape.replicas), default=0)
         counts = [round(sqrt(shape.replicas * other)) for other in (above, below) if _is_apart(shape.replicas, other)]
-        if role == WORKER and _is_too_many(history, current):
+        if role == WORKER and _is_sublinear(history):
             counts.append(min([shape.replicas, *tried]) // 2)
         for count in counts:
             new = with_shape(history.configuration, role, _with_count(history, role, shape, max(1, count)))
@@ -217,10 +236,8 @@ def _comparable(history: JobHistory, role: str) -> list[Period]:
     return found
 
 
-def _is_too_many(history: JobHistory, current: Period) -> bool:
-    """Fewer workers than ever might do: the fewest two that were tried hardly differ, or they wait, or only cheap counts."""
-    if history.objective is Objective.CHEAPEST or current.parts.data + current.parts.peers >= WAITING:
-        return True
+def _is_sublinear(history: JobHistory) -> bool:
+    """The fewest two numbers of workers that were tried differ little in speed: fewer might do."""
     rates = {period.configuration.worker.replicas: period.rate for period in _comparable(history, WORKER)}
     if len(rates) < 2:
         return False
