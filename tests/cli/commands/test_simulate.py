@@ -37,6 +37,8 @@ def test_mistakes_are_usage_errors_that_say_what_to_do(command_line: CommandLine
         ((), "pliant simulate --list"),
         (("no-such",), "neither a file nor one of"),
         ((str(bad),), "did you mean queue?"),
+        (("--record", "digits"), "--record needs --trace FILE"),
+        (("--record", "no-such", "--trace", str(command_line.folder / "t.jsonl")), "no-such"),
         (("short-job", "--policy", "magic"), "unknown policy 'magic'"),
         (("short-job", "--report", str(command_line.folder / "none" / "r.html")), "the folder does not exist"),
     ):
