@@ -297,7 +297,7 @@ class Planner(StateMachine):
         if record is None:
             raise NotFound(f"plan {plan!r} not found")
         if record.outcome is not Outcome.ADVISED or record.ended_at is not None or record.proposal.prediction is None:
-            raise Conflict(f"plan {plan!r} is no advice that waits to be judged")
+            raise Conflict(f"plan {plan!r} is not advice, or is judged already")
         found = self._judgement(record, rate, error)
         self._learn(now, record.proposal.algorithm, found.error)
         self._update(
