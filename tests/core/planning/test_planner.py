@@ -208,7 +208,7 @@ def test_a_persons_request_wins_and_pauses_the_planner_which_says_so() -> None:
 
 def test_no_second_plan_while_one_is_under_way_unless_it_is_urgent() -> None:
     normal, urgent = to(8, 80.0), replace(to(6, 60.0, name="pending_fit"), urgent=True, prediction=None)
-    appears = []
+    appears: list[bool] = []
     job = Job(Says("pending_fit", lambda history, now: urgent if appears else None), always(normal))
     job.rates |= {8: 78.0, 6: 58.0}
     job.run(15.0)

@@ -19,7 +19,7 @@ def queue_truth(rng: random.Random) -> Truth:
     def rate(configuration: Configuration) -> float:
         workers = configuration.worker.replicas
         useful = min(workers, knee)
-        return each * useful**power / (1.0 + thrash * max(0.0, workers - knee))
+        return float(each * useful**power / (1.0 + thrash * max(0.0, workers - knee)))
 
     return rate
 
@@ -33,7 +33,7 @@ def allreduce_truth(rng: random.Random, virtual_workers: int) -> Truth:
         workers = configuration.worker.replicas
         compute = unit * ceil(virtual_workers / workers) * (1 + skew * (workers - 1) ** 0.5 / 4)
         collective = sync * (workers - 1).bit_length() ** 1.2 if workers > 1 else 0.0
-        return 32 * virtual_workers / (compute + collective - overlap * min(compute, collective))
+        return float(32 * virtual_workers / (compute + collective - overlap * min(compute, collective)))
 
     return rate
 
@@ -51,6 +51,6 @@ def ps_truth(rng: random.Random) -> Truth:
         capacity = server.replicas * (server.cpu or 1.0) / (service * skew)  # steps per second
         asked = worker.replicas / (own + service)
         smooth = (asked**-3 + capacity**-3) ** (-1 / 3)
-        return 32 * smooth
+        return float(32 * smooth)
 
     return rate

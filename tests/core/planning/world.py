@@ -10,6 +10,7 @@ from typing import Any
 
 from pliant.core.planning.configuration import Bounds, Configuration
 from pliant.core.planning.history import JobHistory, JobKind, Objective
+from pliant.core.planning.objectives import with_shape
 from pliant.core.planning.periods import PeriodBook
 from pliant.core.planning.plan import ResourcePlan
 from pliant.core.planning.planner import Planner
@@ -113,7 +114,7 @@ def after(configuration: Configuration, plan: ResourcePlan) -> Configuration:
             memory_mb=resources.memory_mb,
             gpu=resources.gpu,
         )
-        configuration = replace(configuration, **{"worker" if role == "worker" else "server": shape})
+        configuration = with_shape(configuration, role, shape)
     if plan.micro_batch:
         configuration = replace(configuration, micro_batch=plan.micro_batch)
     return configuration

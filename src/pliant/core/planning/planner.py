@@ -297,7 +297,7 @@ class Planner(StateMachine):
         if record is None:
             raise NotFound(f"plan {plan!r} not found")
         if record.outcome is not Outcome.ADVISED or record.ended_at is not None or record.proposal.prediction is None:
-            raise Conflict(f"plan {plan!r} is no advice that waits to be judged")
+            raise Conflict(f"plan {plan!r} is not advice, or is judged already")
         found = self._judgement(record, rate, error)
         self._learn(now, record.proposal.algorithm, found.error)
         self._update(
@@ -431,7 +431,10 @@ class Planner(StateMachine):
     def _key(self, history: JobHistory, now: float) -> str:
         """Equal for histories in which nothing has changed that an algorithm would decide by."""
         newest = history.periods[-1] if history.periods else None
-        rate = (round(log(newest.rate) / MIN_GAIN), min(newest.samples, 16) // 4) if newest is not None else ()
+        rate: tuple[int, ...] = ()
+        if newest is not None and newest.rate > 0:
+            samples = sum(period.samples for period in history.periods if period.configuration == newest.configuration)
+            rate = (round(log(newest.rate) / (2 * MIN_GAIN)), min(samples, 32) // 4)
         tried = len({period.configuration for period in history.periods})
         is_settling = history.settling_since is not None
         nodes = tuple(node.name for node in history.nodes)

@@ -37,8 +37,12 @@ class CreateFromHistory:
         ]
         succeeded = [job for job in similar if job.succeeded]
         configuration = _final(history, succeeded) if succeeded else _middle(history)
-        configuration = _with_memory(history, configuration, similar)
-        configuration = within(history.bounds, configuration)
+        found = within(history.bounds, _with_memory(history, configuration, similar))
+        if found is None:
+            found = within(history.bounds, configuration)
+        if found is None:
+            return None  # what the job asks for is all that its bounds allow
+        configuration = found
         if succeeded:
             reason = f"as {counted(len(succeeded), 'similar job')} ended: {configuration}"
         else:
@@ -46,20 +50,26 @@ class CreateFromHistory:
         return Proposal(self.name, reason, configuration)
 
 
-def within(bounds: Bounds, configuration: Configuration) -> Configuration:
-    """The nearest configuration that the bounds allow; fewer nodes where all of them together would be too many."""
-    worker = bounds.worker.clip(configuration.worker)
-    server = configuration.server
+def within(bounds: Bounds, configuration: Configuration) -> Configuration | None:
+    """The nearest configuration that the bounds allow: fewer workers, then fewer servers, where all nodes together would be too
+    many. None: not even the minimum of nodes fits with these resources."""
+    worker, server = bounds.worker.clip(configuration.worker), configuration.server
     if server is not None and bounds.server is not None:
         server = bounds.server.clip(server)
     found = replace(configuration, worker=worker, server=server)
-    while not bounds.allows(found) and found.worker.replicas > bounds.worker.min_replicas:
-        step = found.worker.replicas - 1
-        fewer = bounds.worker.clip(replace(found.worker, replicas=step - step % bounds.worker.unit))
-        if fewer.replicas >= found.worker.replicas:
-            break
-        found = replace(found, worker=fewer)
+    while not bounds.allows(found):
+        fewer = replace(found, worker=_one_less(bounds.worker, found.worker))
+        if fewer == found and found.server is not None and bounds.server is not None:
+            fewer = replace(found, server=_one_less(bounds.server, found.server))
+        if fewer == found:
+            return None
+        found = fewer
     return found
+
+
+def _one_less(bounds: RoleBounds, shape: Shape) -> Shape:
+    fewer = bounds.clip(replace(shape, replicas=shape.replicas - 1))
+    return fewer if fewer.replicas < shape.replicas else shape
 
 
 def _final(history: JobHistory, jobs: Sequence[FinishedJob]) -> Configuration:

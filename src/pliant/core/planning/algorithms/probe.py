@@ -67,14 +67,7 @@ class Probe:
         fit = fit_history(history, seed=self.seed)
         if fit is None:
             return None
-        # Wide steps first: what lies in between is known better after them.
-        hope = 0.5 if (_utilisation(history, SERVER) or 0.0) >= BUSY else 0.0  # servers are the bottleneck, it seems
-        for find in (
-            lambda: _best(history, current, fit, list(_doublings(history)), hope),
-            lambda: _best(history, current, fit, list(_between(history)), 0.5),
-            lambda: _half(history, current),
-        ):
-            best = find()
+        for best in _tries(history, current, fit):
             if best is not None and _is_worth_it(history, now, current, best):
                 return self._proposal(history, now, current, best)
         return None
@@ -96,6 +89,14 @@ class Probe:
             new,
             predicted,
         )
+
+
+def _tries(history: JobHistory, current: Period, fit: Fit) -> Iterator[Try | None]:
+    """Wide steps first: what lies in between is known better after them."""
+    hope = 0.5 if (_utilisation(history, SERVER) or 0.0) >= BUSY else 0.0  # servers are the bottleneck, it seems
+    yield _best(history, current, fit, list(_doublings(history)), hope)
+    yield _best(history, current, fit, list(_between(history)), 0.5)
+    yield _half(history, current)
 
 
 def _best(history: JobHistory, current: Period, fit: Fit, candidates: list[Configuration], hope: float) -> Try | None:
