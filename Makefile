@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
-EXTRAS := torch,data,ps,keras,kubernetes,examples,dev
+EXTRAS := torch,data,ps,keras,kubernetes,auto,examples,dev
 PYTEST := $(BIN)/python -m pytest
 
 # Processes of tests start in half the time when Python may keep what it compiled.

@@ -34,6 +34,7 @@ from pliant.master.journal import notes
 from pliant.platforms.kubernetes import names, usage
 from pliant.platforms.kubernetes.plans import ScalePlanSpec
 from pliant.ps.wire import shared_memory
+from pliant.sim.scenario import Scenario
 from pliant.spec import JobSpec, text
 
 ROOT = Path(__file__).parents[1]
@@ -135,9 +136,11 @@ def blocks(kind: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("where", "code"), blocks("yaml"), ids=lambda value: str(value).partition("\n")[0])
-def test_every_yaml_of_the_documents_is_a_job_or_a_plan_or_a_part_of_a_job(where: str, code: str) -> None:
+def test_every_yaml_of_the_documents_is_a_job_or_a_plan_or_a_scenario_or_a_part_of_a_job(where: str, code: str) -> None:
     value: dict[str, Any] = text.read(code, where)
-    if value.get("kind") == "ScalePlan":
+    if "jobs" in value:
+        assert Scenario.from_yaml(code, where).jobs
+    elif value.get("kind") == "ScalePlan":
         assert ScalePlanSpec.model_validate(value["spec"]).job
     elif value.get("kind") == "ElasticJob":
         assert JobSpec.from_dict(value["spec"], source=where).roles

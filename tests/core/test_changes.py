@@ -14,6 +14,7 @@ from pliant.core.changes import (
     DesiredJob,
     DesiredRole,
     DesiredState,
+    MovePartitions,
     RequestSource,
     Resume,
     Scale,
@@ -82,6 +83,11 @@ def test_a_plan_sets_resources_first_so_that_new_nodes_have_them() -> None:
     assert [getattr(change, "resources", None) for change in request.changes] == [LARGE, None, LARGE, SMALL]
     assert (request.id, request.reason, request.base_version) == ("p1", "tuned", 7)
     assert request.source is RequestSource.GENERATOR
+
+
+def test_a_plan_moves_partitions_last() -> None:
+    plan = ResourcePlan("p1", "ps-0 is hot", {"ps": RolePlan(2)}, moves={"ps-0": 0.25})
+    assert plan_request(plan).changes == (Scale("ps", 2), MovePartitions("ps-0", 0.25))
 
 
 def test_a_request_that_cannot_be_used_is_refused_with_its_problem() -> None:

@@ -87,7 +87,7 @@ def step_of(status: dict[str, Any]) -> int:
 
 
 def test_the_readmes_program_is_watched_scaled_killed_stopped_and_resumed_to_the_same_weights(shell: Shell) -> None:
-    program = [str(EXAMPLES / "train.py"), "12"]
+    program = [str(EXAMPLES / "train.py"), "40"]
     started = shell(
         *("run", "--detach", "--workers", "1:2", "--name", "mine", "--checkpoint-every", "5steps", "--", "python"),
         *program,
@@ -97,7 +97,7 @@ def test_the_readmes_program_is_watched_scaled_killed_stopped_and_resumed_to_the
 
     shown = shell("status", "mine")
     assert re.search(r"mine +Running", shown)
-    assert re.search(r"step \d+ of 180", shown)
+    assert re.search(r"step \d+ of 600", shown)
     assert re.search(r"loss \d", shown)
     assert "worker-1" in shell("top", "mine", "--once")
     listed = shell("jobs").splitlines()
@@ -120,7 +120,7 @@ def test_the_readmes_program_is_watched_scaled_killed_stopped_and_resumed_to_the
     resumed = shell("resume", "mine")
     assert re.search(r"Succeeded in", resumed)
     assert "shard" not in resumed
-    assert step_of(shell.status("mine")) == 180
+    assert step_of(shell.status("mine")) == 600
     assert weights_in(resumed) == weights_in(shell.python(*program))
 
 

@@ -52,6 +52,7 @@ COMMANDS = {
     "checkpoint": Entry("Inspect checkpoints and export models from them.", extra="torch"),
     "master": Entry("Run a standalone master for programs started elsewhere."),
     "operator": Entry("Run the Kubernetes operator.", extra="kubernetes"),
+    "simulate": Entry("Simulate jobs and compare how they are planned.", extra="auto"),
     "doctor": Entry("Check that this machine can run jobs."),
     "schema": Entry("Print the JSON schema of a job's YAML file."),
 }

@@ -205,6 +205,7 @@ def plan_request(plan: ResourcePlan, source: RequestSource = RequestSource.GENER
             changes.append(Scale(role, wanted.replicas))
     for replacement in plan.replace:
         changes.append(ReplaceNode(replacement.node, replacement.resources or _of_role(plan, replacement.node)))
+    changes += [MovePartitions(node, share) for node, share in plan.moves.items()]
     return ChangeRequest(plan.id, source, tuple(changes), plan.reason, base_version=plan.base_version)
 
 

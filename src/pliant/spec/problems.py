@@ -18,10 +18,10 @@ KEY = "[key]"  # how pydantic says that the key itself is wrong
 Schema = dict[str, Any]
 
 
-def spec_error(found: ValidationError, schema: Schema, source: str) -> SpecError:
+def spec_error(found: ValidationError, schema: Schema, source: str, what: str = "job spec") -> SpecError:
     lines = list(dict.fromkeys(_lines(found, schema)))
     count = "1 problem" if len(lines) == 1 else f"{len(lines)} problems"
-    return SpecError("\n".join([f"{source}: {count} in the job spec", *(f"  - {line}" for line in lines)]))
+    return SpecError("\n".join([f"{source}: {count} in the {what}", *(f"  - {line}" for line in lines)]))
 
 
 def _lines(found: ValidationError, schema: Schema) -> Iterator[str]:

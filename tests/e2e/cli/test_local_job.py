@@ -155,7 +155,9 @@ def test_it_is_scaled_down_and_ends_and_every_command_still_knows_it(running: Co
     named = {name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`(.*?)`", row)}
     assert {"job.yaml", "summary.json", "journal.db"} < named
     missing = {name for name in named if not (running.job("digits") / name).exists()}
-    assert missing == {"tls/", "checkpoints/", "ps/"}, "what this job does not need"
+    assert missing == {"tls/", "checkpoints/", "ps/", "master.sock"}, (
+        "what this job does not need, and what went with its master"
+    )
 
 
 def test_stop_waits_until_nothing_is_left(command_line: CommandLine) -> None:

@@ -1,0 +1,54 @@
+"""Less for nodes that use much less than what is requested: at their next restart, never by a restart of its own.
+
+By the p95 of CPU and the peak of memory over all nodes of a role, plus 15 %. Memory never goes below what a node of the role
+once ran out of, plus 20 %.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pliant.core.planning.configuration import Shape
+from pliant.core.planning.history import JobHistory
+from pliant.core.planning.objectives import SERVER, WORKER, difference, shape_of, with_shape
+from pliant.core.planning.proposal import Proposal
+
+MARGIN = 1.15
+OOM_MARGIN = 1.2
+MIN_CPU = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class RightSize:
+    name: str = "right_size"
+    used: float = 0.6  # share of what is requested: above that it stays
+    min_age_s: float = 1800.0
+
+    def __call__(self, history: JobHistory, now: float) -> Proposal | None:
+        new = history.configuration
+        for role in (WORKER, SERVER):
+            shape = shape_of(new, role)
+            if shape is not None:
+                new = with_shape(new, role, self._smaller(history, role, shape))
+        if new == history.configuration or not history.bounds.allows(new):
+            return None
+        reason = f"nodes use less than requested: {difference(history.configuration, new)} from the next restart on"
+        return Proposal(self.name, reason, new, at_next_restart=True)
+
+    def _smaller(self, history: JobHistory, role: str, shape: Shape) -> Shape:
+        nodes = [node for node in history.nodes if node.role == role]
+        bounds = history.bounds.worker if role == WORKER else history.bounds.server
+        if not nodes or bounds is None or min(node.age_s for node in nodes) < self.min_age_s:
+            return shape
+        cpu, memory = shape.cpu, shape.memory_mb
+        busiest = max(node.cpu_p95 for node in nodes)
+        is_held_back = any(node.throttled > 0.05 for node in nodes)
+        if cpu and 0 < busiest <= self.used * cpu and not is_held_back:
+            cpu = max(MIN_CPU, round(busiest * MARGIN, 2))
+        fullest = max(node.memory_peak_mb for node in nodes)
+        ran_out = max((oom.limit_mb for oom in history.out_of_memory if oom.role == role), default=0.0)
+        needed = max(fullest * MARGIN, ran_out * OOM_MARGIN)
+        if memory and fullest > 0 and needed <= self.used * memory:
+            memory = round(needed)
+        smaller = bounds.clip(replace(shape, cpu=cpu, memory_mb=memory))
+        return smaller if smaller.cpu <= shape.cpu and smaller.memory_mb <= shape.memory_mb else shape

@@ -1,0 +1,74 @@
+"""Models of a job's speed, fitted to its periods (``fit_history``). Needs numpy; the rest of ``core/planning`` does not.
+
+``model.py`` is what a model says of a kind of job (``ps.py``, ``allreduce.py``, ``queue.py``), ``smooth_max.py`` finds its
+coefficients and draws of them, ``fit.py`` predicts. Everything is deterministic for a seed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from pliant.core.planning.fits.allreduce import AllreduceModel
+from pliant.core.planning.fits.fit import Datum, Fit, Rates, fit_rates
+from pliant.core.planning.fits.model import SpeedModel
+from pliant.core.planning.fits.ps import PsModel
+from pliant.core.planning.fits.queue import QueueModel
+from pliant.core.planning.history import JobHistory, JobKind
+
+__all__ = ["AllreduceModel", "Datum", "Fit", "PsModel", "QueueModel", "Rates", "SpeedModel", "fit_history", "fit_rates"]
+
+AGE_ERROR_PER_HOUR = 0.1  # relative: what was measured long ago says less of the present
+MAX_AGE_ERROR = 0.3
+PRIOR_ERROR = 0.25  # relative, of the rate of another job that is exactly alike
+MIN_CPU_USED = 0.2  # cores of a worker: with less, CPU is not what runs out
+
+
+def fit_history(history: JobHistory, *, seed: int = 0) -> Fit | None:
+    """By the periods of a job; similar jobs that ended are a weak prior. None: no period yet."""
+    if not history.periods:
+        return None
+    latest = history.periods[-1].ended
+    data = []
+    for period in history.periods:
+        if period.rate > 0 and _has_servers(history, period.configuration.server is not None):
+            age = min(MAX_AGE_ERROR, AGE_ERROR_PER_HOUR * (latest - period.ended) / 3600.0)
+            data.append(
+                Datum(period.configuration, period.rate, float((period.error / period.rate) ** 2 + age**2) ** 0.5)
+            )
+    if not data:
+        return None
+    prior = [
+        Datum(job.configuration, job.rate, PRIOR_ERROR / job.similarity)
+        for job in history.similar
+        if job.rate > 0 and job.similarity > 0 and _has_servers(history, job.configuration.server is not None)
+    ]
+    return fit_rates(model_of(history), [*prior, *data], seed=seed)
+
+
+def model_of(history: JobHistory) -> SpeedModel:
+    match history.kind:
+        case JobKind.PS_ASYNC | JobKind.PS_SYNC:
+            return PsModel(synchronous=history.kind is JobKind.PS_SYNC)
+        case JobKind.ALLREDUCE:
+            return AllreduceModel(history.virtual_workers, _workers_per_host(history))
+        case JobKind.QUEUE:
+            return QueueModel(_knee(history))
+
+
+def _has_servers(history: JobHistory, given: bool) -> bool:
+    return given == (history.kind in (JobKind.PS_ASYNC, JobKind.PS_SYNC))
+
+
+def _workers_per_host(history: JobHistory) -> int:
+    hosts = Counter(node.host for node in history.nodes if node.role == "worker" and node.host)
+    return max(hosts.values()) if len(hosts) > 1 else 0
+
+
+def _knee(history: JobHistory) -> float | None:
+    """With how many workers the CPU runs out, if that is where the limit is. What was tried beyond it proves it wrong."""
+    used = [node.cpu for node in history.nodes if node.role == "worker" and node.cpu > 0]
+    if history.room is None or not used or sum(used) / len(used) < MIN_CPU_USED:
+        return None
+    each = sum(used) / len(used)
+    tried = max(period.configuration.worker.replicas for period in history.periods)
+    return max(float(tried), (sum(used) + max(0.0, history.room.free_cpu)) / each)

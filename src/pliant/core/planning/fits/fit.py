@@ -1,0 +1,176 @@
+"""A fitted model of a job's speed, and what it predicts: a rate with an interval that holds in 90 of 100 cases.
+
+A model is never quite true. So what it misses where the job has been is added back there and nearby (the residuals, smoothed over
+the logarithms of replicas and cores), and the interval is as narrow there as what was measured: a configuration that was tried is
+predicted as it was, whatever the model says of it. Away from that, the interval is that of the draws (``smooth_max.py``), and
+grows with the distance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from pliant.core.planning.configuration import Configuration
+from pliant.core.planning.fits.model import SpeedModel
+from pliant.core.planning.fits.smooth_max import Array, Problem, Solution, solve, times_of, weights_of
+from pliant.core.planning.proposal import Prediction
+
+_QUANTILE = 1.645  # of the normal distribution: 90 of 100 cases lie within
+_NEAR = 0.12  # doublings: how far what was measured holds for its neighbours
+_RESIDUAL = 0.1  # what a model is expected to miss, relative
+_DISTRUST = 0.06  # relative error of a model for each doubling away from what was measured
+MIN_ERROR = 0.02  # relative: no measured rate is known better
+
+
+@dataclass(frozen=True, slots=True)
+class Datum:
+    configuration: Configuration
+    rate: float
+    error: float  # relative
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Of many configurations: arrays of one length."""
+
+    rate: Array
+    low: Array
+    high: Array
+
+
+class Fit:
+    """Of one job's data; made by ``fit_rates``. Never changes."""
+
+    def __init__(self, model: SpeedModel, data: Sequence[Datum], solution: Solution) -> None:
+        self.model = model
+        self.data = tuple(data)
+        self._solution = solution
+        self._is_shared = np.array([term.is_shared for term in model.terms])
+        self._places = _places([datum.configuration for datum in data])
+        self._errors = np.array([datum.error for datum in data])
+        self._misses = np.log([datum.rate for datum in data]) - np.log(self._modelled([d.configuration for d in data]))
+
+    @property
+    def misfit(self) -> float:
+        """What the model misses at the data, relative, before it is corrected by them."""
+        return self._solution.misfit
+
+    def coefficients(self) -> Mapping[str, float]:
+        return {term.name: float(c) for term, c in zip(self.model.terms, self._solution.coefficients, strict=True)}
+
+    @property
+    def overlap(self) -> float:
+        return self._solution.overlap
+
+    def predict(self, configuration: Configuration) -> Prediction:
+        rates = self.predict_all([configuration])
+        return Prediction(float(rates.rate[0]), float(rates.low[0]), float(rates.high[0]))
+
+    def predict_all(self, configurations: Sequence[Configuration]) -> Rates:
+        features, work = self._tables(configurations)
+        solution = self._solution
+        modelled = work / self._times(features, solution.coefficients[None, :], np.array([solution.overlap]))[0]
+        drawn = work / self._times(features, solution.drawn, solution.drawn_overlaps)
+        below, above = np.quantile(np.log(drawn), [0.05, 0.95], axis=0)
+        centre = np.log(modelled)
+        wide = np.stack([np.maximum(0.0, centre - below), np.maximum(0.0, above - centre)])
+
+        distances = np.sqrt(np.sum((_places(configurations)[:, None, :] - self._places[None, :, :]) ** 2, axis=2))
+        near = np.exp(-0.5 * (distances / _NEAR) ** 2)  # (configurations, data)
+        trust = near / self._errors**2
+        correction = trust @ self._misses / (np.sum(trust, axis=1) + 1.0 / _RESIDUAL**2)
+        known = np.max(near, axis=1)
+        measured = 1.0 / np.sqrt(np.maximum(np.sum(near * (near > 0.5) / self._errors**2, axis=1), 1e-12))
+        measured = np.maximum(np.minimum(measured, np.max(self._errors)), MIN_ERROR)
+        distrust = np.minimum(_DISTRUST * np.min(distances, axis=1), 3 * _DISTRUST)
+        spread = np.sqrt(
+            ((1 - known) * wide) ** 2
+            + (_QUANTILE * known * measured * solution.inflation) ** 2
+            + (_QUANTILE * (1 - known) * distrust) ** 2
+        )
+        centre = centre + correction
+        return Rates(np.exp(centre), np.exp(centre - spread[0]), np.exp(centre + spread[1]))
+
+    def shares(self, configuration: Configuration) -> Mapping[str, float]:
+        """Where the time of a step goes; they add up to 1."""
+        features, _ = self._tables([configuration])
+        coefficients, overlap = self._solution.coefficients[None, :], np.array([self._solution.overlap])
+        weights = weights_of(features, self._is_shared, coefficients, overlap)[0, 0]
+        parts = weights * features[0] * self._solution.coefficients
+        whole = float(np.sum(parts)) or 1.0
+        return {term.name: float(part) / whole for term, part in zip(self.model.terms, parts, strict=True)}
+
+    def identified(self, configuration: Configuration) -> Mapping[str, float]:
+        """By term: 1 if its part of the time there is known, 0 if it may be anything."""
+        features, _ = self._tables([configuration])
+        whole = self._times(features, self._solution.coefficients[None, :], np.array([self._solution.overlap]))[0, 0]
+        low, high = np.quantile(self._solution.drawn * features[0], [0.05, 0.95], axis=0)
+        known = 1.0 - np.minimum(1.0, (high - low) / whole)
+        return {term.name: float(value) for term, value in zip(self.model.terms, known, strict=True)}
+
+    def _modelled(self, configurations: Sequence[Configuration]) -> Array:
+        features, work = self._tables(configurations)
+        solution = self._solution
+        found: Array = work / self._times(features, solution.coefficients[None, :], np.array([solution.overlap]))[0]
+        return found
+
+    def _times(self, features: Array, coefficients: Array, overlaps: Array) -> Array:
+        floor: Array = np.maximum(times_of(features, self._is_shared, coefficients, overlaps), 1e-12)
+        return floor
+
+    def _tables(self, configurations: Sequence[Configuration]) -> tuple[Array, Array]:
+        features = np.array([self.model.features(configuration) for configuration in configurations])
+        return features, np.array([self.model.work(configuration) for configuration in configurations])
+
+
+def fit_rates(model: SpeedModel, data: Sequence[Datum], *, seed: int = 0) -> Fit | None:
+    """None: there is nothing to fit."""
+    return _fit_rates(model, tuple(data), seed)
+
+
+@lru_cache(maxsize=8)  # several algorithms look at the same periods
+def _fit_rates(model: SpeedModel, data: tuple[Datum, ...], seed: int) -> Fit | None:
+    usable = [
+        Datum(datum.configuration, datum.rate, max(datum.error, MIN_ERROR))
+        for datum in data
+        if _is_usable(model, datum)
+    ]
+    if not usable:
+        return None
+    features = np.array([model.features(datum.configuration) for datum in usable])
+    work = np.array([model.work(datum.configuration) for datum in usable])
+    problem = Problem(
+        features=features,
+        is_shared=np.array([term.is_shared for term in model.terms]),
+        times=work / np.array([datum.rate for datum in usable]),
+        errors=np.array([datum.error for datum in usable]),
+        reference=np.ones(len(model.terms)),
+        penalties=np.array([term.penalty for term in model.terms]),
+    )
+    return Fit(model, usable, solve(problem, seed=seed))
+
+
+def _is_usable(model: SpeedModel, datum: Datum) -> bool:
+    return datum.rate > 0 and datum.configuration.worker.replicas > 0 and model.work(datum.configuration) > 0
+
+
+def _places(configurations: Sequence[Configuration]) -> Array:
+    """Where configurations lie: doublings of replicas, cores and micro-batch."""
+    rows = []
+    for configuration in configurations:
+        server = configuration.server
+        rows.append(
+            [
+                configuration.worker.replicas,
+                configuration.worker.cpu or 1.0,
+                server.replicas if server is not None else 1.0,
+                (server.cpu or 1.0) if server is not None else 1.0,
+                configuration.micro_batch or 1.0,
+            ]
+        )
+    found: Array = np.log2(np.maximum(np.array(rows, dtype=np.float64), 1e-3))
+    return found

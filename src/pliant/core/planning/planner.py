@@ -1,0 +1,612 @@
+"""The planner of a job: when to ask the algorithms, what to do with their proposals, and how to judge what came of them.
+
+A state machine by the rules of ``core/__init__.py``. ``next_step(history, now)`` only reads: it says which operation is due,
+and the caller journals and applies that (``step.method``, ``step.arguments``). ``plan`` and ``judged`` return the
+``ResourcePlan`` to be carried out, by one path with the requests of persons (``core/changes.py``); its answer comes back as
+``accepted`` or ``refused``.
+
+    observing -> planned -> settling (probing, if it is a try) -> judging -> observing
+                    |            |                                  |-> rolled back -> observing
+                    v            v
+              refused, expired, superseded: observing           a person changes the job: paused, from any state
+
+Invariants, held by ``tests/core/planning/test_planner*.py``:
+
+- At most one plan is under way. A plan is made for one version of the desired state, and expires.
+- No plan leaves the bounds, nor goes beyond where nodes were unschedulable a while ago.
+- A person's request wins: what is under way is abandoned, and the planner pauses and says so.
+- In constant conditions it comes to rest. A change needs a gain beyond the hysteresis; one that brings nothing doubles the
+  cool-down; a configuration that was rolled back is not tried again for a while that doubles, too.
+- An algorithm whose rates lie outside its own intervals by more than 30 % only advises, until its advice came true or time has
+  passed. Advice is judged when the job comes to have what was advised, by whomever.
+- Urgent proposals (memory, nodes without room) wait for no cool-down and supersede what settles.
+- All plans are kept as records, the last ``max_records`` of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from math import log
+from typing import Any
+from zlib import crc32
+
+from pliant.core.errors import Conflict, InvalidRequest, NotFound
+from pliant.core.planning.algorithms.judge import Judge, Judgement, Measured
+from pliant.core.planning.configuration import Configuration, RoleBounds
+from pliant.core.planning.history import JobHistory, Objective, Period
+from pliant.core.planning.objectives import MIN_GAIN, SERVER, WORKER, current_period, is_alike, shape_of
+from pliant.core.planning.plan import ResourcePlan
+from pliant.core.planning.plan_record import Outcome, PlanRecord
+from pliant.core.planning.proposal import Algorithm, Proposal
+from pliant.core.planning.registry import URGENT, algorithm, chain
+from pliant.core.state_machine import StateMachine
+
+
+class PlannerState(StrEnum):
+    OBSERVING = "observing"
+    PLANNED = "planned"  # made, and not answered yet
+    PROBING = "probing"  # a try is carried out and settles
+    SETTLING = "settling"
+    JUDGING = "judging"  # settled: measured until it can be judged
+    ROLLED_BACK = "rolled back"  # and that settles
+    PAUSED = "paused"
+
+
+LOOK_AGAIN_S = 600.0  # even if nothing has changed: the job is older
+_UNDER_WAY = (PlannerState.PROBING, PlannerState.SETTLING, PlannerState.JUDGING)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerSettings:
+    dry_run: bool = False  # plans are only shown
+    cool_down_s: float = 60.0  # after a plan; doubles if it brought nothing
+    max_cool_down_s: float = 3600.0
+    expiry_s: float = 120.0  # of a plan that is not answered
+    settle_timeout_s: float = 900.0
+    judge_s: float = 20.0  # a plan is measured at least so long, at most four times, ...
+    judge_error: float = 0.03  # ... until the relative error of its rate is below this
+    pause_s: float = 900.0  # after a person's request
+    max_error: float = 0.3  # of an algorithm, until it only advises
+    trust_half_life_s: float = 1800.0
+    room_s: float = 600.0  # nodes were unschedulable: no more of them for so long, doubles
+    max_records: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An operation that is due."""
+
+    method: str
+    arguments: Mapping[str, Any]
+    reason: str  # for people
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the chain of algorithms says now, and why nothing is done about it if nothing is."""
+
+    proposal: Proposal | None
+    blocked: str = ""  # for people; empty: it can be planned
+    is_advice: bool = False
+
+
+class Planner(StateMachine):
+    def __init__(
+        self,
+        settings: PlannerSettings | None = None,
+        algorithms: Sequence[Algorithm] | None = None,
+        create: Algorithm | None = None,
+    ) -> None:
+        """``algorithms``: asked in their order; None: the default chain. ``create``: for the first configuration."""
+        self.settings = settings or PlannerSettings()
+        self._algorithms = algorithms
+        self._create = create
+        self._judge = Judge()
+        self.state = PlannerState.OBSERVING
+        self._since = 0.0  # of the state
+        self._records: list[PlanRecord] = []
+        self._made = 0
+        self._under_way: str | None = None
+        self._not_before = 0.0
+        self._cool_down_s = self.settings.cool_down_s
+        self._paused_until = 0.0
+        self._pause_reason = ""
+        self._errors: dict[str, tuple[float, float]] = {}  # by algorithm: its error, and when that was
+        self._ceilings: dict[str, tuple[int, float, float]] = {}  # by role: replicas, until, and how long it was
+        self._failed: list[tuple[Configuration, float, float]] = []  # rolled back: not again until, and how long it was
+        self._looked = ""  # at what nothing was found: not again until something has changed
+
+    # --- reading
+
+    @property
+    def under_way(self) -> PlanRecord | None:
+        return self._find(self._under_way) if self._under_way is not None else None
+
+    @property
+    def paused(self) -> tuple[float, str] | None:
+        """Until when, and why."""
+        return (self._paused_until, self._pause_reason) if self.state is PlannerState.PAUSED else None
+
+    @property
+    def not_before(self) -> float:
+        """The end of the cool-down."""
+        return self._not_before
+
+    def records(self) -> tuple[PlanRecord, ...]:
+        """Oldest first."""
+        return tuple(self._records)
+
+    def error_of(self, name: str, at: float) -> float:
+        """Of an algorithm: how far outside its intervals the rates were; fades with time."""
+        error, since = self._errors.get(name, (0.0, at))
+        return float(error * 0.5 ** (max(0.0, at - since) / self.settings.trust_half_life_s))
+
+    def next_step(self, history: JobHistory, now: float) -> Step | None:
+        """The operation that is due, if any. Only reads."""
+        if self.state is PlannerState.PAUSED:
+            return Step("resume", {}, "the pause is over") if now >= self._paused_until else None
+        record = self.under_way
+        if record is not None:
+            step = self._next_of_plan(record, history, now)
+            if step is not None or self.state not in _UNDER_WAY:
+                return step
+        return self._next_of_advice(history) or self._next_proposal(history, now)
+
+    def verdict(self, history: JobHistory, now: float, *, is_urgent_only: bool = False) -> Verdict:
+        """The first proposal of the chain that may be planned; else the first that may not, and why. Only reads."""
+        history = replace(history, bounds=self._bounds(history, now))
+        blocked = Verdict(None)
+        for each in self._chain():
+            if is_urgent_only and each.name not in URGENT:
+                continue
+            proposal = each(history, now)
+            if proposal is None:
+                continue
+            found = self._check(proposal, history, now)
+            if not found.blocked:
+                return found
+            if blocked.proposal is None:
+                blocked = found
+        return blocked
+
+    # --- operations: plans
+
+    def plan(
+        self,
+        now: float,
+        *,
+        proposal: dict[str, Any],
+        before: dict[str, Any],
+        version: int,
+        objective: str,
+        rate: float = 0.0,
+        error: float = 0.0,
+        advice: bool = False,
+    ) -> ResourcePlan | None:
+        """Make a plan of a proposal; None if it is only advice. ``rate``: of the configuration ``before``; 0: not known."""
+        made = Proposal.from_json(proposal)
+        is_advice = advice or self.settings.dry_run
+        if not is_advice and self.state not in (PlannerState.OBSERVING, *(_UNDER_WAY if made.urgent else ())):
+            raise Conflict(f"the planner is {self.state.value}: no plan can be made now")
+        record = PlanRecord(
+            f"auto-{self._made + 1}",
+            now,
+            made,
+            Configuration.from_json(before),
+            rate,
+            error,
+            Objective(objective),
+            version,
+            now + self.settings.expiry_s,
+            outcome=Outcome.ADVISED if is_advice else Outcome.PLANNED,
+        )
+        if not is_advice and self._under_way is not None:
+            self._end(now, self._under_way, Outcome.SUPERSEDED, f"something urgent came up: {made.reason}")
+        self._made += 1
+        if is_advice:
+            self._keep(record)
+            return None
+        self._under_way = record.id
+        self._keep(record)
+        self._enter(PlannerState.PLANNED, now)
+        if made.algorithm == "pending_fit":
+            self._lower_ceilings(now, record)
+        return record.resource_plan()
+
+    def accepted(self, now: float, *, plan: str) -> None:
+        """The job's desired state is what the plan says; now nodes change."""
+        record = self._current(plan)
+        if record.accepted_at is not None:
+            return
+        if record.proposal.at_next_restart or (not record.before_rate and not record.rolls_back):
+            is_first = not record.before_rate and not record.proposal.urgent
+            why = (
+                "for nodes that are launched from now on"
+                if record.proposal.at_next_restart
+                else "nothing to compare with"
+            )
+            self._end(now, plan, Outcome.KEPT, why)
+            self._rest(now, 0.0 if is_first else self._cool_down_s)
+            return
+        self._update(replace(record, outcome=Outcome.CARRIED_OUT, accepted_at=now))
+        if self.state is PlannerState.PLANNED:
+            is_try = record.proposal.algorithm == "probe"
+            self._enter(PlannerState.PROBING if is_try else PlannerState.SETTLING, now)
+
+    def refused(self, now: float, *, plan: str, reason: str) -> None:
+        self._current(plan)
+        self._end(now, plan, Outcome.REFUSED, reason)
+        self._grow_cool_down()
+        self._rest(now, self._cool_down_s)
+
+    def expired(self, now: float, *, plan: str, reason: str) -> None:
+        self._current(plan)
+        self._end(now, plan, Outcome.EXPIRED, reason)
+        self._grow_cool_down()
+        self._rest(now, self._cool_down_s)
+
+    def settled(self, now: float, *, plan: str) -> None:
+        record = self._current(plan)
+        if record.rolls_back:
+            self._end(now, plan, Outcome.KEPT, "as before")
+            self._rest(now, self._cool_down_s)
+        else:
+            self._enter(PlannerState.JUDGING, now)
+
+    def judged(self, now: float, *, plan: str, rate: float, error: float, version: int) -> ResourcePlan | None:
+        """Judge a plan by what it achieved; returns the plan that takes it back, if it is worse."""
+        record = self._current(plan)
+        if rate < 0 or error < 0:
+            raise InvalidRequest(f"a rate cannot be negative: {rate} with error {error}")
+        found = self._judgement(record, rate, error)
+        if record.proposal.prediction is not None and record.proposal.prediction.rate and record.before_rate:
+            self._learn(now, record.proposal.algorithm, found.error)
+        self._update(replace(record, achieved_rate=rate, achieved_error=error, judgement=found.reason))
+        if found.is_kept or not record.can_be_rolled_back:
+            self._end(now, plan, Outcome.KEPT, found.reason)
+            if found.gain >= MIN_GAIN / 2:
+                self._cool_down_s = self.settings.cool_down_s
+            else:
+                self._grow_cool_down()
+            is_try = record.proposal.algorithm == "probe" and found.gain >= MIN_GAIN / 2
+            self._rest(now, 0.0 if is_try else self._cool_down_s)
+            return None
+        self._end(now, plan, Outcome.ROLLED_BACK, found.reason)
+        self._avoid(now, record.proposal.configuration)
+        self._grow_cool_down()
+        return self._roll_back(now, record, found.reason, version)
+
+    def unsettled(self, now: float, *, plan: str, reason: str, version: int) -> ResourcePlan | None:
+        """What was carried out never came to a steady rate: taken back if possible. Says nothing of the algorithm."""
+        record = self._current(plan)
+        if not record.can_be_rolled_back:
+            self._end(now, plan, Outcome.EXPIRED if record.changes_speed else Outcome.KEPT, reason)
+            self._grow_cool_down()
+            self._rest(now, self._cool_down_s)
+            return None
+        self._end(now, plan, Outcome.ROLLED_BACK, reason)
+        self._avoid(now, record.proposal.configuration)
+        self._grow_cool_down()
+        return self._roll_back(now, record, reason, version)
+
+    def advice_judged(self, now: float, *, plan: str, rate: float, error: float) -> None:
+        """The job has what was advised: does it run as predicted?"""
+        record = self._find(plan)
+        if record is None:
+            raise NotFound(f"plan {plan!r} not found")
+        if record.outcome is not Outcome.ADVISED or record.ended_at is not None or record.proposal.prediction is None:
+            raise Conflict(f"plan {plan!r} is not advice, or is judged already")
+        found = self._judgement(record, rate, error)
+        self._learn(now, record.proposal.algorithm, found.error)
+        self._update(
+            replace(
+                record, achieved_rate=rate, achieved_error=error, ended_at=now, judgement=f"as advice, {found.reason}"
+            )
+        )
+
+    def looked(self, now: float, *, key: str) -> None:
+        """Nothing was found to change; the algorithms that are not urgent are asked again when something is new."""
+        self._looked = key
+
+    # --- operations: persons
+
+    def person_changed(self, now: float, *, reason: str) -> None:
+        """A person changed the job: that wins."""
+        self._pause(now, self.settings.pause_s, f"a person changed the job: {reason}")
+
+    def pause(self, now: float, *, seconds: float, reason: str) -> None:
+        if seconds < 0:
+            raise InvalidRequest(f"a pause cannot be negative: {seconds} s")
+        self._pause(now, seconds, reason)
+
+    def resume(self, now: float) -> None:
+        if self.state is PlannerState.PAUSED:
+            self._enter(PlannerState.OBSERVING, now)
+
+    # --- what is due
+
+    def _next_of_plan(self, record: PlanRecord, history: JobHistory, now: float) -> Step | None:
+        name = {"plan": record.id}
+        if record.accepted_at is None:
+            if now >= record.expires:
+                return Step("expired", {**name, "reason": "not answered in time"}, "not answered in time")
+            return None
+        period = self._period_of(record, history)
+        if self.state is PlannerState.JUDGING:
+            if period is None and not self._is_present(record, history):
+                why = "the configuration changed before it could be judged"
+                return Step("expired", {**name, "reason": why}, why)
+            if period is None or not self._is_enough(record, period, now):
+                return None
+            measured = {"rate": period.rate, "error": period.error, "version": history.version}
+            return Step("judged", {**name, **measured}, "measured for long enough to be judged")
+        if period is not None:
+            return Step("settled", name, "the rate has settled")
+        if now - self._since >= self.settings.settle_timeout_s:
+            why = f"did not settle within {self.settings.settle_timeout_s:.0f} s"
+            return Step("unsettled", {**name, "reason": why, "version": history.version}, why)
+        return None
+
+    def _next_of_advice(self, history: JobHistory) -> Step | None:
+        period = current_period(history)
+        if period is None or not self._records:
+            return None
+        for record in self._records[-20:]:
+            if record.outcome is not Outcome.ADVISED or record.ended_at is not None or not record.before_rate:
+                continue
+            is_new = period.began >= record.time and period.ended - period.began >= self.settings.judge_s
+            if record.proposal.prediction is None or not record.proposal.prediction.rate or not is_new:
+                continue
+            if is_alike(period.configuration, record.proposal.configuration):
+                arguments = {"plan": record.id, "rate": period.rate, "error": period.error}
+                return Step("advice_judged", arguments, "the job has what was advised")
+        return None
+
+    def _next_proposal(self, history: JobHistory, now: float) -> Step | None:
+        is_free = self.state is PlannerState.OBSERVING and now >= self._not_before
+        key = self._key(history, now)
+        is_urgent_only = not is_free or key == self._looked
+        found = self._first(history, now) if is_free else None
+        found = found or self.verdict(history, now, is_urgent_only=is_urgent_only)
+        if found.proposal is None or found.blocked:
+            is_news = is_free and not is_urgent_only
+            return Step("looked", {"key": key}, "nothing to change now") if is_news else None
+        proposal, period = found.proposal, current_period(history)
+        arguments = {
+            "proposal": proposal.to_json(),
+            "before": history.configuration.to_json(),
+            "version": history.version,
+            "objective": _judged_by(history, proposal, period).value,
+            "rate": period.rate if period is not None else 0.0,
+            "error": period.error if period is not None else 0.0,
+            "advice": found.is_advice,
+        }
+        return Step("plan", arguments, proposal.reason)
+
+    def _first(self, history: JobHistory, now: float) -> Verdict | None:
+        """The configuration to begin with, before any node is launched."""
+        if history.nodes or history.periods or self._records:
+            return None
+        create = self._create or algorithm("create_from_history")
+        proposal = create(history, now)
+        if proposal is None or proposal.configuration == history.configuration:
+            return None
+        return self._check(proposal, history, now)
+
+    def _check(self, proposal: Proposal, history: JobHistory, now: float) -> Verdict:
+        """Whether it may be planned now, apart from what is under way."""
+        new = proposal.configuration
+        if not history.bounds.allows(new) and new != history.configuration:
+            return Verdict(proposal, "it is beyond the bounds of the job, or of where nodes were unschedulable")
+        for tried, until, _ in self._failed:
+            if not proposal.urgent and now < until and is_alike(tried, new):
+                return Verdict(proposal, f"it was tried and rolled back; not again for {until - now:.0f} s")
+        is_known = self._is_known_advice(proposal)
+        if self.settings.dry_run:
+            return Verdict(proposal, "plans are only shown (dry run)" if is_known else "", is_advice=True)
+        error = self.error_of(proposal.algorithm, now)
+        if error > self.settings.max_error:
+            why = f"predictions of {proposal.algorithm} were wrong by {error:.0%}: it only advises"
+            return Verdict(proposal, why if is_known else "", is_advice=True)
+        return Verdict(proposal)
+
+    def _chain(self) -> Sequence[Algorithm]:
+        if self._algorithms is None:
+            self._algorithms = chain()
+        return self._algorithms
+
+    def _bounds(self, history: JobHistory, now: float) -> Any:
+        bounds = history.bounds
+        worker = self._lowered(bounds.worker, WORKER, now)
+        return replace(bounds, worker=worker, server=bounds.server and self._lowered(bounds.server, SERVER, now))
+
+    def _lowered(self, bounds: RoleBounds, role: str, now: float) -> RoleBounds:
+        replicas, until, _ = self._ceilings.get(role, (0, 0.0, 0.0))
+        if now >= until:
+            return bounds
+        return replace(bounds, max_replicas=max(bounds.min_replicas, min(bounds.max_replicas, replicas)))
+
+    def _key(self, history: JobHistory, now: float) -> str:
+        """Equal for histories in which nothing has changed that an algorithm would decide by."""
+        newest = history.periods[-1] if history.periods else None
+        rate: tuple[int, ...] = ()
+        if newest is not None and newest.rate > 0:
+            samples = sum(period.samples for period in history.periods if period.configuration == newest.configuration)
+            rate = (round(log(newest.rate) / (2 * MIN_GAIN)), min(samples, 32) // 4)
+        tried = len({period.configuration for period in history.periods})
+        is_settling = history.settling_since is not None
+        nodes = tuple(node.name for node in history.nodes)
+        room = (int(history.room.free_cpu), int(history.room.free_memory_mb) >> 10) if history.room is not None else ()
+        wanted = (history.version, history.objective.value, history.deadline, history.bounds)
+        facts = (tried, rate, is_settling, nodes, room, wanted, int(now // LOOK_AGAIN_S))
+        return f"{crc32(repr(facts).encode()):08x}"
+
+    def _is_known_advice(self, proposal: Proposal) -> bool:
+        same = [record for record in self._records if record.proposal.algorithm == proposal.algorithm]
+        return bool(same) and same[-1].outcome is Outcome.ADVISED and _is_same(same[-1].proposal, proposal)
+
+    # --- a plan that is under way
+
+    def _period_of(self, record: PlanRecord, history: JobHistory) -> Period | None:
+        """What was measured of the plan."""
+        assert record.accepted_at is not None
+        period = current_period(history)
+        if period is None:
+            return None
+        if not record.changes_speed:
+            return period if period.ended >= record.accepted_at + self.settings.judge_s else None
+        is_new = period.began >= record.accepted_at or period.ended - record.accepted_at >= 2 * self.settings.judge_s
+        return period if is_new and is_alike(period.configuration, record.proposal.configuration) else None
+
+    def _is_present(self, record: PlanRecord, history: JobHistory) -> bool:
+        return is_alike(history.configuration, record.proposal.configuration)
+
+    def _is_enough(self, record: PlanRecord, period: Period, now: float) -> bool:
+        assert record.accepted_at is not None
+        seconds = period.ended - max(period.began, record.accepted_at)
+        is_sure = period.error <= self.settings.judge_error * period.rate
+        return seconds >= self.settings.judge_s and (is_sure or seconds >= 4 * self.settings.judge_s)
+
+    def _judgement(self, record: PlanRecord, rate: float, error: float) -> Judgement:
+        before = Measured(record.before, record.before_rate, record.before_error)
+        after = Measured(record.proposal.configuration, rate, error)
+        if not record.before_rate:
+            return Judgement(True, 0.0, 0.0, f"{rate:.4g} records per second; nothing was measured before")
+        return self._judge.judge(record.objective, before, after, record.proposal.prediction)
+
+    def _roll_back(self, now: float, record: PlanRecord, reason: str, version: int) -> ResourcePlan:
+        self._made += 1
+        back = PlanRecord(
+            f"auto-{self._made}",
+            now,
+            self._judge.rollback(record.proposal.configuration, record.before, reason),
+            record.proposal.configuration,
+            record.achieved_rate or 0.0,
+            record.achieved_error or 0.0,
+            record.objective,
+            version,
+            now + self.settings.expiry_s,
+            rolls_back=record.id,
+        )
+        self._under_way = back.id
+        self._keep(back)
+        self._enter(PlannerState.ROLLED_BACK, now)
+        return back.resource_plan()
+
+    # --- changes of the state
+
+    def _enter(self, state: PlannerState, now: float) -> None:
+        self.state, self._since = state, now
+
+    def _rest(self, now: float, seconds: float) -> None:
+        self._enter(PlannerState.OBSERVING, now)
+        self._not_before = now + seconds
+
+    def _grow_cool_down(self) -> None:
+        self._cool_down_s = min(2 * self._cool_down_s, self.settings.max_cool_down_s)
+
+    def _pause(self, now: float, seconds: float, reason: str) -> None:
+        if self._under_way is not None:
+            self._end(now, self._under_way, Outcome.SUPERSEDED, reason)
+        self._paused_until, self._pause_reason = now + seconds, reason
+        self._enter(PlannerState.PAUSED, now)
+
+    def _end(self, now: float, plan: str, outcome: Outcome, judgement: str) -> None:
+        record = self._find(plan)
+        assert record is not None
+        self._update(replace(record, outcome=outcome, ended_at=now, judgement=judgement))
+        self._under_way = None
+
+    def _learn(self, now: float, name: str, error: float) -> None:
+        self._errors[name] = (
+            (self.error_of(name, now) + error) / 2 if error <= self.settings.max_error else error,
+            now,
+        )
+
+    def _avoid(self, now: float, configuration: Configuration) -> None:
+        before = [entry for entry in self._failed if is_alike(entry[0], configuration)]
+        length = 2 * before[0][2] if before else self.settings.max_cool_down_s
+        others = [entry for entry in self._failed if entry not in before]
+        self._failed = [*others, (configuration, now + length, length)][-self.settings.max_records :]
+
+    def _lower_ceilings(self, now: float, record: PlanRecord) -> None:
+        for role in (WORKER, SERVER):
+            old, new = shape_of(record.before, role), shape_of(record.proposal.configuration, role)
+            if old is not None and new is not None and new.replicas < old.replicas:
+                length = self._ceilings[role][2] * 2 if role in self._ceilings else self.settings.room_s
+                self._ceilings[role] = (new.replicas, now + length, length)
+
+    def _current(self, plan: str) -> PlanRecord:
+        record = self._find(plan)
+        if record is None:
+            raise NotFound(f"plan {plan!r} not found")
+        if plan != self._under_way:
+            raise Conflict(f"plan {plan!r} is not under way: {record.outcome.value}")
+        return record
+
+    def _find(self, plan: str | None) -> PlanRecord | None:
+        return next((record for record in reversed(self._records) if record.id == plan), None)
+
+    def _keep(self, record: PlanRecord) -> None:
+        """The oldest makes room, but never the one that is under way."""
+        kept = [*self._records, record]
+        if len(kept) > self.settings.max_records:
+            oldest = next(i for i, other in enumerate(kept) if other.id != self._under_way)
+            kept.pop(oldest)
+        self._records = kept
+
+    def _update(self, record: PlanRecord) -> None:
+        self._records = [record if other.id == record.id else other for other in self._records]
+
+    # --- snapshot
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "state": self.state.value,
+            "since": self._since,
+            "records": [record.to_json() for record in self._records],
+            "made": self._made,
+            "under_way": self._under_way,
+            "not_before": self._not_before,
+            "cool_down_s": self._cool_down_s,
+            "paused_until": self._paused_until,
+            "pause_reason": self._pause_reason,
+            "errors": {name: list(entry) for name, entry in self._errors.items()},
+            "ceilings": {role: list(entry) for role, entry in self._ceilings.items()},
+            "looked": self._looked,
+            "failed": [[asdict(tried), until, length] for tried, until, length in self._failed],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.state = PlannerState(state["state"])
+        self._since = state["since"]
+        self._records = [PlanRecord.from_json(record) for record in state["records"]]
+        self._made = state["made"]
+        self._under_way = state["under_way"]
+        self._not_before = state["not_before"]
+        self._cool_down_s = state["cool_down_s"]
+        self._paused_until = state["paused_until"]
+        self._pause_reason = state["pause_reason"]
+        self._errors = {name: (entry[0], entry[1]) for name, entry in state["errors"].items()}
+        self._ceilings = {role: (entry[0], entry[1], entry[2]) for role, entry in state["ceilings"].items()}
+        self._failed = [(Configuration.from_json(entry[0]), entry[1], entry[2]) for entry in state["failed"]]
+        self._looked = state["looked"]
+
+
+def _judged_by(history: JobHistory, proposal: Proposal, period: Period | None) -> Objective:
+    """A plan for a deadline or a budget may be slower, or dearer, than the objective alone would have it."""
+    prediction = proposal.prediction
+    if (history.deadline is None and history.budget_node_s is None) or prediction is None or period is None:
+        return history.objective
+    return Objective.FASTEST if prediction.rate >= period.rate else Objective.CHEAPEST
+
+
+def _is_same(one: Proposal, other: Proposal) -> bool:
+    return (one.configuration, one.replace, dict(one.seats), dict(one.moves)) == (
+        other.configuration,
+        other.replace,
+        dict(other.seats),
+        dict(other.moves),
+    )

@@ -1,0 +1,60 @@
+"""Policies by name, as a scenario and the command line name them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from pliant.core.errors import InvalidRequest
+from pliant.sim.policies.auto import Auto
+from pliant.sim.policies.base import Policy
+from pliant.sim.policies.dlrover import DLRoverRules
+from pliant.sim.policies.optimus import Optimus
+from pliant.sim.policies.oracle import Oracle
+from pliant.sim.policies.static import EqualShare, Static
+from pliant.sim.truth.base import Truth
+
+DEFAULT_POLICIES = (
+    "oracle",
+    "auto",
+    "static-1",
+    "static-4",
+    "static-16",
+    "static-max",
+    "equal-share",
+    "dlrover",
+    "optimus",
+)
+MANY_JOBS, MANY_JOBS_INTERVAL_S = 100, 300.0  # of so many jobs, one in which nothing happens is looked at less often
+_BY_NAME: Mapping[str, Callable[[], Policy]] = {
+    "auto": Auto,
+    "equal-share": EqualShare,
+    "dlrover": DLRoverRules,
+    "optimus": Optimus,
+    "static-max": lambda: Static(0),
+}
+
+
+def known_policies() -> list[str]:
+    return ["oracle", *_BY_NAME, "static-N"]
+
+
+def is_policy(name: str) -> bool:
+    return name == "oracle" or name in _BY_NAME or re.fullmatch(r"static-[1-9][0-9]{0,4}", name) is not None
+
+
+def check_policy(name: str) -> None:
+    if not is_policy(name):
+        raise InvalidRequest(f"unknown policy {name!r}; known: {', '.join(known_policies())} (such as static-4)")
+
+
+def make_policy(name: str, truths: Mapping[str, Truth]) -> Policy:
+    """``truths``: of the jobs by name; only the oracle looks at them."""
+    if name == "oracle":
+        return Oracle(truths)
+    if name == Auto.name:
+        return Auto(max_interval_s=MANY_JOBS_INTERVAL_S if len(truths) > MANY_JOBS else Auto.max_interval_s)
+    if name in _BY_NAME:
+        return _BY_NAME[name]()
+    check_policy(name)
+    return Static(int(name.removeprefix("static-")))

@@ -1,0 +1,1 @@
+"""How fast and how large a simulated job really is: what planners have to find out."""
