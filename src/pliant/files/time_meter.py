@@ -155,8 +155,8 @@ def _is_alive(pid: int) -> bool:
 
 
 def _map(path: str) -> memoryview[float]:
-    """Raises ``OSError`` or ``ValueError`` for anything but a page: the path outlives the run in the environment of what the program
-    started, and then, or in another PID namespace, it means some other file of some other process."""
+    """Raises ``OSError`` or ``ValueError`` for anything but a page: the path outlives the run, in the environment of what the
+    program started. Then, or in another PID namespace, it means some other file."""
     file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         if fcntl.fcntl(file, fcntl.F_GET_SEALS) != _SEALS or os.fstat(file).st_size != PAGE:

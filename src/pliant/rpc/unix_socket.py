@@ -4,8 +4,9 @@ It lies in the job's private folder, so the file system proves who listens and w
 by each master (bound under another name, then renamed): what a killed one left is never in the way, and a client that dials
 again finds the successor.
 
-The kernel takes paths of 107 bytes, and gRPC reads a path as part of a URL, in which ``#``, ``?``, ``%`` and ``,`` are no letters. Any
-other path is dialled through a descriptor of its folder (``/proc/self/fd/N/master.sock``). Where a file system has no sockets, they are in a private folder of the temporary folder.
+The kernel takes paths of 107 bytes, and gRPC reads a path as part of a URL, in which ``#``, ``?``, ``%`` and ``,`` have meanings.
+Any other path is dialled through a descriptor of its folder (``/proc/self/fd/N/master.sock``).
+Where a file system has no sockets, they are in a private folder of the temporary folder.
 """
 
 from __future__ import annotations
