@@ -202,6 +202,31 @@ def test_an_agent_that_hears_of_no_master_for_too_long_ends_with_its_program(sta
     running(master, "worker-1")
 
 
+def test_a_program_that_completed_has_completed_also_if_its_node_is_preempted_before_a_master_heard_of_it(
+    start: Start, tmp_path: Path
+) -> None:
+    code = f"""
+        import os, time
+        from pathlib import Path
+        from pliant.checkpoint.slots import SlotFolder, SlotSnapshot
+        print("ready")
+        while not Path({str(tmp_path / "go")!r}).exists():
+            time.sleep(0.05)
+        lost = SlotSnapshot(0, 1, 1, 0, 1, 1, "", "", 1, 4, 0.0, {str(tmp_path / "out")!r}, "/nowhere", 3, 0)
+        SlotFolder(Path(os.environ["PLIANT_SNAPSHOT_DIR"])).publish(lost)  # its report is the first that has to wait
+    """
+    master = start(code)
+    before = running(master, "worker-0")
+    master.kill()
+    (tmp_path / "go").touch()
+    wait_until(lambda: is_gone(before.pid), 60, "the end of the program")
+    os.kill(before.agent_pid, signal.SIGTERM)
+    wait_until(lambda: is_gone(before.agent_pid), 60, "the end of the agent")
+    master.start()
+    assert master.join(60) is Phase.SUCCEEDED
+    assert [entry["name"] for entry in (master.job_dir.summary() or {})["nodes"]] == ["worker-0"]
+
+
 def test_what_a_program_leaves_running_does_not_outlive_it(start: Start) -> None:
     master = start("import subprocess; subprocess.Popen(['sleep', '1000'], start_new_session=True)")
     assert master.join(60) is Phase.SUCCEEDED

@@ -29,7 +29,7 @@ class FakeMaster:
 
 def test_failures_and_complete_checkpoints_are_reported_in_order_and_single_parts_are_not() -> None:
     reports, master = CheckpointReports(), FakeMaster()
-    reports.add([result(1), result(2, "no space left"), result(3, complete=True)])
+    reports.add(result(1), result(2, "no space left"), result(3, complete=True))
     asyncio.run(reports.deliver(master.send))
     asyncio.run(reports.deliver(master.send))
     assert master.steps == [2, 3]
@@ -38,7 +38,7 @@ def test_failures_and_complete_checkpoints_are_reported_in_order_and_single_part
 def test_a_report_waits_for_a_master_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint_reports, "RETRY_PAUSE_S", 0.0)
     reports, master = CheckpointReports(), FakeMaster(MasterUnavailable("away"))
-    reports.add([result(1, "full"), result(2, "full")])
+    reports.add(result(1, "full"), result(2, "full"))
     asyncio.run(reports.offer(master.send))
     assert master.steps == []
     asyncio.run(reports.offer(master.send))
@@ -47,7 +47,7 @@ def test_a_report_waits_for_a_master_that_is_away(monkeypatch: pytest.MonkeyPatc
 
 def test_a_report_that_must_arrive_raises_what_keeps_it_from_arriving() -> None:
     reports, master = CheckpointReports(), FakeMaster(MasterUnavailable("away"))
-    reports.add([result(1, "full")])
+    reports.add(result(1, "full"))
     with pytest.raises(MasterUnavailable):
         asyncio.run(reports.deliver(master.send))
     asyncio.run(reports.deliver(master.send))
@@ -56,13 +56,26 @@ def test_a_report_that_must_arrive_raises_what_keeps_it_from_arriving() -> None:
 
 def test_a_report_that_the_master_rejects_does_not_hold_up_the_others() -> None:
     reports, master = CheckpointReports(), FakeMaster(InvalidRequest("what is this?"))
-    reports.add([result(1, "full"), result(2, "full")])
+    reports.add(result(1, "full"), result(2, "full"))
     asyncio.run(reports.deliver(master.send))
     assert master.steps == [2]
 
 
 def test_the_newest_reports_are_kept() -> None:
     reports, master = CheckpointReports(), FakeMaster()
-    reports.add(result(step, "full") for step in range(2 * MAX_WAITING))
+    reports.add(*(result(step, "full") for step in range(2 * MAX_WAITING)))
     asyncio.run(reports.deliver(master.send))
     assert master.steps == list(range(MAX_WAITING, 2 * MAX_WAITING))
+
+
+def test_a_report_that_arrives_while_too_many_wait_pushes_out_none_but_the_oldest() -> None:
+    reports, master = CheckpointReports(), FakeMaster()
+    reports.add(*(result(step, "full") for step in range(MAX_WAITING)))
+
+    async def send(report: WriteResult) -> None:
+        if report.step == 0:
+            reports.add(result(MAX_WAITING, "full"))
+        await master.send(report)
+
+    asyncio.run(reports.deliver(send))
+    assert master.steps == list(range(MAX_WAITING + 1))

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +17,8 @@ import pytest
 import torch
 
 from pliant.agent.snapshots import SnapshotWriter
-from pliant.checkpoint import CheckpointWriter, find_latest, load_latest, slots
-from pliant.checkpoint.slots import SlotFolder, node_folder, sweep
+from pliant.checkpoint import CheckpointWriter, find_latest, load_latest, slots, writeout
+from pliant.checkpoint.slots import SlotFolder, SlotSnapshot, WriteResult, node_folder, sweep
 from pliant.core.errors import Conflict, InvalidRequest
 
 if TYPE_CHECKING:
@@ -168,6 +170,34 @@ def test_the_agent_writes_out_what_the_program_left_and_clears_up(
     assert restored is not None
     assert restored.found.step == 2
     assert same(restored.state, state_of(2))
+
+
+def test_what_became_of_a_snapshot_is_told_also_if_the_node_stops_while_it_is_written(
+    tmp_path: Path, memory: Path, state_of: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_writing, is_full = threading.Event(), threading.Event()
+
+    def write(_: SlotSnapshot) -> bool:
+        is_writing.set()
+        is_full.wait(60)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(writeout, "write_out", write)
+    told: list[WriteResult] = []
+
+    async def scenario() -> None:
+        agent = SnapshotWriter.of_node("job", "worker-0", "token", told.append)
+        program = CheckpointWriter("job", "worker-0", tmp_path / "out", folder=agent.folder)
+        program.snapshot(1, state_of(1), 0, 1)
+        task = asyncio.create_task(agent.run())
+        await asyncio.to_thread(is_writing.wait, 60)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        is_full.set()
+        await agent.close()
+
+    asyncio.run(scenario())
+    assert [(result.step, "no space left" in result.problem) for result in told] == [(1, True)]
 
 
 def test_the_agent_keeps_in_memory_what_it_could_not_write(tmp_path: Path, memory: Path, state_of: Any) -> None:

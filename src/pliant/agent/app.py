@@ -37,6 +37,7 @@ from pliant.core.nodes.environment import NodeEnvironment
 from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.nodes.permanent import PermanentKind
 from pliant.files.atomic import read_json, write_json
+from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.channel import Address, AsyncMasterClient
 
 log = logging.getLogger(__name__)
@@ -119,15 +120,8 @@ class Agent:
             report = await self._try_destination()
             if report is None:
                 report = await self._runner.run(snapshots.folder, self._link.program_started)
-            if report.exit_reason is ExitReason.COMPLETED:
-                # First what became of its checkpoints: the job may end well with this program, or not without the last one.
-                await snapshots.flush()
-                await self._reports.deliver(self._link.checkpoint_surely_written)
-            reporting = asyncio.create_task(self._link.program_exited(report))
-            await asyncio.sleep(0)  # the report is sent first: peers wait for it, what is left of the program does not
-            await self._runner.end()
             try:
-                reply = await reporting
+                reply = await self._report_exit(report, snapshots)
             except Orphaned:
                 if self._stop.is_preempted:
                     return report  # the platform reads it from the node's record
@@ -142,6 +136,16 @@ class Agent:
                 await asyncio.wait_for(self._runner.until_recalled(), reply.delay)
             if self._stop.is_requested:
                 return report
+
+    async def _report_exit(self, report: ExitReport, snapshots: SnapshotWriter) -> pb.ProgramExitedReply:
+        if report.exit_reason is ExitReason.COMPLETED:
+            # First what became of its checkpoints: the job may end well with this program, or not without the last one.
+            await snapshots.flush()
+            await self._reports.deliver(self._link.checkpoint_surely_written)
+        reporting = asyncio.create_task(self._link.program_exited(report))
+        await asyncio.sleep(0)  # the report is sent first: peers wait for it, what is left of the program does not
+        await self._runner.end()
+        return await reporting
 
     async def _report_checkpoints(self) -> None:
         """For ever; cancel it."""

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 
 from pliant.checkpoint.slots import WriteResult
 from pliant.core.errors import PliantError, RetryableError
@@ -29,8 +29,8 @@ class CheckpointReports:
         self._one = asyncio.Lock()
         self._retry_at = 0.0  # monotonic
 
-    def add(self, results: Iterable[WriteResult]) -> None:
-        """Of parts that went well nothing is to be said until the checkpoint is complete."""
+    def add(self, *results: WriteResult) -> None:
+        """From any thread. Of parts that went well nothing is to be said until the checkpoint is complete."""
         self._waiting.extend(result for result in results if result.problem or result.complete)
 
     async def offer(self, send: Send) -> None:
@@ -46,10 +46,12 @@ class CheckpointReports:
         """Send what waits, oldest first; raises what ``send`` raises, except what sending again would not change."""
         async with self._one:
             while self._waiting:
+                first = self._waiting[0]
                 try:
-                    await send(self._waiting[0])
+                    await send(first)
                 except RetryableError:
                     raise
                 except PliantError as error:
                     log.error("the master rejected the report of a checkpoint: %s", error)
-                self._waiting.popleft()
+                if self._waiting[0] is first:  # else it went meanwhile, being the oldest of too many
+                    self._waiting.popleft()

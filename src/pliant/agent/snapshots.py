@@ -22,22 +22,22 @@ _POLL_INTERVAL_S = 0.1  # for a new snapshot: two small files
 class SnapshotWriter:
     """Of one node. ``run()`` for as long as the agent lives, ``flush()`` after each run of the program, ``close()`` last."""
 
-    def __init__(self, folder: Path, on_results: Callable[[list[WriteResult]], None] | None = None) -> None:
+    def __init__(self, folder: Path, on_result: Callable[[WriteResult], None] | None = None) -> None:
+        """``on_result`` is called in another thread, also when the one who waits for it was cancelled."""
         self._folder = SlotFolder(folder)
-        self._drain = Drain(self._folder)
-        self._on_results = on_results
+        self._drain = Drain(self._folder, on_result)
         self._folder.create()
         if not self._folder.watch():
             log.warning("another process already writes out the snapshots in %s", folder)
 
     @classmethod
     def of_node(
-        cls, job: str, node: str, identity: str, on_results: Callable[[list[WriteResult]], None] | None = None
+        cls, job: str, node: str, identity: str, on_result: Callable[[WriteResult], None] | None = None
     ) -> SnapshotWriter:
         """``identity``: something that only this run of the job has, such as its token."""
         for root in sweep():
             log.info("removed %s, left behind by a job that no longer exists", root)
-        return cls(node_folder(job, node, identity).path, on_results)
+        return cls(node_folder(job, node, identity).path, on_result)
 
     @property
     def folder(self) -> Path:
@@ -54,8 +54,6 @@ class SnapshotWriter:
         if not self._folder.pending():
             return True
         results = await asyncio.to_thread(self._drain.once)
-        if self._on_results is not None:
-            self._on_results(results)
         return not any(written.problem for written in results)
 
     async def close(self, *, keep_unwritten: bool = False) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from pliant.checkpoint import manifest
@@ -31,8 +32,11 @@ _MAX_ATTEMPTS = 2  # a store may be unavailable for a moment
 class Drain:
     """Writes out what is pending in one node's slots. Safe to call from several threads; one works, the others wait."""
 
-    def __init__(self, folder: SlotFolder) -> None:
+    def __init__(self, folder: SlotFolder, on_result: Callable[[WriteResult], None] | None = None) -> None:
+        """``on_result`` is called in the thread that works, before the snapshot counts as written: who finds nothing pending has
+        the results of everything."""
         self._folder = folder
+        self._on_result = on_result
         self._one = threading.Lock()
 
     def once(self) -> list[WriteResult]:
@@ -71,6 +75,8 @@ class Drain:
             problem.hint if problem is not None else "",
             is_complete,
         )
+        if self._on_result is not None:
+            self._on_result(written)
         self._folder.mark_written(snapshot.slot, written)
         return written
 

@@ -12,7 +12,7 @@ from pliant.cli.launch.job_folder import prepare, prepare_resume
 from pliant.cli.launch.resuming import check_same
 from pliant.cli.options.run import RunOptions
 from pliant.core.errors import Conflict, NotFound
-from pliant.files.atomic import write_json
+from pliant.files.atomic import read_json, write_json
 from pliant.files.locks import FileLock
 from pliant.files.reserve import disk_problem, release, set_aside
 from pliant.master.job_dir import JobDir
@@ -101,6 +101,13 @@ def test_a_resume_that_cannot_start_leaves_the_job_as_ended_as_it_was(home: JobD
     job.undo()
     assert everything(home.path) == before
     assert home.summary() == {"phase": "Stopped"}
+
+
+def test_a_resume_that_was_killed_and_then_cannot_start_forgets_nothing(home: JobDir) -> None:
+    write_json(home.summary_file, {"phase": "Failed"})
+    prepare_resume(home)  # and its process is killed
+    prepare_resume(home).undo()
+    assert read_json(home.resume_file) == {"phase": "Failed"}
 
 
 def test_a_job_that_succeeded_runs_or_does_not_exist_is_not_resumed(home: JobDir, tmp_path: Path) -> None:

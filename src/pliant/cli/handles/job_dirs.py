@@ -7,7 +7,8 @@ import secrets
 from difflib import get_close_matches
 from pathlib import Path
 
-from pliant.core.errors import NotFound
+from pliant.core.errors import InvalidRequest, NotFound
+from pliant.files.private import user_name
 from pliant.master.job_dir import JobDir
 
 _WORDS = (
@@ -30,17 +31,24 @@ def argument_of(home: JobDir) -> str:
 
 
 def all_jobs() -> list[JobDir]:
-    """Oldest first."""
+    """Oldest first; of a folder that several users share, those that this one may read."""
     home = jobs_home()
     found = [JobDir(path) for path in home.iterdir()] if home.is_dir() else []
-    return sorted((job for job in found if job.exists()), key=lambda job: job.spec.stat().st_mtime)
+    return sorted((job for job in found if _is_readable(job)), key=lambda job: job.spec.stat().st_mtime)
+
+
+def _is_readable(job: JobDir) -> bool:
+    return os.access(job.spec, os.R_OK, effective_ids=True)
 
 
 def find_job(name: str | None, job_dir: Path | None = None) -> JobDir:
     """By folder, by name, or the newest one."""
     if job_dir is not None:
         job = JobDir(job_dir.absolute())
-        if not job.exists():
+        if not _is_readable(job):
+            owner = job_dir.stat().st_uid if job_dir.exists() else os.geteuid()
+            if owner != os.geteuid():
+                raise InvalidRequest(f"{job_dir} belongs to {user_name(owner)}", hint="run the command as that user")
             raise NotFound(f"no job in {job_dir}", hint="pass the same directory as to `pliant run --job-dir`")
         return job
     if name is not None and (os.sep in name or (Path(name) / "job.yaml").exists()):

@@ -133,6 +133,7 @@ def prepare_resume(home: JobDir) -> PreparedJob:
             f"job {argument_of(home)} has succeeded; there is nothing to resume",
             hint="`pliant run --overwrite` runs it again",
         )
+    was_marked = home.resume_file.exists()  # by somebody who was killed before a master continued it
     try:
         home.problem_file.unlink(missing_ok=True)
         if home.summary_file.exists():
@@ -146,7 +147,7 @@ def prepare_resume(home: JobDir) -> PreparedJob:
         with contextlib.suppress(OSError):
             if summary is not None:
                 os.replace(home.resume_file, home.summary_file)
-            else:
+            elif not was_marked:
                 home.resume_file.unlink(missing_ok=True)
 
     return PreparedJob(home, undo, is_resumed=True)
