@@ -17,7 +17,9 @@ from pliant.sim.truth.base import Memory, Noise
 def test_records_that_wait_get_all_workers_that_are_allowed() -> None:
     job = simulate(queue_truth(records=300_000), Auto())
     assert job.configuration.worker.replicas == 8
-    assert (job.outcome.completion_s or 0) < 1.2 * (simulate(queue_truth(records=300_000), Static(8)).outcome.completion_s or 0)
+    assert (job.outcome.completion_s or 0) < 1.2 * (
+        simulate(queue_truth(records=300_000), Static(8)).outcome.completion_s or 0
+    )
 
 
 def test_beyond_the_knee_it_returns() -> None:
