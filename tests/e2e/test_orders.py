@@ -75,6 +75,16 @@ def test_ctrl_c_while_the_master_is_away_is_not_forgotten(tmp_path: Path) -> Non
         assert job.wait() == 130
 
 
+def test_ctrl_c_stops_a_job_whose_master_is_frozen(tmp_path: Path) -> None:
+    with LocalJob(tmp_path, ["bash", "-c", POLITE]) as job:
+        job.until(lambda: "ready" in job.log("worker-0"), "the program")
+        job.freeze_master()
+        job.interrupt()
+        assert job.wait(60) == 130
+    assert job.summary()["phase"] == "Stopped"
+    assert "the master does not answer; replacing it" in job.output()
+
+
 def test_a_job_whose_folder_is_removed_ends_at_once_and_says_why(tmp_path: Path) -> None:
     with LocalJob(tmp_path, ["bash", "-c", STUBBORN], workers=2) as job:
         job.until(lambda: "ready" in job.log("worker-1"), "the program")

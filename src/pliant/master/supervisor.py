@@ -90,6 +90,15 @@ class Supervisor:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
 
+    def replace_master(self) -> bool:
+        """It does not answer: kill it, which loses nothing; ``keep_alive`` starts a successor. From any thread."""
+        pid = self._master.pid if self._master is not None else (read_json(self.job_dir.master_file) or {}).get("pid")
+        if not pid or not self._master_lock.is_held():
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        return True
+
     def start_master(self) -> None:
         output = self._open_log()
         try:
@@ -218,6 +227,9 @@ class SupervisedMaster:
 
     def request_stop(self, reason: str, *, at_once: bool) -> None:
         self._supervisor.request_stop(reason, at_once=at_once)
+
+    def replace_master(self) -> bool:
+        return self._supervisor.replace_master()
 
     def start(self) -> None:
         self._thread.start()

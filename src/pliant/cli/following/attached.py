@@ -64,6 +64,9 @@ class SupervisedElsewhere:
             )
         return True
 
+    def replace_master(self) -> bool:
+        return False
+
     def request_stop(self, reason: str, *, at_once: bool) -> None:
         return  # who is attached does not stop the job
 

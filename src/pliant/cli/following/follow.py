@@ -10,6 +10,7 @@ that no master can start. Who is only attached (``detaches``) leaves instead, an
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Protocol
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 STOP_REASON = "stopped by Ctrl-C"
+UNANSWERED_STOP_S = 10.0  # a master that does not answer for so long is replaced: it may be frozen
 PROGRESS_INTERVAL_S = 5.0  # where there is no terminal for a live view
 
 
@@ -46,6 +48,9 @@ class Lifetime(Protocol):
 
     def request_stop(self, reason: str, *, at_once: bool) -> None:
         """Somebody wants the job stopped; its master is asked by the follower."""
+
+    def replace_master(self) -> bool:
+        """The master is there and does not answer: end it, so that a successor does; False: that is not ours to do."""
 
     @property
     def unrecorded_stop(self) -> str:
@@ -82,6 +87,7 @@ class Follower:
         self._detaches = detaches
         self._stops_said = 0  # number of interrupts that were answered
         self._stop_sent = 0  # number of interrupts that reached the master
+        self._unanswered_since = math.inf  # monotonic: somebody wants to stop the job, and its master has not answered
         self._reported_at = 0.0
         self._warnings_said: set[str] = set()
         self._failing_checkpoints: set[str] = set()  # directories
@@ -196,14 +202,19 @@ class Follower:
             self._stops_said = stops
             self.say("stopping at once" if at_once else "stopping; press Ctrl-C again to stop at once")
             lifetime.request_stop(STOP_REASON, at_once=at_once)
+            self._unanswered_since = min(self._unanswered_since, time.monotonic())
         if stops <= self._stop_sent or self._caller is None:
             return
         request = pb.StopRequest(reason=STOP_REASON, at_once=at_once)
         try:
             self._caller.call(self._caller.stubs.Stop, request, timeout=2 * self._handle.call_timeout_s)
             self._stop_sent = stops
-        except PliantError:
-            return  # the master is being restarted; the next round retries
+            self._unanswered_since = math.inf
+        except PliantError:  # the master is being restarted, or frozen; the next round retries
+            if time.monotonic() - self._unanswered_since > UNANSWERED_STOP_S:
+                self._unanswered_since = time.monotonic()
+                if lifetime.replace_master():
+                    self.say("the master does not answer; replacing it to stop the job")
 
 
 def _permanent_failure(summary: JobSummary | None) -> Failure | None:

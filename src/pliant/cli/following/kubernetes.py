@@ -58,6 +58,9 @@ class ElasticJobLifetime:
     def unrecorded_stop(self) -> str:
         return ""
 
+    def replace_master(self) -> bool:
+        return False
+
     def request_stop(self, reason: str, *, at_once: bool) -> None:
         return  # the platform restarts the master, which is asked
 
