@@ -70,7 +70,9 @@ class Job:
         self._sources: list[LeaseClient] = []  # kept until their last report is answered
         self._observer = TrainingObserver()
         self._lock = threading.Lock()
-        self._reporter = ProgressReporter(self._master, self.node) if self._master is not None else None
+        self._reporter: ProgressReporter | None = None
+        if self._master is not None:
+            self._reporter = ProgressReporter(self._master, self.node, close_timeout=environment.orphan_timeout)
         self._growing = threading.Lock()
         self._producer = uuid.uuid4().hex  # of records for streams
         self._growths = 0

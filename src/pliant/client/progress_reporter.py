@@ -26,13 +26,14 @@ log = logging.getLogger(__name__)
 REPORT_INTERVAL_S = 0.2
 RETRY_INTERVAL_S = 0.5
 CALL_TIMEOUT_S = 5.0
-CLOSE_TIMEOUT_S = 15.0  # for a master that is being restarted
+CLOSE_TIMEOUT_S = 15.0  # for a master that is being restarted; less where a node gives up on its master earlier
 
 
 class ProgressReporter:
-    def __init__(self, master: MasterClient, node: str) -> None:
+    def __init__(self, master: MasterClient, node: str, *, close_timeout: float = CLOSE_TIMEOUT_S) -> None:
         self._master = master
         self._node = node
+        self._close_timeout = min(close_timeout, CLOSE_TIMEOUT_S)
         self._run = uuid.uuid4().hex[:16]
         self._changed = threading.Condition()
         self._waiting: TrainingProgress | None = None  # not sent yet
@@ -56,8 +57,9 @@ class ProgressReporter:
                 self._thread.start()
             self._changed.notify()
 
-    def close(self, *, timeout: float = CLOSE_TIMEOUT_S) -> None:
+    def close(self, *, timeout: float | None = None) -> None:
         """Send what waits, and stop."""
+        timeout = self._close_timeout if timeout is None else timeout
         with self._changed:
             self._closing = True
             self._gives_up_at = time.monotonic() + timeout

@@ -176,6 +176,7 @@ class _BoundedServer(ThreadingMixIn, WSGIServer):
     """A thread per connection, for the newest ``MAX_CONNECTIONS`` of them."""
 
     daemon_threads = True
+    request_queue_size = 128  # a shorter queue makes those who connect wait while strangers do
 
     def __init__(self, host: str, port: int) -> None:
         self.address_family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]

@@ -19,7 +19,7 @@ from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.status import status_from_message
 from pliant.testing import FakeAgent, ManualClock, RunningMaster, wait_until
 
-JOB = {"roles": {"worker": {"command": ["true"], "replicas": 2}}}
+JOB = {"roles": {"worker": {"command": ["true"], "replicas": 2}}, "fault": {"grace": 0.1}}
 FAILS = {**JOB, "checkpoint": {"every_steps": 10, "on_failure": "fail", "max_failures": 3}}
 THERE = "/full"
 
