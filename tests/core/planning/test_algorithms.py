@@ -32,6 +32,7 @@ from pliant.core.planning.history import (
     Room,
     StepParts,
 )
+from pliant.core.planning.objectives import rollout_s
 from pliant.core.planning.proposal import Prediction, Proposal
 
 NOW = 10_000.0
@@ -371,6 +372,13 @@ def test_right_size_leaves_memory_that_the_job_will_still_need() -> None:
     assert 400 * 1.15 < nearly_done.configuration.worker.memory_mb < 600
     assert RightSize()(replace(job, remaining_records=100_000), NOW) is None
     assert RightSize()(replace(job, remaining_records=None), NOW) is None, "nobody knows how much it will need"
+
+
+def test_a_rollout_may_take_as_long_as_its_nodes_one_by_one() -> None:
+    job = servers([0.5, 0.5])
+    resized = replace(job.configuration, server=Shape(2, 2.0, 1000))
+    assert rollout_s(job, job.configuration, resized) == 2 * 2 * job.costs.replace_s
+    assert rollout_s(job, job.configuration, with_servers(8, Shape(4, 1.0, 1000))) == 0.0, "only numbers change"
 
 
 # --- nodes
