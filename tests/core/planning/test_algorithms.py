@@ -32,6 +32,7 @@ from pliant.core.planning.history import (
     Room,
     StepParts,
 )
+from pliant.core.planning.objectives import rollout_s
 from pliant.core.planning.proposal import Prediction, Proposal
 
 NOW = 10_000.0
@@ -361,6 +362,25 @@ def test_right_size_asks_for_less_at_the_next_restart_only() -> None:
     assert RightSize()(replace(job, nodes=(busy,)), NOW) is None
 
 
+def test_right_size_leaves_memory_that_the_job_will_still_need() -> None:
+    points = tuple((1000.0 * i, 200.0 + 20.0 * i) for i in range(11))  # 20 MB for each thousand records
+    node = NodeView(
+        "worker-0", "worker", memory_mb=400.0, memory_peak_mb=400.0, age_s=4000.0, memory_points=points, cpu_p95=1.9
+    )
+    job = replace(queue([(1, 10.0)]), configuration=workers(1, 2.0, 2000), nodes=(node,))
+    nearly_done = proposed(RightSize()(replace(job, remaining_records=1000), NOW))
+    assert 400 * 1.15 < nearly_done.configuration.worker.memory_mb < 600
+    assert RightSize()(replace(job, remaining_records=100_000), NOW) is None
+    assert RightSize()(replace(job, remaining_records=None), NOW) is None, "nobody knows how much it will need"
+
+
+def test_a_rollout_may_take_as_long_as_its_nodes_one_by_one() -> None:
+    job = servers([0.5, 0.5])
+    resized = replace(job.configuration, server=Shape(2, 2.0, 1000))
+    assert rollout_s(job, job.configuration, resized) == 2 * 2 * job.costs.replace_s
+    assert rollout_s(job, job.configuration, with_servers(8, Shape(4, 1.0, 1000))) == 0.0, "only numbers change"
+
+
 # --- nodes
 
 
@@ -385,6 +405,14 @@ def test_a_slow_worker_with_a_single_seat_is_replaced_if_that_pays_and_only_so_o
     assert proposed(Straggler()(job, NOW)).replace == ("worker-3",)
     assert Straggler()(replace(job, remaining_records=50), NOW) is None
     assert Straggler()(replace(job, replaced_stragglers=3), NOW) is None
+
+
+def test_workers_of_synchronous_servers_have_one_rate_and_the_slow_one_is_known_by_its_units() -> None:
+    job = replace(allreduce([1.0, 1.0, 1.0, 2.5], seats=0), kind=JobKind.PS_SYNC)
+    alike = replace(job, nodes=tuple(replace(node, records_per_second=10.0) for node in job.nodes))
+    assert proposed(Straggler()(alike, NOW)).replace == ("worker-3",)
+    blind = replace(alike, nodes=tuple(replace(node, unit_seconds=0.0) for node in alike.nodes))
+    assert Straggler()(blind, NOW) is None
 
 
 def test_a_spread_that_all_have_is_no_straggler() -> None:

@@ -43,11 +43,24 @@ def change_s(history: JobHistory, new: Configuration, replaced: int = 0) -> floa
             seconds += costs.scale_up_s
         elif after.replicas < before.replicas:
             seconds += costs.scale_down_s
-        if (after.cpu, after.memory_mb) != (before.cpu, before.memory_mb):
+        if _is_resized(before, after):
             seconds += costs.replace_s
         if before is old.server and after.replicas != before.replicas:
             seconds += costs.move_partitions_s
     return seconds
+
+
+def rollout_s(history: JobHistory, old: Configuration, new: Configuration) -> float:
+    """Within which nodes that get other resources are surely replaced, one by one."""
+    pairs = ((old.worker, new.worker), (old.server, new.server))
+    resized = [
+        after for before, after in pairs if before is not None and after is not None and _is_resized(before, after)
+    ]
+    return 2 * history.costs.replace_s * sum(shape.replicas for shape in resized)
+
+
+def _is_resized(before: Shape, after: Shape) -> bool:
+    return (before.cpu, before.memory_mb, before.gpu) != (after.cpu, after.memory_mb, after.gpu)
 
 
 def pays(gain: float, remaining: float, cost_s: float) -> bool:

@@ -36,7 +36,7 @@ from pliant.core.errors import Conflict, InvalidRequest, NotFound
 from pliant.core.planning.algorithms.judge import Judge, Judgement, Measured
 from pliant.core.planning.configuration import Configuration, RoleBounds
 from pliant.core.planning.history import JobHistory, Objective, Period
-from pliant.core.planning.objectives import MIN_GAIN, SERVER, WORKER, current_period, is_alike, shape_of
+from pliant.core.planning.objectives import MIN_GAIN, SERVER, WORKER, current_period, is_alike, rollout_s, shape_of
 from pliant.core.planning.plan import ResourcePlan
 from pliant.core.planning.plan_record import Outcome, PlanRecord
 from pliant.core.planning.proposal import Algorithm, Proposal
@@ -344,8 +344,9 @@ class Planner(StateMachine):
             return Step("judged", {**name, **measured}, "measured for long enough to be judged")
         if period is not None:
             return Step("settled", name, "the rate has settled")
-        if now - self._since >= self.settings.settle_timeout_s:
-            why = f"did not settle within {self.settings.settle_timeout_s:.0f} s"
+        timeout = self.settings.settle_timeout_s + rollout_s(history, record.before, record.proposal.configuration)
+        if now - self._since >= timeout:
+            why = f"did not settle within {timeout:.0f} s"
             return Step("unsettled", {**name, "reason": why, "version": history.version}, why)
         return None
 

@@ -1,15 +1,18 @@
 """Less for nodes that use much less than what is requested: at their next restart, never by a restart of its own.
 
 By the p95 of CPU and the peak of memory over all nodes of a role, plus 15 %. Memory never goes below what a node of the role
-once ran out of, plus 20 %.
+once ran out of, plus 20 %, nor below what it will need before the end if it still grows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
+from pliant.core.planning.algorithms.memory_forecast import forecast
 from pliant.core.planning.configuration import Shape
-from pliant.core.planning.history import JobHistory
+from pliant.core.planning.history import JobHistory, NodeView
 from pliant.core.planning.objectives import SERVER, WORKER, difference, shape_of, with_shape
 from pliant.core.planning.proposal import Proposal
 
@@ -35,6 +38,13 @@ class RightSize:
         reason = f"nodes use less than requested: {difference(history.configuration, new)} from the next restart on"
         return Proposal(self.name, reason, new, at_next_restart=True)
 
+    def _growth(self, history: JobHistory, nodes: Sequence[NodeView]) -> float:
+        """What the fullest needs at the job's end; infinite if that is unknown and it grows."""
+        left = history.remaining_records
+        found = [forecast(node, left if left is not None else 0) for node in nodes]
+        growing = [memory for memory in found if memory is not None]
+        return 0.0 if not growing else max(growing) * MARGIN if left is not None else inf
+
     def _smaller(self, history: JobHistory, role: str, shape: Shape) -> Shape:
         nodes = [node for node in history.nodes if node.role == role]
         bounds = history.bounds.worker if role == WORKER else history.bounds.server
@@ -47,7 +57,7 @@ class RightSize:
             cpu = max(MIN_CPU, round(busiest * MARGIN, 2))
         fullest = max(node.memory_peak_mb for node in nodes)
         ran_out = max((oom.limit_mb for oom in history.out_of_memory if oom.role == role), default=0.0)
-        needed = max(fullest * MARGIN, ran_out * OOM_MARGIN)
+        needed = max(fullest * MARGIN, ran_out * OOM_MARGIN, self._growth(history, nodes))
         if memory and fullest > 0 and needed <= self.used * memory:
             memory = round(needed)
         smaller = bounds.clip(replace(shape, cpu=cpu, memory_mb=memory))

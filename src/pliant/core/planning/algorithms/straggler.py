@@ -1,8 +1,9 @@
 """One slow worker: fewer seats first, then another node, if what it wastes exceeds what a replacement costs.
 
-In an allreduce job all wait for the slowest, so its virtual workers go to the others, in proportion to measured speed; their
-sum stays N, and the result of training is the same bit for bit. Workers that take from a queue just take less, so there only a
-replacement can help. Slow is judged against the median, by the median absolute deviation: a spread that all have is no
+In synchronous training all wait for the slowest, and all have the rate of the slowest, so what counts is the time of one unit
+before they meet. In an allreduce job its virtual workers go to the others, in proportion to measured speed; their sum stays N, and
+the result of training is the same bit for bit. Otherwise only a replacement can help; workers that take from a queue just take
+less, so there it is worth less. Slow is judged against the median, by the median absolute deviation: a spread that all have is no
 straggler. A job replaces a limited number of them: if new nodes are as slow, it is not the node.
 """
 
@@ -17,6 +18,7 @@ from pliant.core.planning.objectives import WORKER, remaining_s
 from pliant.core.planning.proposal import Proposal
 from pliant.core.rendezvous.virtual_workers import weighted_counts
 
+IN_STEP = frozenset({JobKind.ALLREDUCE, JobKind.PS_SYNC})  # all workers wait for the slowest
 MAD_SCALE = 1.4826  # of a normal distribution: its standard deviation
 
 
@@ -31,7 +33,7 @@ class Straggler:
     def __call__(self, history: JobHistory, now: float) -> Proposal | None:
         workers = [n for n in history.nodes if n.role == WORKER and n.age_s >= self.min_age_s]
         times = {node.name: found for node in workers if (found := _seconds(history, node)) > 0}
-        if len(times) < 3 and not (len(times) == 2 and history.kind is JobKind.ALLREDUCE):
+        if len(times) < 3 and not (len(times) == 2 and history.kind in IN_STEP):
             return None
         if len(times) < history.configuration.worker.replicas:
             return None  # some are new, or not heard of: wait for them
@@ -70,13 +72,12 @@ class Straggler:
             return False
         left = remaining_s(history, history.periods[-1].rate, now)
         count = history.configuration.worker.replicas
-        wasted = 1.0 - speed if history.kind is JobKind.ALLREDUCE else (1.0 - speed) / count
-        cost = history.costs.replace_s * (1.0 if history.kind is JobKind.ALLREDUCE else 1.0 / count)
-        return left * wasted > 2 * cost
+        share = 1.0 if history.kind in IN_STEP else 1.0 / count
+        return left * (1.0 - speed) * share > 2 * history.costs.replace_s * share
 
 
 def _seconds(history: JobHistory, node: NodeView) -> float:
     """For the same work: of one virtual worker, or of one record."""
-    if history.kind is JobKind.ALLREDUCE:
+    if history.kind in IN_STEP:
         return node.unit_seconds
     return 1.0 / node.records_per_second if node.records_per_second > 0 else 0.0
