@@ -30,6 +30,8 @@ data = torch.utils.data.TensorDataset(torch.randn({8 * STEPS}, 6), torch.randn({
 model = torch.nn.Linear(6, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 trainer = elastic.Trainer(model, optimizer, virtual_workers=4, deterministic=True)
+if shared.exists():
+    (shared / f"ready.{{os.environ['PLIANT_NODE']}}").touch()
 for step in trainer.steps(data, micro_batch=2):
     if step.index in held:
         (shared / f"at-{{step.index}}.{{os.environ['PLIANT_NODE']}}").touch()
@@ -89,6 +91,7 @@ def test_living_workers_are_taken_over_by_a_master_that_lost_its_journal_and_not
     assert lost["reason"] == "TakenOver", job.report()
     field.kubectl("scale", "elasticjob/job", "--replicas=3")
     assert job.wait_for_workers(3) == [*nodes, "worker-2"], "numbers of nodes go on"
+    job.wait_for((job.shared / "ready.worker-2").exists, "the new one to join")
     job.open_gate(HELD_AT[1])
     status = job.wait_for_phase("Succeeded", "Failed")
     assert status["phase"] == "Succeeded", job.report()

@@ -166,7 +166,8 @@ def connect(world: World, host: str, exchange: ExchangeKeys) -> None:
             made.append(_make_group(world, host, exchange))
         except (RuntimeError, ValueError, PliantError) as error:
             problems.append(error)
-        done.set()
+        finally:
+            done.set()  # whatever ends this thread: nobody waits for it for ever
 
     with world._lock:
         world._interrupts.add(done)
