@@ -13,6 +13,8 @@ from pliant.platforms.cgroup import CgroupLimit, why_not
 from pliant.platforms.local import cgroup_job
 from pliant.testing.reading import ReadingJob
 
+pytestmark = pytest.mark.e2e
+
 READ = {"train": {"size": 400, "shard_size": 4}}
 
 

@@ -56,7 +56,7 @@ def test_terms_that_differ_have_other_digests() -> None:
 def test_workers_with_other_options_in_a_later_loop_fail_the_job_and_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], shown: str
 ) -> None:
-    monkeypatch.setenv("PLIANT_ORPHAN_TIMEOUT", "2")  # of those who see it later, which no agent ends here
+    monkeypatch.setenv("PLIANT_ORPHAN_TIMEOUT", "0.5")  # of those who see it later, which no agent ends here
 
     def program(worker: Worker) -> None:
         for step in worker.trainer.steps(worker.data, micro_batch=3):
