@@ -33,7 +33,7 @@ class TrainingObserver:
             self._hook = register(self._stepped)
 
     def trains_alone(self) -> bool:
-        """Whether to tell the master so now; it is told once."""
+        """Whether to report this to the master now; it is reported once."""
         if self._is_reported or not self._has_stepped or self._is_combined():
             return False
         self._is_reported = True

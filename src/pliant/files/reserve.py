@@ -39,7 +39,7 @@ def release(path: Path) -> None:
 
 
 def disk_problem(folder: Path) -> str:
-    """Why nothing can be written to a folder, as far as can be told without writing; empty: nothing is known."""
+    """Why nothing can be written to a folder, as far as is known without writing; empty: nothing is known."""
     try:
         if os.statvfs(folder).f_flag & os.ST_RDONLY:
             return f"{folder} is on a read-only file system"

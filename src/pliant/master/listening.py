@@ -2,7 +2,7 @@
 
 On one machine there is only the socket. With a host or a port there is TCP as well, with TLS unless the job's spec opts out. Nodes
 of this machine use the socket in either case, so a port that somebody else took while the master was away keeps nobody from its
-successor: that takes another port, which only programs of other machines have to be told.
+successor: that takes another port, which only programs of other machines need to know.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ DEFAULT_MAX_FAILURES = 3  # in a row
 
 
 class OnCheckpointFailure(StrEnum):
-    WARN = "warn"  # training continues, and everybody who looks at the job is told
+    WARN = "warn"  # training continues, and every view of the job shows a warning
     FAIL = "fail"  # the job fails, after ``max_failures`` in a row or if the last one is missing
 
 
@@ -56,7 +56,7 @@ class CheckpointPolicy:
 
 
 def warning(failing: Destination) -> str:
-    """What people are told for as long as it lasts; the same text throughout, so that it is said once."""
+    """The warning for as long as it lasts; the same text throughout, so that it is said once."""
     why = f"checkpoints cannot be written to {failing.directory}: {failing.first_reason}; {newest(failing)}"
     return _with_hint(why, failing.hint)
 

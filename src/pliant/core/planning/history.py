@@ -98,7 +98,7 @@ class FinishedJob:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What the platform could give beside what the job has. Free nodes are told as the largest shapes that fit."""
+    """What the platform could give beside what the job has. Free room for one more node is the largest shape that fits."""
 
     free_cpu: float
     free_memory_mb: float
