@@ -17,6 +17,8 @@ from pliant.core.errors import CorruptData, PliantError
 from pliant.core.job import JobBook
 from pliant.core.nodes.book import NodeBook
 from pliant.core.parameters.book import ParameterBook
+from pliant.core.planning.periods import PeriodBook
+from pliant.core.planning.planner import Planner
 from pliant.core.progress import ProgressBook
 from pliant.core.rendezvous.book import RendezvousBook
 from pliant.core.rendezvous.groups import GroupBook
@@ -57,6 +59,8 @@ class JobState:
     parameters: ParameterBook | None = None
     rendezvous: RendezvousBook | None = None
     training: TrainingBook | None = None
+    periods: PeriodBook | None = None
+    planner: Planner | None = None
 
     def machines(self) -> dict[str, StateMachine]:
         found = ((field.name, getattr(self, field.name)) for field in fields(self))

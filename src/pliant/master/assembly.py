@@ -18,8 +18,10 @@ from pliant.core.nodes.book import NodeBook
 from pliant.core.nodes.capacity import Capacity
 from pliant.core.nodes.states import Launch
 from pliant.core.parameters.book import ParameterBook
+from pliant.core.planning.history import ChangeCosts, Objective, Room
 from pliant.core.rendezvous.book import RendezvousBook
 from pliant.core.rendezvous.groups import GroupBook
+from pliant.core.resources import Resources
 from pliant.core.shards.book import ShardBook
 from pliant.master.components.advice import Adviser
 from pliant.master.components.base import Component
@@ -28,6 +30,8 @@ from pliant.master.components.checkpoints import CheckpointMonitor
 from pliant.master.components.groups import GroupCoordinator
 from pliant.master.components.nodes import NodeManager, unknown_capacity
 from pliant.master.components.parameters.coordinator import ParameterCoordinator
+from pliant.master.components.planning.history import HistoryBuilder, PlanningTerms, RoleTerms
+from pliant.master.components.planning.planner import ResourcePlanner
 from pliant.master.components.platform_usage import PlatformUsage
 from pliant.master.components.programs import ProgramSupervisor
 from pliant.master.components.progress import ProgressRecorder
@@ -44,6 +48,11 @@ from pliant.master.journal.journal import Journal
 from pliant.master.journal.notes import NoteStore
 from pliant.platforms.base import ControlChannel, Measured, NodeLaunch, NodeWatcher, Scaler
 from pliant.spec import JobSpec
+from pliant.spec.state import sample_interval
+
+
+async def unknown_room() -> Room | None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +67,7 @@ class OpenPlatform:
     channel: ControlChannel | None = None
     usage: AsyncIterator[Sequence[Measured]] | None = None
     capacity: Callable[[], Awaitable[Capacity | None]] = unknown_capacity
+    room: Callable[[], Awaitable[Room | None]] = unknown_room
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +113,7 @@ class Assembly:
         if state.parameters is not None and shards is not None:
             parameters = self._parameters(state.parameters, shards)
             made.append(parameters)
-        nodes, channel = None, None
+        nodes, channel, before_nodes = None, None, len(made)
         if platform is not None and state.nodes is not None and state.groups is not None:
             nodes, others = self._nodes(state.nodes, state.groups, parameters, platform, stats)
             made += [*others, RolloutController(nodes, self.journal, self.clock, parameters, rendezvous), nodes]
@@ -112,7 +122,10 @@ class Assembly:
             channel = platform.channel
             made.append(Adviser(state, self.journal))
         if state.changes is not None:
-            made.append(self._changes(state.changes, nodes, parameters, channel))
+            changes = self._changes(state.changes, nodes, parameters, channel)
+            made.append(changes)
+            if platform is not None and state.planner is not None:
+                made.insert(before_nodes, self._planner(platform, stats, changes))  # it plans the first nodes
         if channel is not None:
             can_be_lost = state.rendezvous is not None and self.spec.platform.kubernetes.journal.volume != "claim"
             made.append(StatusReporter(channel, self.controller.status, journal_can_be_lost=can_be_lost))
@@ -143,6 +156,22 @@ class Assembly:
             nodes=nodes,
             parameters=parameters,
             channel=channel,
+        )
+
+    def _planner(self, platform: OpenPlatform, stats: MemoryStats, changes: ChangeHandler) -> ResourcePlanner:
+        spec = self.spec
+        costs = ChangeCosts(scale_up_s=2.0, replace_s=5.0) if platform.is_single_machine else ChangeCosts()
+        return ResourcePlanner(
+            self.state,
+            self.journal,
+            self.clock,
+            HistoryBuilder(self.state, stats, planning_terms(spec)),
+            changes,
+            interval_s=sample_interval(spec),
+            capacity=platform.capacity,
+            room=platform.room,
+            is_start_given=any(role.replicas.wanted is not None for role in spec.roles.values()),
+            costs=costs,
         )
 
     def _shards(self, book: ShardBook) -> DataShardManager:
@@ -224,3 +253,19 @@ class Assembly:
         )
         pool = [ServerPool(nodes, parameters)] if parameters is not None else []
         return nodes, [*pool, programs, groups]
+
+
+def planning_terms(spec: JobSpec) -> PlanningTerms:
+    """What the job's description says about plans."""
+    optimize = spec.optimize
+    return PlanningTerms(
+        Objective(optimize.objective),
+        optimize.deadline,
+        optimize.budget * 3600,
+        {
+            name: RoleTerms(role.min_resources.to_core(), Resources(role.max_resources.cpu, role.max_resources.memory))
+            for name, role in spec.roles.items()
+        },
+        spec.rendezvous.node_unit if spec.components().rendezvous else 1,
+        spec.fault_policy().memory.ceiling_mb,
+    )

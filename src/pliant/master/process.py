@@ -254,6 +254,7 @@ class Master:
             channel=self._platform.control_channel(),
             usage=self._platform.usage(),
             capacity=self._platform.capacity,
+            room=self._platform.free_room,
         )
 
     def _describe(self, launch: Launch) -> NodeLaunch:

@@ -17,6 +17,7 @@ from pliant.core.changes import ChangeRequest
 from pliant.core.nodes.capacity import Capacity
 from pliant.core.nodes.environment import NodeEnvironment
 from pliant.core.nodes.fault_policy import ExitReason
+from pliant.core.planning.history import Room
 from pliant.core.resources import Resources
 from pliant.core.status import JobStatus
 from pliant.platforms.traits import PlatformTraits
@@ -172,6 +173,10 @@ class Platform(ABC):
 
         Nodes grow up to it, and are not waited for beyond it, so it never says less than what can be had.
         """
+        return None
+
+    async def free_room(self) -> Room | None:
+        """After ``open``: what is free now, beside what the job has; None: nobody knows."""
         return None
 
     @abstractmethod

@@ -33,6 +33,7 @@ from pliant.core.errors import PliantError, RetryableError
 from pliant.core.nodes.capacity import Capacity, Machine
 from pliant.core.nodes.environment import LimitMode, NodeEnvironment, without_node_variables
 from pliant.core.nodes.fault_policy import ExitReason
+from pliant.core.planning.history import Room
 from pliant.core.plurals import counted
 from pliant.core.resources import Resources
 from pliant.files.atomic import read_json, write_json
@@ -92,6 +93,9 @@ class LocalPlatform(Platform):
 
     async def capacity(self) -> Capacity | None:
         return Capacity((self._host.machine,)) if self._host is not None else None
+
+    async def free_room(self) -> Room | None:
+        return self._host.room() if self._host is not None else None
 
     async def close(self) -> None:
         if self._host is not None:
@@ -233,6 +237,15 @@ class _Host:
             if (folder / "agent.json").exists():  # else an earlier master died before it started anything
                 found.append(self._end_of(node, None))
         return found
+
+    def room(self) -> Room:
+        """The cores that nothing runs on, and the memory that nobody uses, both no more than the spec leaves to the job."""
+        have, cores = self._capacity, float(os.cpu_count() or 1)
+        idle = psutil.cpu_times_percent().idle / 100 * cores  # since the last question
+        asked = [agent.resources for agent in self._agents.values()]
+        free_cpu = min(idle, have.cpu - sum(each.cpu for each in asked))
+        free_mb = min(_available_mb(), have.memory_mb - sum(each.memory_mb for each in asked))
+        return Room(max(0.0, free_cpu), max(0.0, free_mb), self.machine.cpu or 0.0, float(self.machine.memory_mb or 0))
 
     async def close(self) -> None:
         for task in self._watching:
@@ -436,6 +449,14 @@ def _memory_mb() -> int:
     total, group = psutil.virtual_memory().total, read_current()
     limit = group.memory_limit_bytes if group is not None else None
     return min(total, limit or total) >> 20
+
+
+def _available_mb() -> float:
+    """Memory that programs could still be given: of this machine, or of the container that this process is in."""
+    free, group = psutil.virtual_memory().available, read_current()
+    if group is not None and group.memory_limit_bytes:
+        free = min(free, max(0, group.memory_limit_bytes - group.memory_bytes))
+    return free / (1 << 20)
 
 
 def cgroup_job(job: str, job_dir: Path) -> str:

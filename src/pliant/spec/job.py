@@ -23,6 +23,7 @@ from pliant.spec.components import ComponentFlags, ComponentSet, Strategy, resol
 from pliant.spec.datasets import DatasetSpec
 from pliant.spec.faults import FaultSpec
 from pliant.spec.parameters import PS_STRATEGIES, ParametersSpec, with_ps_command
+from pliant.spec.planning import with_open_replicas
 from pliant.spec.platform import PlatformSpec
 from pliant.spec.problems import spec_error
 from pliant.spec.roles import RoleSpec
@@ -109,7 +110,7 @@ class JobSpec(Model):
 
     @classmethod
     def long_form(cls, value: Any) -> Any:
-        return with_ps_command(value)
+        return with_open_replicas(with_ps_command(value))
 
     @model_validator(mode="after")
     def _parts_agree(self) -> JobSpec:

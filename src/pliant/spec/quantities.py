@@ -1,6 +1,7 @@
-"""Amounts of CPU and memory as people write them, in the notation of Kubernetes.
+"""Amounts of CPU, memory and time as people write them, in the notation of Kubernetes.
 
-A bare number of memory is MB; here, as in the rest of Pliant, 1 MB is 2**20 bytes. Fractions of a MB are rounded up.
+A bare number of memory is MB, one of time is seconds; here, as in the rest of Pliant, 1 MB is 2**20 bytes. Fractions of a MB are
+rounded up.
 Written out again, both have the one form that is an integer or a string, which is what Kubernetes accepts.
 """
 
@@ -27,6 +28,10 @@ MEMORY_PATTERN = r"^[0-9]+(\.[0-9]+)?((Ki|Mi|Gi|Ti|k|K|M|G|T)B?)?$"
 CPU_PATTERN = r"^[0-9]+(\.[0-9]+)?m?$"
 MEMORY_ALLOWED = "an amount such as 512Mi, 2Gi or 1.5G, or a number of MB, up to 64Ti"
 CPU_ALLOWED = "a number of cores such as 2 or 0.5, or millicores such as 500m"
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+MAX_SECONDS = 1e9
+DURATION_PATTERN = r"^([0-9]+(\.[0-9]+)?[smhd])+$"
+DURATION_ALLOWED = "a time such as 90s, 10m, 1h30m or 2d, or a number of seconds"
 
 
 def memory_mb(value: object) -> int:
@@ -54,6 +59,25 @@ def cpu_cores(value: object) -> float:
     return round(cores, 3)
 
 
+def seconds_of(value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = float(value)
+    elif isinstance(value, str) and re.match(DURATION_PATTERN, value.strip()):
+        seconds = float(sum(exact(number) * SECONDS[unit] for number, unit in re.findall(r"([0-9.]+)([smhd])", value)))
+    else:
+        raise refuse(DURATION_ALLOWED)
+    if not 0 <= seconds <= MAX_SECONDS:
+        raise refuse(DURATION_ALLOWED)
+    return seconds
+
+
+def write_duration(seconds: float) -> int | str:
+    if seconds == int(seconds):
+        unit, length = next((item for item in reversed(SECONDS.items()) if seconds % item[1] == 0), ("s", 1))
+        return f"{int(seconds) // length}{unit}" if seconds else 0
+    return f"{seconds:.9g}s"
+
+
 def write_memory(megabytes: int) -> int | str:
     if megabytes and megabytes % 1024 == 0:
         return f"{megabytes // 1024}Gi"
@@ -75,4 +99,10 @@ Cpu = Annotated[
     BeforeValidator(cpu_cores),
     PlainSerializer(write_cpu, when_used="json"),
     WithJsonSchema({"type": ["number", "string"], "pattern": CPU_PATTERN, INT_OR_STRING: True}),
+]
+Duration = Annotated[
+    float,
+    BeforeValidator(seconds_of),
+    PlainSerializer(write_duration, when_used="json"),
+    WithJsonSchema({"type": ["number", "string"], "pattern": DURATION_PATTERN, INT_OR_STRING: True}),
 ]

@@ -139,6 +139,10 @@ class RoleSpec(Model):
         default=ResourcesSpec(),
         description="Minimum resources to try when a node is unschedulable; 0: do not lower this one.",
     )
+    max_resources: Capacity = Field(
+        default=Capacity(),
+        description="Maximum resources of a node that are planned, with optimize: single-job; 0: what a machine has.",
+    )
     critical: Flag | None = Field(
         default=None,
         description="Whether giving up on one node fails the job. Default: true for ps and chief, else false.",
@@ -161,6 +165,12 @@ class RoleSpec(Model):
             )
             for kind in most
             if least[kind] > most[kind]
+        ]
+        high = self.max_resources.entries()
+        problems += [
+            Problem(("max_resources", kind), high[kind], f"at least resources.{kind}, which is {most[kind]}")
+            for kind in high
+            if 0 < high[kind] < most[kind]
         ]
         if problems:
             raise Contradiction(problems)

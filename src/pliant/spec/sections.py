@@ -8,8 +8,9 @@ from pydantic import AfterValidator, Field, model_validator
 
 from pliant.core.checkpoints.policy import DEFAULT_MAX_FAILURES, CheckpointPolicy, OnCheckpointFailure
 from pliant.spec.base import Contradiction, Count, Flag, Model, Positive, Problem, Seconds, refuse
+from pliant.spec.quantities import Duration
 
-MODES = ("manual",)  # of OptimizeSpec: those that this version carries out
+MODES = ("manual", "single-job")  # of OptimizeSpec: those that this version carries out
 
 
 class RendezvousSpec(Model):
@@ -55,20 +56,39 @@ class CheckpointSpec(Model):
 
 def _check_mode(mode: str) -> str:
     if mode not in MODES:
-        raise refuse("manual, since neither the job's master (single-job) nor a Brain (cluster) plans in this version")
+        raise refuse("manual or single-job, since this version has no Brain (cluster)")
     return mode
 
 
 class OptimizeSpec(Model):
-    """Who plans resources: ``manual``, or with options ``{mode: manual}``.
+    """Who plans resources, and towards what: ``manual``, ``single-job``, or with options ``{mode: single-job, deadline: 2h}``.
 
-    The names of modes that do not exist yet are known, so that a job which asks for one learns it instead of running without.
+    The mode that does not exist yet is known by name, so that a job which asks for it learns that instead of running without.
     """
 
     mode: Annotated[Literal["manual", "single-job", "cluster"], AfterValidator(_check_mode)] = Field(
         default="manual",
         json_schema_extra={"enum": [*MODES]},
-        description="Who plans resources: a person (manual). The modes single-job and cluster are not part of this version.",
+        description="Who plans resources: a person (manual), or the job's master (single-job). The mode cluster is not part"
+        " of this version.",
+    )
+    objective: Literal["fastest", "balanced", "cheapest"] = Field(
+        default="balanced",
+        description="single-job: what plans aim at; balanced takes more nodes only while they pay.",
+    )
+    deadline: Duration = Field(
+        default=0.0,
+        description="single-job: time from the start of the job within which it should finish, such as 2h; the cheapest"
+        " configuration that does is chosen; 0: none.",
+    )
+    budget: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] = Field(
+        default=0.0, description="single-job: node hours that the job may use; 0: no limit."
+    )
+    dry_run: Flag = Field(default=False, description="single-job: plans are made and shown, but not carried out.")
+    interval: Duration = Field(
+        default=0.0,
+        description="single-job: time between two measurements; a plan is judged after a few of them. 0: 1 s on one machine,"
+        " 5 s on a cluster.",
     )
     brain: str | None = Field(
         default=None, min_length=1, description="The address of the Brain, for the mode cluster; refused until then."
@@ -78,10 +98,28 @@ class OptimizeSpec(Model):
     def long_form(cls, value: Any) -> Any:
         return {"mode": value} if isinstance(value, str) else value
 
+    @property
+    def is_automatic(self) -> bool:
+        return self.mode == "single-job"
+
     @model_validator(mode="after")
-    def _has_no_brain(self) -> OptimizeSpec:
+    def _fits_mode(self) -> OptimizeSpec:
         if self.brain is not None:
             raise Contradiction([Problem(("brain",), self.brain, "nothing, since this version has no Brain")])
+        if not self.is_automatic:
+            given = {
+                "objective": self.objective != "balanced",
+                "deadline": self.deadline,
+                "budget": self.budget,
+                "dry_run": self.dry_run,
+            }
+            problems = [
+                Problem((name,), getattr(self, name), "only with mode: single-job")
+                for name, is_set in given.items()
+                if is_set
+            ]
+            if problems:
+                raise Contradiction(problems)
         return self
 
 

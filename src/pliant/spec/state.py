@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pliant.core.changes import DesiredState
 from pliant.core.checkpoints.book import CheckpointBook
 from pliant.core.end_policy import SERVICE_ROLES
@@ -10,15 +12,20 @@ from pliant.core.job_state import JobState
 from pliant.core.nodes.book import NodeBook
 from pliant.core.nodes.states import RoleSpec
 from pliant.core.parameters.book import ParameterBook
+from pliant.core.planning.periods import PeriodBook
+from pliant.core.planning.planner import Planner, PlannerSettings
 from pliant.core.rendezvous.book import RendezvousBook
 from pliant.core.rendezvous.groups import GroupBook
 from pliant.core.shards.book import ShardBook
 from pliant.core.training import TrainingBook
 from pliant.spec.job import JobSpec
 
+LOCAL_INTERVAL_S, CLUSTER_INTERVAL_S = 1.0, 5.0
+
 
 def initial_state(spec: JobSpec) -> JobState:
     wanted = spec.components()
+    is_planned = spec.optimize.is_automatic and wanted.nodes
     return JobState(
         job=JobBook(keeps_serving=wanted.keeps_serving),
         checkpoints=CheckpointBook(spec.checkpoint.policy()),
@@ -29,6 +36,25 @@ def initial_state(spec: JobSpec) -> JobState:
         parameters=_parameters(spec) if wanted.parameters else None,
         rendezvous=RendezvousBook(spec.rendezvous_limits()) if wanted.rendezvous else None,
         training=_training(spec) if wanted.training else None,
+        periods=PeriodBook() if is_planned else None,
+        planner=Planner(planner_settings(spec)) if is_planned else None,
+    )
+
+
+def sample_interval(spec: JobSpec) -> float:
+    """Seconds between two measurements of a job that plans its own resources."""
+    return spec.optimize.interval or (CLUSTER_INTERVAL_S if spec.platform.kind == "kubernetes" else LOCAL_INTERVAL_S)
+
+
+def planner_settings(spec: JobSpec) -> PlannerSettings:
+    """Times are in proportion to the time between two measurements."""
+    unit = sample_interval(spec) / CLUSTER_INTERVAL_S
+    defaults = PlannerSettings()
+    return replace(
+        defaults,
+        dry_run=spec.optimize.dry_run,
+        cool_down_s=defaults.cool_down_s * unit,
+        judge_s=defaults.judge_s * unit,
     )
 
 

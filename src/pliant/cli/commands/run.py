@@ -5,12 +5,15 @@
     pliant run job.yaml --workers 2
     pliant run --detach --name digits -- python train.py
     pliant run -n 2 --checkpoint-dir s3://bucket/digits --checkpoint-every 10m -- python train.py
+    pliant run --auto -- python train.py
     pliant run --resume --name digits
     pliant run --platform kubernetes -N team-a --workers 1:4 -- python train.py
 
 Everything after the program is passed on to it, with or without `--`. Ctrl-C stops the job gracefully; twice, immediately.
 With --detach the job runs in the background, and `pliant attach` follows it. With --resume a job that was stopped,
 interrupted or failed continues where it was; the command need not be repeated.
+With --auto nobody says how many workers: the job measures itself and plans them (docs/automatic-resources.md); `pliant plans`
+and `pliant explain` show what it does and why.
 On Kubernetes, a local Python file in the command is sent with the job, as are the files given with --file.
 
 Exit code: that of the job: 0 succeeded, 1 failed, 130 stopped; 2 for a usage error.
@@ -30,6 +33,7 @@ from pliant.cli.launch.outcome import check_summary, leave
 from pliant.cli.launch.resuming import resume_command
 from pliant.cli.options.checkpoints import CheckpointOptions
 from pliant.cli.options.groups import grouped
+from pliant.cli.options.planning import PlanningOptions
 from pliant.cli.options.run import RunOptions
 from pliant.core.errors import InvalidRequest
 
@@ -61,12 +65,14 @@ def run(
     ] = None,
     *,
     checkpoints: CheckpointOptions,
+    planning: PlanningOptions,
     options: RunOptions,
 ) -> None:
     changes = {
         "workers": _workers(workers, nnodes, nproc_per_node),
         "strategy": strategy,
         **checkpoints.changes(),
+        **planning.changes(),
     }
     changes = {key: value for key, value in changes.items() if value is not None}
     check_summary(options)

@@ -48,11 +48,18 @@ def make_spec(
     if worker is None and changes.keys() & {"workers", "cpu", "memory", "gpu", "env"}:
         raise InvalidRequest("these options apply to the role `worker`, which this job does not have")
     roles = {role: entry.entries() for role, entry in value["roles"].items()}
+    if "optimize" in changes:
+        value["optimize"] = {**spec.optimize.entries(), **changes["optimize"]}
+        for role, entry in spec.roles.items():
+            if "replicas" not in entry.model_fields_set:  # nobody gave it: the planner decides
+                roles[role]["replicas"] = None
     if "workers" in changes:
         roles["worker"]["replicas"] = changes["workers"]
     resources = {key: changes[key] for key in ("cpu", "memory", "gpu") if key in changes}
     if resources:
         roles["worker"]["resources"] = {**roles["worker"]["resources"].entries(), **resources}
+    if "optimize" in changes and (bounds := {key: resources[key] for key in ("cpu", "memory") if key in resources}):
+        roles["worker"]["max_resources"] = {**roles["worker"]["max_resources"].entries(), **bounds}
     if "env" in changes:
         roles["worker"]["env"] = {**roles["worker"]["env"], **changes["env"]}
     value["roles"] = roles

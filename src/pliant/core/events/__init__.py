@@ -46,6 +46,7 @@ from pliant.core.events.parameters import (
     SeatTaken,
     ServerReported,
 )
+from pliant.core.events.planning import PlanEnded, PlanMade, PlannerPaused
 from pliant.core.events.record import EventRecord
 from pliant.core.events.rollouts import NodeResized, ResizeRefused, RolloutFinished, RolloutStarted
 from pliant.core.events.training import (
@@ -110,6 +111,9 @@ __all__ = [
     "ParametersDefined",
     "ParametersMoved",
     "ParametersRestored",
+    "PlanEnded",
+    "PlanMade",
+    "PlannerPaused",
     "ProgramExited",
     "ProgramFrozen",
     "ProgramRestarted",

@@ -74,6 +74,10 @@ class EventKind(StrEnum):
     CHANGE_REFUSED = "change-refused"
     CHANGE_NOTE = "change-note"
     CHANGES_UNAVAILABLE = "changes-unavailable"
+    # automatic resources
+    PLAN = "plan"
+    PLAN_ENDED = "plan-ended"
+    PLANNER_PAUSED = "planner-paused"
 
     @property
     def reason(self) -> str:

@@ -22,7 +22,7 @@ from pliant.core.status_builder import LiveFigures
 from pliant.master.components.base import BackgroundComponent
 from pliant.master.components.nodes import NodeManager
 from pliant.master.components.parameters.coordinator import ParameterCoordinator
-from pliant.master.components.signals import EndRequested, NodesChanged, SignalBus
+from pliant.master.components.signals import ChangeApplied, EndRequested, NodesChanged, SignalBus
 from pliant.master.journal.journal import Journal
 from pliant.platforms.base import ControlChannel
 
@@ -80,6 +80,8 @@ class ChangeHandler(BackgroundComponent):
         if decision.has_effect and self._nodes is not None:
             self._signals.publish(NodesChanged(self._nodes.book))
         self._journal.do(self.desired.answered, **decision.record.arguments)
+        if decision.has_effect:
+            self._signals.publish(ChangeApplied(request.source, request.reason))
         return decision.answer
 
     async def _follow(self, channel: ControlChannel) -> None:

@@ -1,4 +1,5 @@
-"""Resource generators make plans. In manual mode a person is the generator; automatic ones come with the Brain.
+"""Resource generators make plans. In manual mode a person is the generator, in single-job mode the planner
+(``planning/planner.py``), step by step.
 
 A plan is carried out like any other request for changes: ``core.changes.plan_request`` makes one of it, and
 ``ChangeHandler`` handles it.

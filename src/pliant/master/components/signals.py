@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from pliant.core.changes import RequestSource
 from pliant.core.nodes.book import NodeBook
 from pliant.core.nodes.fault_policy import ExitReason
 
@@ -136,6 +137,14 @@ class EndRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeApplied:
+    """A request changed the running job."""
+
+    source: RequestSource
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class JobOver:
     reason: str
 
@@ -157,6 +166,7 @@ Signal: TypeAlias = (
     | SeatVacated
     | MasterPaused
     | EndRequested
+    | ChangeApplied
     | JobOver
 )
 Listener: TypeAlias = Callable[[Signal], None]

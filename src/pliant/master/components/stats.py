@@ -98,6 +98,9 @@ class MemoryStats(Component, StatsCollector):
         if isinstance(signal, RecordsAccepted):
             self.add_records(signal.node, signal.records)
 
+    def figures(self) -> LiveFigures:
+        return self.status(LiveFigures())
+
     def status(self, live: LiveFigures) -> LiveFigures:
         return replace(
             live,

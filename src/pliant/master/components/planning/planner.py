@@ -1,0 +1,228 @@
+"""The resource planner of one job: measures what a configuration achieves, asks ``core/planning``, and carries plans out.
+
+The shell around ``PeriodBook`` and ``Planner``, which are journaled. A step of the planner, the request for changes that it leads
+to and the answer are noted without an ``await`` in between, so a killed master leaves either none or all of them: its successor
+goes on with a plan that is under way, and carries none out twice. Algorithms compute in a thread, since fits take a while; what
+they found is dropped if somebody changed the job meanwhile.
+
+The first configuration is planned before any node is launched. A person's request pauses the planner (``ChangeApplied``). Programs
+of a torchrun group are restarted whenever a worker comes or goes, so such jobs only get advice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+from pliant.core.changes import RequestSource, plan_request
+from pliant.core.clock import Clock
+from pliant.core.errors import PliantError
+from pliant.core.events import PlanEnded, PlanMade, PlannerPaused
+from pliant.core.job_state import JobState
+from pliant.core.nodes.capacity import Capacity
+from pliant.core.planning.history import ChangeCosts, FinishedJob, Room
+from pliant.core.planning.periods import PeriodBook
+from pliant.core.planning.plan import ResourcePlan
+from pliant.core.planning.plan_record import Outcome, PlanRecord
+from pliant.core.planning.planner import Planner, Step
+from pliant.master.components.base import BackgroundComponent
+from pliant.master.components.changes import ChangeHandler
+from pliant.master.components.planning.history import WORKER, HistoryBuilder, Surroundings
+from pliant.master.components.signals import ChangeApplied, Signal
+from pliant.master.journal.journal import Journal
+
+if TYPE_CHECKING:
+    from pliant.core.planning.explain import Explanation
+
+log = logging.getLogger(__name__)
+
+MAX_STEPS = 8  # of one moment: settled, judged, planned again
+ROOM_S = 5.0  # between two questions for free room
+GROUP_PAUSE_S = 3600.0
+GROUP_REASON = (
+    "the programs form a torchrun group, which every change of its workers restarts; plans are not carried out"
+)
+
+
+class ResourcePlanner(BackgroundComponent):
+    name = "planner"
+    title = "resource planner"
+    enabled_by = "optimize: single-job"
+
+    def __init__(
+        self,
+        state: JobState,
+        journal: Journal,
+        clock: Clock,
+        builder: HistoryBuilder,
+        changes: ChangeHandler,
+        *,
+        interval_s: float,
+        capacity: Callable[[], Awaitable[Capacity | None]],
+        room: Callable[[], Awaitable[Room | None]],
+        similar: Callable[[], tuple[FinishedJob, ...]] = tuple,
+        is_start_given: bool = False,
+        costs: ChangeCosts | None = None,
+    ) -> None:
+        """``interval_s``: between two samples. ``similar``: jobs that ended, for the first configuration. ``is_start_given``: the
+        job's description says with how many nodes it begins."""
+        super().__init__()
+        assert state.planner is not None
+        assert state.periods is not None
+        self.planner: Planner = state.planner
+        self._periods: PeriodBook = state.periods
+        self._state, self._journal, self._clock = state, journal, clock
+        self._builder, self._changes = builder, changes
+        self._interval_s = interval_s
+        self._capacity, self._room, self._similar = capacity, room, similar
+        self._is_start_given = is_start_given
+        self._around = Surroundings(costs=costs or ChangeCosts())
+        self._next_sample = 0.0
+        self._next_room = 0.0
+        self._generation = 0  # rises when somebody else changes the job
+        self._task: asyncio.Task[None] | None = None
+
+    # --- life
+
+    async def start(self) -> None:
+        """Before nodes are started: the first configuration, if the job has none yet."""
+        nodes = self._state.nodes
+        assert nodes is not None
+        await self._look_around()
+        is_new = not nodes.started and not self.planner.records() and not self._state.job.over
+        if is_new and not self._is_start_given:
+            similar = await asyncio.to_thread(self._similar)
+            # What is free now is no limit for each node: without one, a node may use what the machine has.
+            await self._plan(replace(self._around, similar=similar, room=None))
+
+    async def tick(self) -> None:
+        now = self._clock.now()
+        if self._state.job.over or now < self._next_sample:
+            return
+        self._next_sample = now + self._interval_s
+        self._sample()
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._plan_on())
+            self._task.add_done_callback(self._log_failure)
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await super().stop()
+
+    def on_event(self, signal: Signal) -> None:
+        match signal:
+            case ChangeApplied(source=source, reason=reason) if source is not RequestSource.GENERATOR:
+                self._generation += 1
+                before = self.planner.under_way
+                self._journal.do(self.planner.person_changed, reason=reason or f"by {source.value}")
+                self._note_end(before)
+                self._journal.event(PlannerPaused(seconds=self.planner.settings.pause_s, reason=reason or source.value))
+            case _:
+                return
+
+    # --- for people
+
+    def plans(self) -> tuple[PlanRecord, ...]:
+        return self.planner.records()
+
+    async def explain(self) -> Explanation:
+        from pliant.core.planning.explain import explain  # needs numpy
+
+        now = self._clock.now()
+        history = self._builder.build(now, self._around)
+        return await asyncio.to_thread(explain, self.planner, history, now)
+
+    # --- measuring
+
+    def _sample(self) -> None:
+        now, parts = self._clock.now(), self._builder.parts()
+        self._journal.do(
+            self._periods.observe,
+            configuration=self._builder.running().to_json(),
+            records=self._builder.records(now),
+            parts=asdict(parts) if parts is not None else None,
+            ready=self._builder.is_ready(),
+        )
+
+    async def _look_around(self) -> None:
+        now = self._clock.now()
+        if now < self._next_room:
+            return
+        self._next_room = now + ROOM_S
+        try:
+            capacity, room = await self._capacity(), await self._room()
+        except PliantError as error:
+            log.warning("cannot read what the platform has: %s", error)
+            return
+        self._around = replace(self._around, capacity=capacity, room=room)
+
+    # --- planning
+
+    async def _plan_on(self) -> None:
+        await self._look_around()
+        if self._is_restarted_by_changes():
+            if self.planner.paused is None:
+                self._journal.do(self.planner.pause, seconds=GROUP_PAUSE_S, reason=GROUP_REASON)
+                self._journal.event(PlannerPaused(seconds=GROUP_PAUSE_S, reason=GROUP_REASON))
+            return
+        if not self._builder.is_draining():
+            await self._plan(self._around)
+
+    async def _plan(self, around: Surroundings) -> None:
+        for _ in range(MAX_STEPS):
+            generation, now = self._generation, self._clock.now()
+            history = self._builder.build(now, around)
+            step = await asyncio.to_thread(self.planner.next_step, history, now)
+            if step is None or generation != self._generation or self._state.job.over:
+                return
+            if self._apply(step):
+                return
+
+    def _apply(self, step: Step) -> bool:
+        """Note it and carry out the plan that it makes, if it makes one; whether it did."""
+        before = self.planner.under_way
+        made = self._journal.do(getattr(self.planner, step.method), **step.arguments)
+        self._note_end(before)
+        if step.method == "plan":
+            self._note_made(self.planner.records()[-1])
+        if not isinstance(made, ResourcePlan):
+            return False
+        if step.method != "plan":  # a rollback
+            self._note_made(self.planner.records()[-1])
+        self._carry_out(made)
+        return True
+
+    def _carry_out(self, plan: ResourcePlan) -> None:
+        answer = self._changes.handle(plan_request(plan))
+        before = self.planner.under_way
+        if answer.refusal:
+            self._journal.do(self.planner.refused, plan=plan.id, reason=answer.refusal)
+        else:
+            self._journal.do(self.planner.accepted, plan=plan.id)
+        self._note_end(before)
+
+    def _is_restarted_by_changes(self) -> bool:
+        groups = self._state.groups
+        return groups is not None and self._state.parameters is None and groups.group(WORKER).connected
+
+    # --- events
+
+    def _note_made(self, record: PlanRecord) -> None:
+        proposal = record.proposal
+        is_advice = record.outcome is Outcome.ADVISED
+        self._journal.event(
+            PlanMade(plan=record.id, algorithm=proposal.algorithm, reason=proposal.reason, advice=is_advice)
+        )
+
+    def _note_end(self, before: PlanRecord | None) -> None:
+        """Of the plan that was under way, if it is not any more."""
+        if before is None or self.planner.under_way == before:
+            return
+        now = next((record for record in self.planner.records() if record.id == before.id), None)
+        if now is not None and now.ended_at is not None:
+            self._journal.event(PlanEnded(plan=now.id, outcome=now.outcome.value, judgement=now.judgement))

@@ -1,0 +1,43 @@
+"""What a job that plans its own resources leaves open: the numbers of nodes that its description does not give.
+
+A number that is given is a bound: ``4`` means at most four workers, ``"2:8"`` between two and eight. Without any, a role may have
+up to ``MAX_OPEN`` nodes. With how many it begins is decided by the planner, unless ``wanted`` says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+AUTOMATIC = "single-job"
+MAX_OPEN = {"worker": 16, "ps": 4}  # nodes of a role for which no number is given
+
+
+def with_open_replicas(value: Any) -> Any:
+    """The description of a job; if it plans its own resources, with a range for each role that may be planned."""
+    if not isinstance(value, Mapping) or not _is_automatic(value.get("optimize")):
+        return value
+    roles = value.get("roles")
+    if not isinstance(roles, Mapping):
+        return value
+    single = str(value.get("strategy")) == "local"
+    filled = {name: _filled(name, role, single=single) for name, role in roles.items()}
+    return {**value, "roles": filled}
+
+
+def _is_automatic(optimize: object) -> bool:
+    if isinstance(optimize, Mapping):
+        return optimize.get("mode") == AUTOMATIC
+    return optimize == AUTOMATIC or getattr(optimize, "mode", None) == AUTOMATIC
+
+
+def _filled(name: str, role: object, *, single: bool) -> object:
+    if name not in MAX_OPEN or not isinstance(role, Mapping):
+        return role
+    given = role.get("replicas")
+    if given is None:
+        return {**role, "replicas": {"min": 1, "max": 1 if single else MAX_OPEN[name]}}
+    is_number = isinstance(given, int) and not isinstance(given, bool)
+    if is_number or (isinstance(given, str) and given.strip().isdigit()):
+        return {**role, "replicas": {"min": min(1, int(given)), "max": int(given)}}
+    return role
