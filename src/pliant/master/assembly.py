@@ -19,6 +19,7 @@ from pliant.core.nodes.capacity import Capacity
 from pliant.core.nodes.states import Launch
 from pliant.core.parameters.book import ParameterBook
 from pliant.core.planning.history import ChangeCosts, Objective, Room
+from pliant.core.planning.past_jobs import fingerprint
 from pliant.core.rendezvous.book import RendezvousBook
 from pliant.core.rendezvous.groups import GroupBook
 from pliant.core.resources import Resources
@@ -31,6 +32,7 @@ from pliant.master.components.groups import GroupCoordinator
 from pliant.master.components.nodes import NodeManager, unknown_capacity
 from pliant.master.components.parameters.coordinator import ParameterCoordinator
 from pliant.master.components.planning.history import HistoryBuilder, PlanningTerms, RoleTerms
+from pliant.master.components.planning.past_jobs import PastJobs, history_dir
 from pliant.master.components.planning.planner import ResourcePlanner
 from pliant.master.components.platform_usage import PlatformUsage
 from pliant.master.components.programs import ProgramSupervisor
@@ -172,7 +174,15 @@ class Assembly:
             room=platform.room,
             is_start_given=any(role.replicas.wanted is not None for role in spec.roles.values()),
             costs=costs,
+            past=self._past_jobs() if platform.is_single_machine else None,
         )
+
+    def _past_jobs(self) -> PastJobs:
+        """Of this user on this machine; without a limit in the spec, a node may use what the machine has."""
+        spec, roles = self.spec, self.spec.roles
+        command = roles["worker"].command if "worker" in roles else ()
+        has_limits = any(role.resources.memory or role.max_resources.memory for role in roles.values())
+        return PastJobs(history_dir(), fingerprint(spec.strategy, command, spec.name), keeps_memory=has_limits)
 
     def _shards(self, book: ShardBook) -> DataShardManager:
         return DataShardManager(

@@ -170,6 +170,13 @@ class JobSpec(Model):
         """What differs from the defaults; ``full`` pins every default of this version as well."""
         return text.write(self.to_json() if full else self.differences())
 
+    def differences(self, base: Model | None = None) -> dict[str, Any]:
+        found = super().differences(base)
+        if self.optimize.is_automatic:  # there, one node that is given is another thing than no number at all
+            for name, role in self.roles.items():
+                found["roles"][name].setdefault("replicas", role.replicas.to_json())
+        return found
+
     def replaced(self, **changes: Any) -> JobSpec:
         """A copy with other values for top-level fields, checked as a whole."""
         return self.from_dict(self.entries() | changes)

@@ -29,6 +29,8 @@ from pliant.core.planning.history import (
     Room,
     StepParts,
 )
+from pliant.core.planning.objectives import score
+from pliant.core.planning.past_jobs import Fingerprint, PastJob
 from pliant.core.planning.plan_record import Outcome
 from pliant.core.resources import Resources
 from pliant.core.status import Progress
@@ -181,7 +183,29 @@ class HistoryBuilder:
         server = self._role_bounds(PARAMETER_SERVER, capacity) if self._has_servers else None
         return Bounds(worker, server)
 
+    def past_job(self, now: float, mark: Fingerprint, *, succeeded: bool) -> PastJob | None:
+        """What this job taught; None: nothing was measured."""
+        periods = self._periods.periods()
+        if not periods:
+            return None
+        best = max(periods, key=lambda period: score(self._terms.objective, period.rate, period.configuration))
+        shards = self._state.shards
+        records = sum(queue.records_per_epoch for queue in shards.queues()) if shards is not None else 0
+        return PastJob(
+            replace(mark, records=records),
+            now,
+            succeeded,
+            best.configuration,
+            best.rate,
+            self._peak_mb(WORKER),
+            self._peak_mb(PARAMETER_SERVER) if self._has_servers else 0.0,
+        )
+
     # --- inside
+
+    def _peak_mb(self, role: str) -> float:
+        nodes = [node for node in self._nodes.nodes() if node.role == role]
+        return max((max(float(node.peak_mb), self._stats.peak_memory(node.name)) for node in nodes), default=0.0)
 
     @property
     def _has_servers(self) -> bool:

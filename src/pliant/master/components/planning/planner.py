@@ -21,9 +21,10 @@ from pliant.core.changes import RequestSource, plan_request
 from pliant.core.clock import Clock
 from pliant.core.errors import PliantError
 from pliant.core.events import PlanEnded, PlanMade, PlannerPaused
+from pliant.core.job import Phase
 from pliant.core.job_state import JobState
 from pliant.core.nodes.capacity import Capacity
-from pliant.core.planning.history import ChangeCosts, FinishedJob, Room
+from pliant.core.planning.history import ChangeCosts, Room
 from pliant.core.planning.periods import PeriodBook
 from pliant.core.planning.plan import ResourcePlan
 from pliant.core.planning.plan_record import Outcome, PlanRecord
@@ -31,7 +32,8 @@ from pliant.core.planning.planner import Planner, Step
 from pliant.master.components.base import BackgroundComponent
 from pliant.master.components.changes import ChangeHandler
 from pliant.master.components.planning.history import WORKER, HistoryBuilder, Surroundings
-from pliant.master.components.signals import ChangeApplied, Signal
+from pliant.master.components.planning.past_jobs import PastJobs
+from pliant.master.components.signals import ChangeApplied, JobOver, Signal
 from pliant.master.journal.journal import Journal
 
 if TYPE_CHECKING:
@@ -63,11 +65,11 @@ class ResourcePlanner(BackgroundComponent):
         interval_s: float,
         capacity: Callable[[], Awaitable[Capacity | None]],
         room: Callable[[], Awaitable[Room | None]],
-        similar: Callable[[], tuple[FinishedJob, ...]] = tuple,
+        past: PastJobs | None = None,
         is_start_given: bool = False,
         costs: ChangeCosts | None = None,
     ) -> None:
-        """``interval_s``: between two samples. ``similar``: jobs that ended, for the first configuration. ``is_start_given``: the
+        """``interval_s``: between two samples. ``past``: jobs that ended, for the first configuration. ``is_start_given``: the
         job's description says with how many nodes it begins."""
         super().__init__()
         assert state.planner is not None
@@ -77,11 +79,12 @@ class ResourcePlanner(BackgroundComponent):
         self._state, self._journal, self._clock = state, journal, clock
         self._builder, self._changes = builder, changes
         self._interval_s = interval_s
-        self._capacity, self._room, self._similar = capacity, room, similar
+        self._capacity, self._room, self._past = capacity, room, past
         self._is_start_given = is_start_given
         self._around = Surroundings(costs=costs or ChangeCosts())
         self._next_sample = 0.0
         self._next_room = 0.0
+        self._is_remembered = False
         self._generation = 0  # rises when somebody else changes the job
         self._task: asyncio.Task[None] | None = None
 
@@ -94,7 +97,7 @@ class ResourcePlanner(BackgroundComponent):
         await self._look_around()
         is_new = not nodes.started and not self.planner.records() and not self._state.job.over
         if is_new and not self._is_start_given:
-            similar = await asyncio.to_thread(self._similar)
+            similar = await asyncio.to_thread(self._past.similar) if self._past is not None else ()
             # What is free now is no limit for each node: without one, a node may use what the machine has.
             await self._plan(replace(self._around, similar=similar, room=None))
 
@@ -122,6 +125,12 @@ class ResourcePlanner(BackgroundComponent):
                 self._journal.do(self.planner.person_changed, reason=reason or f"by {source.value}")
                 self._note_end(before)
                 self._journal.event(PlannerPaused(seconds=self.planner.settings.pause_s, reason=reason or source.value))
+            case JobOver() if self._past is not None:
+                succeeded = self._state.job.phase is Phase.SUCCEEDED
+                taught = self._builder.past_job(self._clock.now(), self._past.fingerprint, succeeded=succeeded)
+                if taught is not None and not self._is_remembered:
+                    self._is_remembered = True
+                    self.run_beside(asyncio.to_thread(self._past.remember, taught))
             case _:
                 return
 
