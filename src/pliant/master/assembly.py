@@ -20,6 +20,7 @@ from pliant.core.nodes.states import Launch
 from pliant.core.parameters.book import ParameterBook
 from pliant.core.planning.history import ChangeCosts, Objective, Room
 from pliant.core.planning.past_jobs import fingerprint
+from pliant.core.planning.registry import DEFAULT_CHAIN, chain
 from pliant.core.rendezvous.book import RendezvousBook
 from pliant.core.rendezvous.groups import GroupBook
 from pliant.core.resources import Resources
@@ -162,6 +163,7 @@ class Assembly:
 
     def _planner(self, platform: OpenPlatform, stats: MemoryStats, changes: ChangeHandler) -> ResourcePlanner:
         spec = self.spec
+        chain(spec.optimize.algorithms or DEFAULT_CHAIN)  # what is missing is said now, not after the first minutes
         costs = ChangeCosts(scale_up_s=2.0, replace_s=5.0) if platform.is_single_machine else ChangeCosts()
         return ResourcePlanner(
             self.state,

@@ -84,6 +84,10 @@ class OptimizeSpec(Model):
     budget: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] = Field(
         default=0.0, description="single-job: node hours that the job may use; 0: no limit."
     )
+    algorithms: tuple[str, ...] = Field(
+        default=(),
+        description="single-job: the algorithms that plan, in the order in which they are asked. Default: all built-in ones.",
+    )
     dry_run: Flag = Field(default=False, description="single-job: plans are made and shown, but not carried out.")
     interval: Duration = Field(
         default=0.0,
@@ -111,6 +115,7 @@ class OptimizeSpec(Model):
                 "objective": self.objective != "balanced",
                 "deadline": self.deadline,
                 "budget": self.budget,
+                "algorithms": self.algorithms,
                 "dry_run": self.dry_run,
             }
             problems = [

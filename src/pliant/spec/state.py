@@ -53,6 +53,7 @@ def planner_settings(spec: JobSpec) -> PlannerSettings:
     return replace(
         defaults,
         dry_run=spec.optimize.dry_run,
+        algorithms=spec.optimize.algorithms,
         cool_down_s=defaults.cool_down_s * unit,
         judge_s=defaults.judge_s * unit,
     )

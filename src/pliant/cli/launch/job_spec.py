@@ -116,6 +116,10 @@ def check_launchable(spec: JobSpec) -> None:
         if role.command and "PATH" not in role.env:
             _check_program(role.command, Path(spec.working_dir or "."))
     _check_gpus(spec)
+    if spec.optimize.is_automatic:
+        from pliant.core.planning.registry import DEFAULT_CHAIN, chain
+
+        chain(spec.optimize.algorithms or DEFAULT_CHAIN)
 
 
 def _check_gpus(spec: JobSpec) -> None:

@@ -40,7 +40,7 @@ from pliant.core.planning.objectives import MIN_GAIN, SERVER, WORKER, current_pe
 from pliant.core.planning.plan import ResourcePlan
 from pliant.core.planning.plan_record import Outcome, PlanRecord
 from pliant.core.planning.proposal import Algorithm, Proposal
-from pliant.core.planning.registry import URGENT, algorithm, chain
+from pliant.core.planning.registry import DEFAULT_CHAIN, URGENT, algorithm, chain
 from pliant.core.state_machine import StateMachine
 
 
@@ -61,6 +61,7 @@ _UNDER_WAY = (PlannerState.PROBING, PlannerState.SETTLING, PlannerState.JUDGING)
 @dataclass(frozen=True, slots=True)
 class PlannerSettings:
     dry_run: bool = False  # plans are only shown
+    algorithms: tuple[str, ...] = ()  # by name, in the order in which they are asked; empty: the default chain
     cool_down_s: float = 60.0  # after a plan; doubles if it brought nothing
     max_cool_down_s: float = 3600.0
     expiry_s: float = 120.0  # of a plan that is not answered
@@ -99,7 +100,7 @@ class Planner(StateMachine):
         algorithms: Sequence[Algorithm] | None = None,
         create: Algorithm | None = None,
     ) -> None:
-        """``algorithms``: asked in their order; None: the default chain. ``create``: for the first configuration."""
+        """``algorithms``: asked in their order; None: those of the settings. ``create``: for the first configuration."""
         self.settings = settings or PlannerSettings()
         self._algorithms = algorithms
         self._create = create
@@ -415,7 +416,7 @@ class Planner(StateMachine):
 
     def _chain(self) -> Sequence[Algorithm]:
         if self._algorithms is None:
-            self._algorithms = chain()
+            self._algorithms = chain(self.settings.algorithms or DEFAULT_CHAIN)
         return self._algorithms
 
     def _bounds(self, history: JobHistory, now: float) -> Any:
