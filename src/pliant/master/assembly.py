@@ -112,7 +112,7 @@ class Assembly:
             channel = platform.channel
             made.append(Adviser(state, self.journal))
         if state.changes is not None:
-            made.append(self._changes(state.changes, nodes, parameters, channel))
+            made.append(self._changes(state.changes, nodes, parameters, rendezvous, channel))
         if channel is not None:
             can_be_lost = state.rendezvous is not None and self.spec.platform.kubernetes.journal.volume != "claim"
             made.append(StatusReporter(channel, self.controller.status, journal_can_be_lost=can_be_lost))
@@ -132,6 +132,7 @@ class Assembly:
         desired: DesiredState,
         nodes: NodeManager | None,
         parameters: ParameterCoordinator | None,
+        rendezvous: RendezvousServer | None,
         channel: ControlChannel | None,
     ) -> ChangeHandler:
         return ChangeHandler(
@@ -142,6 +143,7 @@ class Assembly:
             self.signals,
             nodes=nodes,
             parameters=parameters,
+            rendezvous=rendezvous,
             channel=channel,
         )
 
