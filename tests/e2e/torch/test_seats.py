@@ -96,14 +96,14 @@ def test_a_slow_worker_is_told_apart_and_hosts_fewer_virtual_workers_by_the_comm
     with SlowJob(tmp_path) as job:
         job.wait_until_all_train()
 
-        def measured(status: JobStatus) -> dict[str, float] | None:
+        def is_told_apart(status: JobStatus) -> bool:
             found = {node.name: node.unit_seconds for node in status.nodes}
-            return found if len(found) == 3 and all(found.values()) else None
+            slow = found.pop(SLOW, 0.0)
+            return len(found) == 2 and all(found.values()) and slow > 2 * max(found.values())
 
-        unit_seconds = job.wait_for(measured, "the time of a unit of each")
-        assert unit_seconds[SLOW] > 2 * max(unit_seconds["worker-0"], unit_seconds["worker-1"]), unit_seconds
+        job.wait_for(is_told_apart, "a slow worker by the time of a unit")
         before = job.wait_for(lambda status: status, "the status")
-        assert hosted(before) == {"worker-0": 3, "worker-1": 3, SLOW: 2}
+        assert sorted(hosted(before).values()) == [2, 3, 3]
         seats = ",".join(f"{node}={count}" for node, count in FEWER.items())
         command = [sys.executable, "-c", "from pliant.cli import main; main()", "scale"]
         where = ["--job-dir", str(job.home.path), "--seats", seats]
@@ -117,8 +117,8 @@ def test_a_slow_worker_is_told_apart_and_hosts_fewer_virtual_workers_by_the_comm
     assert not job.computed_twice()
     units = job.units_by_round()
     assert units[first] == {tuple(sorted(FEWER.items()))}
-    assert all(dict(shares)[SLOW] == 2 for at in units if at < first for shares in units[at] if len(shares) == 3)
-    changes = [event.text for event in job.events(EventKind.CHANGE)]
+    assert all(dict(shares)[SLOW] >= 2 for at in units if at < first for shares in units[at])
+    changes = [event.message for event in job.events(EventKind.CHANGE)]
     assert any("4 on worker-0, 3 on worker-1, 1 on worker-2" in text for text in changes), changes
 
 
@@ -184,13 +184,14 @@ def counts_of(worker: Worker) -> dict[int, int]:
 
 @pytest.mark.parametrize("deterministic", [True, False])
 def test_a_plan_takes_effect_at_the_next_step_boundary_in_the_same_process(tmp_path: Path, deterministic: bool) -> None:
-    seats = {"worker-0": 2, "worker-1": 1, "worker-2": 1}
-    other = {"worker-0": 1, "worker-1": 1, "worker-2": 2}
-    with TrainerThreads(tmp_path, workers=3, deterministic=deterministic) as threads, threads.points():
+    seats = {"worker-0": 1, "worker-1": 1, "worker-2": 3}
+    options = {"virtual_workers": 5, "deterministic": deterministic}
+    with TrainerThreads(tmp_path, workers=3, **options) as threads, threads.points():
+        before: dict[str, int] = {}
 
         def change() -> None:
-            assert threads.master.run_inside(lambda parts: parts.require(RendezvousServer).book.hosted()) == seats
-            assign(threads, other)
+            before.update(threads.master.run_inside(lambda parts: parts.require(RendezvousServer).book.hosted()))
+            assign(threads, seats)
             wait_until(lambda: any(w.trainer._elastic.world.outdated for w in threads.workers), what="word of it")
 
         threads.workers[0].does(change, "before the collective", step=1)
@@ -200,10 +201,12 @@ def test_a_plan_takes_effect_at_the_next_step_boundary_in_the_same_process(tmp_p
         rounds = {worker.trainer._elastic.world.round for worker in threads.workers}
         assert len(rounds) == 1
         if deterministic:
-            threads.assert_all_equal(bits(alone_result().trainer.model))
-        # Steps 3 and 7 are the short ones at the end of an epoch; the word may come a step later to who is to report it.
-        assert [counts_of(worker)[0] for worker in threads.workers] == list(seats.values())
-        assert [counts_of(worker)[4] for worker in threads.workers] == list(other.values())
+            threads.assert_all_equal(bits(alone_result(**options).trainer.model))
+        assert sorted(before.values()) == [1, 2, 2]
+        assert {worker.name: counts_of(worker)[0] for worker in threads.workers} == before
+        # The word may come to a worker that has just reported for step 1; step 2 is a short one.
+        for step in (3, 4):
+            assert {worker.name: counts_of(worker)[step] for worker in threads.workers} == seats
 
 
 def test_a_worker_that_dies_while_the_new_assignment_is_taken_changes_nothing(tmp_path: Path) -> None:
