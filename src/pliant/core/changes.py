@@ -133,7 +133,8 @@ class AssignSeats:
     def __str__(self) -> str:
         if not self.seats:
             return "host virtual workers evenly"
-        return f"host virtual workers: {', '.join(f'{count} on {node}' for node, count in self.seats.items())}"
+        shown = sorted(self.seats.items(), key=lambda item: (len(item[0]), item[0]))  # worker-10 after worker-9
+        return f"host virtual workers: {', '.join(f'{count} on {node}' for node, count in shown)}"
 
 
 Change: TypeAlias = (

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.e2e.torch.training_job import PROGRAM, TrainingJob
@@ -185,7 +186,7 @@ def counts_of(worker: Worker) -> dict[int, int]:
 @pytest.mark.parametrize("deterministic", [True, False])
 def test_a_plan_takes_effect_at_the_next_step_boundary_in_the_same_process(tmp_path: Path, deterministic: bool) -> None:
     seats = {"worker-0": 1, "worker-1": 1, "worker-2": 3}
-    options = {"virtual_workers": 5, "deterministic": deterministic}
+    options: dict[str, Any] = {"virtual_workers": 5, "deterministic": deterministic}
     with TrainerThreads(tmp_path, workers=3, **options) as threads, threads.points():
         before: dict[str, int] = {}
 
