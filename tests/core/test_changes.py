@@ -99,6 +99,12 @@ def test_a_plan_assigns_seats() -> None:
     assert str(AssignSeats({})) == "host virtual workers evenly"
 
 
+def test_a_plan_for_other_micro_batches_is_refused_as_a_whole() -> None:
+    request = plan_request(ResourcePlan("p1", "less memory", {"worker": RolePlan(3)}, micro_batch=16))
+    with pytest.raises(InvalidRequest, match="micro-batch of a running job cannot be changed"):
+        DesiredState(desired()).changes_of(request)
+
+
 def test_a_request_that_cannot_be_used_is_refused_with_its_problem() -> None:
     request = ChangeRequest("p", RequestSource.SCALE_PLAN, problem="the plan is empty")
     with pytest.raises(InvalidRequest, match="the plan is empty"):

@@ -221,7 +221,10 @@ def plan_request(plan: ResourcePlan, source: RequestSource = RequestSource.GENER
     changes += [MovePartitions(node, share) for node, share in plan.moves.items()]
     if plan.seats:
         changes.append(AssignSeats(dict(plan.seats)))
-    return ChangeRequest(plan.id, source, tuple(changes), plan.reason, base_version=plan.base_version)
+    problem = (
+        "the micro-batch of a running job cannot be changed: it is part of its training" if plan.micro_batch else ""
+    )
+    return ChangeRequest(plan.id, source, tuple(changes), plan.reason, base_version=plan.base_version, problem=problem)
 
 
 def _of_role(plan: ResourcePlan, node: str) -> Resources | None:

@@ -2,8 +2,8 @@
 
 An OOM is a censored sample: the node would have used more than its limit, nobody knows how much. So the first one grows memory
 by the growth rule (half as much again), repeats double it. At the maximum more memory cannot be had: servers get another one to
-take rows. Of an allreduce job only its owner can help: smaller micro-batches with more virtual workers are the same global batch, but
-they change the numbers of training (batch norm, randomness), so this is advice and never carried out.
+take rows. Of an allreduce job only its owner can help: smaller micro-batches with more virtual workers are the same global batch,
+but they change the numbers of training (batch norm, randomness), so this is advice and never carried out.
 """
 
 from __future__ import annotations
