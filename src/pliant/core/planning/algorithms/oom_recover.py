@@ -54,19 +54,19 @@ class OomRecover:
                 return Proposal(self.name, f"{why}, the maximum: one more server takes rows", new, urgent=True)
         batch = history.configuration.micro_batch
         if history.kind is JobKind.ALLREDUCE and batch > 1:
-            times = next(divisor for divisor in range(2, batch + 1) if batch % divisor == 0)
+            parts = next(divisor for divisor in range(2, batch + 1) if batch % divisor == 0)
             return Proposal(
                 self.name,
-                f"{why}, the maximum: start the job with {_smaller(batch, times, history.virtual_workers)},"
+                f"{why}, the maximum: start the job with {_smaller(batch, parts, history.virtual_workers)},"
                 " which is the same global batch",
-                replace(history.configuration, micro_batch=batch // times),
+                replace(history.configuration, micro_batch=batch // parts),
                 advice=True,
             )
         return None
 
 
-def _smaller(batch: int, times: int, virtual_workers: int) -> str:
+def _smaller(batch: int, parts: int, virtual_workers: int) -> str:
     if virtual_workers:
-        return f"micro_batch={batch // times} and virtual_workers={virtual_workers * times}"
-    often = "twice" if times == 2 else f"{times} times"
-    return f"micro_batch={batch // times} and {often} as many virtual workers"
+        return f"micro_batch={batch // parts} and virtual_workers={virtual_workers * parts}"
+    often = "twice" if parts == 2 else f"{parts} times"
+    return f"micro_batch={batch // parts} and {often} as many virtual workers"
