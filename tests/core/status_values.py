@@ -116,7 +116,7 @@ parameters = st.builds(
 )
 checkpoints = st.builds(CheckpointStatus, WORDS, COUNTS, COUNTS, SECONDS, COUNTS, COUNTS, SECONDS, WORDS, WORDS, WORDS)
 members = st.builds(Member, WORDS, WORDS, st.dictionaries(WORDS, WORDS, max_size=2), COUNTS, COUNTS)
-worlds = st.builds(World, COUNTS, _tuple(members), SECONDS)
+worlds = st.builds(World, COUNTS, _tuple(members), SECONDS, _tuple(st.integers(0, 9)))
 
 
 def evaluations(values: st.SearchStrategy[float | None]) -> st.SearchStrategy[EvaluationStatus]:

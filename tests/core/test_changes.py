@@ -9,6 +9,7 @@ import pytest
 
 from pliant.core.changes import (
     Answer,
+    AssignSeats,
     Change,
     ChangeRequest,
     DesiredJob,
@@ -88,6 +89,20 @@ def test_a_plan_sets_resources_first_so_that_new_nodes_have_them() -> None:
 def test_a_plan_moves_partitions_last() -> None:
     plan = ResourcePlan("p1", "ps-0 is hot", {"ps": RolePlan(2)}, moves={"ps-0": 0.25})
     assert plan_request(plan).changes == (Scale("ps", 2), MovePartitions("ps-0", 0.25))
+
+
+def test_a_plan_assigns_seats() -> None:
+    plan = ResourcePlan("p1", "worker-1 is slow", seats={"worker-0": 5, "worker-1": 3})
+    (change,) = plan_request(plan).changes
+    assert change == AssignSeats({"worker-0": 5, "worker-1": 3})
+    assert str(change) == "host virtual workers: 5 on worker-0, 3 on worker-1"
+    assert str(AssignSeats({})) == "host virtual workers evenly"
+
+
+def test_a_plan_for_other_micro_batches_is_refused_as_a_whole() -> None:
+    request = plan_request(ResourcePlan("p1", "less memory", {"worker": RolePlan(3)}, micro_batch=16))
+    with pytest.raises(InvalidRequest, match="micro-batch of a running job cannot be changed"):
+        DesiredState(desired()).changes_of(request)
 
 
 def test_a_request_that_cannot_be_used_is_refused_with_its_problem() -> None:

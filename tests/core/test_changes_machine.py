@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from pliant.core.change_resolver import apply_request, decide
 from pliant.core.changes import (
     Answer,
+    AssignSeats,
     Change,
     ChangeRequest,
     DesiredJob,
@@ -36,6 +37,7 @@ ROLE = {"command": ["train"], "replicas": {"min": 1, "max": 4, "wanted": 2}}
 SPECS = [
     JobSpec.from_dict({"name": "a", "roles": {"worker": ROLE}}),
     JobSpec.from_dict({"name": "b", "strategy": "ps-async", "roles": {"worker": ROLE, "ps": ROLE}}),
+    JobSpec.from_dict({"name": "d", "strategy": "allreduce", "roles": {"worker": ROLE}}),
     JobSpec.from_dict({"name": "c", "strategy": "ps-sync", "roles": {"worker": ROLE, "ps": {**ROLE, "replicas": 1}}}),
 ]
 
@@ -52,6 +54,8 @@ changes: st.SearchStrategy[Change] = st.one_of(
     st.builds(Suspend),
     st.builds(Resume),
     st.builds(MovePartitions, nodes, st.sampled_from([0.0, 0.25, 1.0])),
+    st.builds(AssignSeats, st.fixed_dictionaries({"worker-0": st.integers(0, 5), "worker-1": st.integers(2, 4)})),
+    st.builds(AssignSeats, st.dictionaries(nodes, small, max_size=2)),
 )
 edited_role = st.builds(DesiredRole, st.integers(0, 2), st.integers(2, 5), small, resources)
 edits = st.builds(DesiredJob, st.dictionaries(st.sampled_from(["worker", "ps"]), edited_role), st.booleans())
@@ -80,6 +84,11 @@ class Requests(RuleBasedStateMachine):
             self.state.nodes.accepted(0.0, node=node.name)
             if self.state.parameters is not None and node.role == PARAMETER_SERVER:
                 self.state.parameters.join(0.0, node=node.name, incarnation=0)
+        if self.state.rendezvous is not None:
+            self.state.rendezvous.expect(0.0, count=2)
+            for node in self.state.nodes.live():
+                attrs = {"virtual_workers": "5"}
+                self.state.rendezvous.join(0.0, member=node.name, incarnation="0", attrs=attrs)
 
     def send(self, request: ChangeRequest) -> None:
         assert self.state.changes is not None

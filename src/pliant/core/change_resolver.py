@@ -9,12 +9,14 @@ when the seat is empty, by ``master/components/server_pool.py``), so nothing may
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pliant.core.changes import (
     Answer,
+    AssignSeats,
     Change,
     ChangeRequest,
     DesiredJob,
@@ -36,6 +38,7 @@ from pliant.core.job_state import JobState, Operation
 from pliant.core.nodes.book import NodeBook
 from pliant.core.parameters.book import ParameterBook
 from pliant.core.plurals import counted
+from pliant.core.rendezvous.book import RendezvousBook
 from pliant.core.resources import RolloutMode
 
 
@@ -130,6 +133,7 @@ def _copy(state: JobState) -> JobState:
         job=deepcopy(state.job),
         nodes=state.nodes.copy() if state.nodes is not None else None,
         parameters=state.parameters.trial() if state.parameters is not None else None,
+        rendezvous=deepcopy(state.rendezvous),
     )
 
 
@@ -172,6 +176,8 @@ class _Trial:
                 self._stop(change)
             case MovePartitions(node, share):
                 return self._move(node, share)
+            case AssignSeats(seats):
+                return self._assign(seats)
         return {}
 
     # --- the kinds that need more than one call
@@ -233,6 +239,15 @@ class _Trial:
         count = len(parameters.map.partitions_of(seat.number))
         return {"seat": seat.number, "partitions": count, "weight": seat.weight}
 
+    def _assign(self, seats: Mapping[str, int]) -> dict[str, float]:
+        """Results: N, and what each worker hosts once its world is formed."""
+        rendezvous = self._rendezvous()
+        if self._state.job.over:
+            raise Conflict("the job has ended; virtual workers cannot be assigned")
+        self._do("rendezvous", "assign_seats", seats=dict(seats))
+        assigned = {f"{node}.seats": float(count) for node, count in rendezvous.assigned_seats().items()}
+        return {"virtual_workers": float(rendezvous.virtual_workers), **assigned}
+
     # --- what would take a parameter server away before it moved what it has
 
     def _check_limits(self, change: SetLimits) -> None:
@@ -261,6 +276,14 @@ class _Trial:
         if self._state.parameters is None:
             raise NotAvailable("this job has no parameter servers", hint="start it with strategy ps-sync or ps-async")
         return self._state.parameters
+
+    def _rendezvous(self) -> RendezvousBook:
+        if self._state.rendezvous is None:
+            raise NotAvailable(
+                "this job has no virtual workers: its workers do not train in one world",
+                hint="start it with strategy allreduce",
+            )
+        return self._state.rendezvous
 
     def _nodes(self, method: str, **arguments: Any) -> Any:
         self._book()

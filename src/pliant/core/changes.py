@@ -124,8 +124,21 @@ class MovePartitions:
         return f"move {self.share:.0%} of the parameters of {self.node} to other servers"
 
 
+@dataclass(frozen=True, slots=True)
+class AssignSeats:
+    """Virtual workers that each worker of an allreduce job hosts, by name; the sum stays N. Empty: evenly."""
+
+    seats: Mapping[str, int]
+
+    def __str__(self) -> str:
+        if not self.seats:
+            return "host virtual workers evenly"
+        shown = sorted(self.seats.items(), key=lambda item: (len(item[0]), item[0]))  # worker-10 after worker-9
+        return f"host virtual workers: {', '.join(f'{count} on {node}' for node, count in shown)}"
+
+
 Change: TypeAlias = (
-    SetLimits | SetResources | Scale | ReplaceNode | RemoveNode | Suspend | Resume | Stop | MovePartitions
+    SetLimits | SetResources | Scale | ReplaceNode | RemoveNode | Suspend | Resume | Stop | MovePartitions | AssignSeats
 )
 
 
@@ -206,7 +219,12 @@ def plan_request(plan: ResourcePlan, source: RequestSource = RequestSource.GENER
     for replacement in plan.replace:
         changes.append(ReplaceNode(replacement.node, replacement.resources or _of_role(plan, replacement.node)))
     changes += [MovePartitions(node, share) for node, share in plan.moves.items()]
-    return ChangeRequest(plan.id, source, tuple(changes), plan.reason, base_version=plan.base_version)
+    if plan.seats:
+        changes.append(AssignSeats(dict(plan.seats)))
+    problem = (
+        "the micro-batch of a running job cannot be changed: it is part of its training" if plan.micro_batch else ""
+    )
+    return ChangeRequest(plan.id, source, tuple(changes), plan.reason, base_version=plan.base_version, problem=problem)
 
 
 def _of_role(plan: ResourcePlan, node: str) -> Resources | None:

@@ -93,6 +93,10 @@ class NodeStatus:
     cpu_limit: float = 0.0  # cores that it was given; 0: no limit
     gpu: int = 0
     peak_memory_mb: float = 0.0  # the most that was measured; 0: nothing was
+    virtual_workers: int = 0  # that it hosts now
+    unit_seconds: float = (
+        0.0  # that it needs for one micro-batch of a step, before it waits for others; 0: not measured
+    )
 
     @property
     def ended(self) -> bool:

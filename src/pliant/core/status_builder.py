@@ -59,6 +59,7 @@ class NodeFigures:
     records_per_second: float = 0.0
     records: int = 0  # since this master started
     peak_memory_mb: float = 0.0  # since then
+    unit_seconds: float = 0.0  # for one micro-batch of a step, lately; 0: unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ def build_status(name: str, state: JobState, now: float, live: LiveFigures = NOT
     phase = _phase(job, nodes, roles)
     progress = _progress(state, live)
     waiting = waiting_condition(state, now)
+    hosted = state.rendezvous.hosted() if state.rendezvous is not None else {}
     return JobStatus(
         name=name,
         phase=phase,
@@ -118,7 +120,10 @@ def build_status(name: str, state: JobState, now: float, live: LiveFigures = NOT
         ),
         components=tuple(component for component in COMPONENTS if getattr(state, component) is not None),
         roles=roles,
-        nodes=tuple(_node(node, live.nodes.get(node.name, NodeFigures())) for node in nodes.nodes()) if nodes else (),
+        nodes=tuple(
+            _node(node, live.nodes.get(node.name, NodeFigures()), hosted.get(node.name, 0))
+            for node in (nodes.nodes() if nodes else ())
+        ),
         datasets=tuple(_dataset(queue) for queue in state.shards.queues()) if state.shards is not None else (),
         progress=progress,
         records_per_second=live.records_per_second,
@@ -255,7 +260,7 @@ def _eta(progress: Progress, live: LiveFigures) -> float | None:
     return left / rate if rate and left > 0 else None
 
 
-def _node(node: Node, live: NodeFigures) -> NodeStatus:
+def _node(node: Node, live: NodeFigures, virtual_workers: int) -> NodeStatus:
     return NodeStatus(
         name=node.name,
         role=node.role,
@@ -277,6 +282,8 @@ def _node(node: Node, live: NodeFigures) -> NodeStatus:
         cpu_limit=node.resources.cpu,
         gpu=node.resources.gpu,
         peak_memory_mb=max(float(node.peak_mb), live.peak_memory_mb),
+        virtual_workers=virtual_workers,
+        unit_seconds=0.0 if node.ended else live.unit_seconds,
     )
 
 

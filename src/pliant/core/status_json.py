@@ -116,7 +116,7 @@ def _evaluation(value: Json) -> EvaluationStatus:
 
 def _world(value: Json) -> World:
     members = _all(value.get("members"), lambda inner: _read(Member, inner, attrs=dict(inner["attrs"])))
-    return _read(World, value, members=members)
+    return _read(World, value, members=members, seats=tuple(value.get("seats", ())))
 
 
 def _parameters(value: Json) -> ParametersStatus:

@@ -125,7 +125,7 @@ class Assembly:
             channel = platform.channel
             made.append(Adviser(state, self.journal))
         if state.changes is not None:
-            changes = self._changes(state.changes, nodes, parameters, channel)
+            changes = self._changes(state.changes, nodes, parameters, rendezvous, channel)
             made.append(changes)
             if platform is not None and state.planner is not None:
                 made.insert(before_nodes, self._planner(platform, stats, changes))  # it plans the first nodes
@@ -148,6 +148,7 @@ class Assembly:
         desired: DesiredState,
         nodes: NodeManager | None,
         parameters: ParameterCoordinator | None,
+        rendezvous: RendezvousServer | None,
         channel: ControlChannel | None,
     ) -> ChangeHandler:
         return ChangeHandler(
@@ -158,6 +159,7 @@ class Assembly:
             self.signals,
             nodes=nodes,
             parameters=parameters,
+            rendezvous=rendezvous,
             channel=channel,
         )
 

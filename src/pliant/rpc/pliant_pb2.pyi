@@ -340,7 +340,7 @@ class PlanStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ..., time: _Optional[str] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
-    __slots__ = ("name", "role", "state", "exit_reason", "message", "pid", "agent_pid", "host", "restarts", "replaces", "cpu", "memory_mb", "memory_limit_mb", "records_per_second", "created_at", "ended_at", "records", "cpu_limit", "gpu", "peak_memory_mb")
+    __slots__ = ("name", "role", "state", "exit_reason", "message", "pid", "agent_pid", "host", "restarts", "replaces", "cpu", "memory_mb", "memory_limit_mb", "records_per_second", "created_at", "ended_at", "records", "cpu_limit", "gpu", "peak_memory_mb", "virtual_workers", "unit_seconds")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -361,6 +361,8 @@ class NodeStatus(_message.Message):
     CPU_LIMIT_FIELD_NUMBER: _ClassVar[int]
     GPU_FIELD_NUMBER: _ClassVar[int]
     PEAK_MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    VIRTUAL_WORKERS_FIELD_NUMBER: _ClassVar[int]
+    UNIT_SECONDS_FIELD_NUMBER: _ClassVar[int]
     name: str
     role: str
     state: NodeState
@@ -381,7 +383,9 @@ class NodeStatus(_message.Message):
     cpu_limit: float
     gpu: int
     peak_memory_mb: float
-    def __init__(self, name: _Optional[str] = ..., role: _Optional[str] = ..., state: _Optional[_Union[NodeState, str]] = ..., exit_reason: _Optional[_Union[ExitReason, str]] = ..., message: _Optional[str] = ..., pid: _Optional[int] = ..., agent_pid: _Optional[int] = ..., host: _Optional[str] = ..., restarts: _Optional[int] = ..., replaces: _Optional[str] = ..., cpu: _Optional[float] = ..., memory_mb: _Optional[float] = ..., memory_limit_mb: _Optional[float] = ..., records_per_second: _Optional[float] = ..., created_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., records: _Optional[int] = ..., cpu_limit: _Optional[float] = ..., gpu: _Optional[int] = ..., peak_memory_mb: _Optional[float] = ...) -> None: ...
+    virtual_workers: int
+    unit_seconds: float
+    def __init__(self, name: _Optional[str] = ..., role: _Optional[str] = ..., state: _Optional[_Union[NodeState, str]] = ..., exit_reason: _Optional[_Union[ExitReason, str]] = ..., message: _Optional[str] = ..., pid: _Optional[int] = ..., agent_pid: _Optional[int] = ..., host: _Optional[str] = ..., restarts: _Optional[int] = ..., replaces: _Optional[str] = ..., cpu: _Optional[float] = ..., memory_mb: _Optional[float] = ..., memory_limit_mb: _Optional[float] = ..., records_per_second: _Optional[float] = ..., created_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., records: _Optional[int] = ..., cpu_limit: _Optional[float] = ..., gpu: _Optional[int] = ..., peak_memory_mb: _Optional[float] = ..., virtual_workers: _Optional[int] = ..., unit_seconds: _Optional[float] = ...) -> None: ...
 
 class DatasetStatus(_message.Message):
     __slots__ = ("name", "type", "records_per_epoch", "records_done", "records_total", "epochs", "epochs_done", "shards_done", "shards_total", "shards_in_work", "shards_waiting", "parked", "complete", "lease_timeout", "exact", "records_restored", "partitions")
@@ -1263,14 +1267,16 @@ class Member(_message.Message):
     def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ..., attrs: _Optional[_Mapping[str, str]] = ..., step: _Optional[int] = ..., seniority: _Optional[int] = ...) -> None: ...
 
 class World(_message.Message):
-    __slots__ = ("round", "members", "formed_at")
+    __slots__ = ("round", "members", "formed_at", "seats")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     FORMED_AT_FIELD_NUMBER: _ClassVar[int]
+    SEATS_FIELD_NUMBER: _ClassVar[int]
     round: int
     members: _containers.RepeatedCompositeFieldContainer[Member]
     formed_at: float
-    def __init__(self, round: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., formed_at: _Optional[float] = ...) -> None: ...
+    seats: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, round: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., formed_at: _Optional[float] = ..., seats: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class GetWorldReply(_message.Message):
     __slots__ = ("state", "reason", "world", "round")
@@ -1285,30 +1291,34 @@ class GetWorldReply(_message.Message):
     def __init__(self, state: _Optional[_Union[WorldState, str]] = ..., reason: _Optional[str] = ..., world: _Optional[_Union[World, _Mapping]] = ..., round: _Optional[int] = ...) -> None: ...
 
 class WatchRoundRequest(_message.Message):
-    __slots__ = ("round", "known_waiting", "member", "incarnation")
+    __slots__ = ("round", "known_waiting", "member", "incarnation", "known_outdated")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     KNOWN_WAITING_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_OUTDATED_FIELD_NUMBER: _ClassVar[int]
     round: int
     known_waiting: int
     member: str
     incarnation: str
-    def __init__(self, round: _Optional[int] = ..., known_waiting: _Optional[int] = ..., member: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
+    known_outdated: bool
+    def __init__(self, round: _Optional[int] = ..., known_waiting: _Optional[int] = ..., member: _Optional[str] = ..., incarnation: _Optional[str] = ..., known_outdated: _Optional[bool] = ...) -> None: ...
 
 class RoundStatus(_message.Message):
-    __slots__ = ("intact", "superseded", "missing", "waiting", "closed")
+    __slots__ = ("intact", "superseded", "missing", "waiting", "closed", "outdated")
     INTACT_FIELD_NUMBER: _ClassVar[int]
     SUPERSEDED_FIELD_NUMBER: _ClassVar[int]
     MISSING_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
     CLOSED_FIELD_NUMBER: _ClassVar[int]
+    OUTDATED_FIELD_NUMBER: _ClassVar[int]
     intact: bool
     superseded: bool
     missing: _containers.RepeatedScalarFieldContainer[str]
     waiting: int
     closed: bool
-    def __init__(self, intact: _Optional[bool] = ..., superseded: _Optional[bool] = ..., missing: _Optional[_Iterable[str]] = ..., waiting: _Optional[int] = ..., closed: _Optional[bool] = ...) -> None: ...
+    outdated: bool
+    def __init__(self, intact: _Optional[bool] = ..., superseded: _Optional[bool] = ..., missing: _Optional[_Iterable[str]] = ..., waiting: _Optional[int] = ..., closed: _Optional[bool] = ..., outdated: _Optional[bool] = ...) -> None: ...
 
 class ExchangeAddressesRequest(_message.Message):
     __slots__ = ("round", "member", "incarnation", "group", "ranks", "keys")
@@ -2010,6 +2020,42 @@ class MoveOffReply(_message.Message):
     partitions: int
     weight: float
     def __init__(self, seat: _Optional[int] = ..., partitions: _Optional[int] = ..., weight: _Optional[float] = ...) -> None: ...
+
+class AssignSeatsRequest(_message.Message):
+    __slots__ = ("seats", "reason", "id", "base_version")
+    class SeatsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    SEATS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    BASE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    seats: _containers.ScalarMap[str, int]
+    reason: str
+    id: str
+    base_version: int
+    def __init__(self, seats: _Optional[_Mapping[str, int]] = ..., reason: _Optional[str] = ..., id: _Optional[str] = ..., base_version: _Optional[int] = ...) -> None: ...
+
+class AssignSeatsReply(_message.Message):
+    __slots__ = ("virtual_workers", "seats", "version")
+    class SeatsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    VIRTUAL_WORKERS_FIELD_NUMBER: _ClassVar[int]
+    SEATS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    virtual_workers: int
+    seats: _containers.ScalarMap[str, int]
+    version: int
+    def __init__(self, virtual_workers: _Optional[int] = ..., seats: _Optional[_Mapping[str, int]] = ..., version: _Optional[int] = ...) -> None: ...
 
 class ParametersStatus(_message.Message):
     __slots__ = ("sync", "iteration", "batch", "contributions", "examples", "stale", "moved", "last_order", "dump_order", "dump_iteration", "map_version", "seats", "staleness", "moves")

@@ -61,6 +61,11 @@ class JobStub:
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.MoveOffRequest.SerializeToString,
                 response_deserializer=pliant_dot_rpc_dot_pliant__pb2.MoveOffReply.FromString,
                 _registered_method=True)
+        self.AssignSeats = channel.unary_unary(
+                '/pliant.v1.Job/AssignSeats',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.AssignSeatsRequest.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.AssignSeatsReply.FromString,
+                _registered_method=True)
         self.Stop = channel.unary_unary(
                 '/pliant.v1.Job/Stop',
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.StopRequest.SerializeToString,
@@ -110,6 +115,13 @@ class JobServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AssignSeats(self, request, context):
+        """Virtual workers of an allreduce job by worker; the sum is theirs.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Stop(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -150,6 +162,11 @@ def add_JobServicer_to_server(servicer, server):
                     servicer.MoveOff,
                     request_deserializer=pliant_dot_rpc_dot_pliant__pb2.MoveOffRequest.FromString,
                     response_serializer=pliant_dot_rpc_dot_pliant__pb2.MoveOffReply.SerializeToString,
+            ),
+            'AssignSeats': grpc.unary_unary_rpc_method_handler(
+                    servicer.AssignSeats,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.AssignSeatsRequest.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.AssignSeatsReply.SerializeToString,
             ),
             'Stop': grpc.unary_unary_rpc_method_handler(
                     servicer.Stop,
@@ -299,6 +316,33 @@ class Job:
             '/pliant.v1.Job/MoveOff',
             pliant_dot_rpc_dot_pliant__pb2.MoveOffRequest.SerializeToString,
             pliant_dot_rpc_dot_pliant__pb2.MoveOffReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AssignSeats(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Job/AssignSeats',
+            pliant_dot_rpc_dot_pliant__pb2.AssignSeatsRequest.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.AssignSeatsReply.FromString,
             options,
             channel_credentials,
             insecure,

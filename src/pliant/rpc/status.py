@@ -96,7 +96,7 @@ def result_message(result: Result) -> pb.EvaluationResult:
 
 def world_message(world: World) -> pb.World:
     members = [pb.Member(**{**_values(member), "attrs": dict(member.attrs)}) for member in world.members]
-    return pb.World(round=world.round, members=members, formed_at=world.formed_at)
+    return pb.World(round=world.round, members=members, formed_at=world.formed_at, seats=world.seats)
 
 
 def _parameters_message(parameters: ParametersStatus) -> pb.ParametersStatus:
@@ -160,7 +160,7 @@ def _finite(metrics: Mapping[str, float]) -> dict[str, float | None]:
 
 def world_from_message(message: pb.World) -> World:
     members = tuple(_read(Member, member, attrs=dict(member.attrs)) for member in message.members)
-    return World(message.round, members, message.formed_at)
+    return World(message.round, members, message.formed_at, tuple(message.seats))
 
 
 def _parameters(message: pb.ParametersStatus) -> ParametersStatus:

@@ -293,7 +293,7 @@ class SimulatedJob:
         if self._is_desired_already(plan):
             return ""
         assert self.state.changes is not None
-        request = plan_request(replace(plan, id=f"{plan.id}/{now:.3f}", moves={}))
+        request = plan_request(replace(plan, id=f"{plan.id}/{now:.3f}", seats={}, moves={}))
         decision = decide(self.state, request, now, can_resize=self._can_resize)
         if decision.answer.refusal:
             return decision.answer.refusal

@@ -13,7 +13,7 @@ import torch
 
 
 class Word(IntEnum):
-    JOINERS = 0  # that wait to be admitted
+    REFORM = 0  # reasons for another world: joiners that wait, virtual workers that were assigned otherwise
     FLAGS = 1  # of the gradient sum
     LOSS = 2
     LOST_LOSSES = 3

@@ -7,6 +7,7 @@ leader's; survivors that are equally far exchange nothing. ``Membership`` talks 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import NoReturn
 from weakref import WeakSet
 
@@ -14,6 +15,7 @@ import torch
 
 from pliant.client.job import Job
 from pliant.core.errors import InvalidRequest, PliantError
+from pliant.core.rendezvous.virtual_workers import hosted_counts
 from pliant.torch.loop_terms import WorkersDisagree
 from pliant.torch.training_state import TrainingState
 from pliant.torch.worlds.membership import Expelled, Membership, TrainingOver
@@ -31,7 +33,7 @@ class ElasticWorld:
         self._job: Job | None = None
         self._membership: Membership | None = None
         self.world = World(0, 0, [Peer("alone", 0, True, frozenset())])
-        self.has_joiners = False  # known to all members: they form a new world before the next step
+        self.must_reform = False  # known to all members: they form a new world before the next step
         self.peer_units: list[frozenset[int]] | None = None  # by rank, if the world formed in the middle of a step
         self.over: TrainingOver | None = None  # all others are gone for good
 
@@ -56,14 +58,17 @@ class ElasticWorld:
         assert self._membership is not None
         position, accumulator = self._state.position, self._state.accumulator
         before = position.progress
-        self.has_joiners = False
+        self.must_reform = False
         self.world.leave()
         while True:
             try:
                 # Of those who are equally far, one that shares the others' state comes before one that does not.
                 newest = position.progress << 1 | self._state.is_shared
                 world = self._membership.join(
-                    newest, has_state=self._state.is_shared, units=frozenset(accumulator.units)
+                    newest,
+                    has_state=self._state.is_shared,
+                    units=frozenset(accumulator.units),
+                    virtual_workers=self._state.virtual_workers,
                 )
                 received = self._share_state(world)
             except Expelled as error:
@@ -80,6 +85,11 @@ class ElasticWorld:
             self.peer_units = [p.units if p.has_state and p.progress == newest else frozenset() for p in world.peers]
             log.info("round %d: rank %d of %d, step %d", world.round, world.rank, world.size, position.step)
             return not received and before == position.progress
+
+    @property
+    def seats(self) -> Sequence[int]:
+        """Virtual workers that each rank hosts, the same on every worker."""
+        return self.world.seats or hosted_counts(self._state.virtual_workers, self.world.size)
 
     def wait_for_all(self, loop: int) -> None:
         """At the end of a loop: wait until every member has its last step, and admit late joiners, so that they end too."""

@@ -122,10 +122,10 @@ class StepController:
         world, done, peer_units = self._elastic.world, self._accumulator.units, self._elastic.peer_units
         share: Sequence[int]
         if peer_units is None or not any(peer_units):
-            seats = hosted_by(world.rank, world.size, self._state.virtual_workers)
-            share = range(seats.start * self._state.accumulate, seats.stop * self._state.accumulate)
+            hosted = hosted_by(world.rank, self._elastic.seats)
+            share = range(hosted.start * self._state.accumulate, hosted.stop * self._state.accumulate)
         else:
-            share = share_missing(self._state.units, peer_units)[world.rank]
+            share = share_missing(self._state.units, peer_units, self._elastic.seats)[world.rank]
         todo = [unit for unit in share if unit not in done]
         return [(unit, number == len(todo)) for number, unit in enumerate(todo, start=1)]
 
@@ -180,7 +180,7 @@ class StepController:
         gradients.store(lane.used(), finite=flags == 0)
         self._apply(step)
         step.loss = self._position.loss = mean_loss(lane[Word.LOSS], lane[Word.LOST_LOSSES])
-        self._elastic.has_joiners = bool(lane[Word.JOINERS]) and self._elastic.is_member
+        self._elastic.must_reform = bool(lane[Word.REFORM]) and self._elastic.is_member
         self._position.stopped = bool(lane[Word.STOP])
         self._finish(step)
         self._save_and_leave(save=bool(lane[Word.SAVE]) and not lane[Word.BUSY], leaving=lane[Word.LEAVING])
@@ -191,7 +191,7 @@ class StepController:
         accumulator, world = self._accumulator, self._elastic.world
         used = accumulator.gradients.used()
         lane = ControlLane(self._state.units, len(used), accumulator.buffers.words)
-        lane[Word.JOINERS] = world.waiting
+        lane[Word.REFORM] = world.waiting + world.outdated
         lane[Word.FLAGS] = accumulator.gradients.flags()
         lane[Word.LOSS], lane[Word.LOST_LOSSES] = accumulator.loss, accumulator.lost_losses
         self._leaves = self._notice.given

@@ -11,7 +11,8 @@ N virtual workers share each step's micro-batches (*units*); a world of n proces
 4. *Progress* is one number (loop, committed steps, attempt). In a new world the oldest with the newest progress leads, and
    whoever has less progress, or no state, takes the leader's state. So a step that some committed and others did not is
    committed for all, and one that no worker committed is finished by the survivors (``position``, ``elastic_world``).
-5. Joiners are admitted between two steps, at a boundary that all learn of by the same collective (``control_lane``).
+5. Joiners are admitted, and virtual workers change hands, between two steps, at a boundary that all learn of by the same
+   collective (``control_lane``).
 """
 
 from __future__ import annotations
@@ -180,7 +181,7 @@ class Trainer:
         self._notice.hold()
         try:
             while self._position.loop == loop and self._position.step < limit and not self._position.stopped:
-                if self._elastic.has_joiners:
+                if self._elastic.must_reform:
                     self._elastic.form()
                     continue
                 index = self._position.step

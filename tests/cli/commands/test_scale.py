@@ -19,11 +19,15 @@ class Handle:
     name = "mine"
 
     def __init__(self) -> None:
-        self.asked: list[RoleChange] = []
+        self.asked: list[RoleChange | dict[str, int]] = []
 
     def scale(self, wanted: Sequence[RoleChange], reason: str) -> list[RoleChanged]:
         self.asked += wanted
         return [RoleChanged(2, 2 if one.replicas is None else one.replicas, 2, in_place=False) for one in wanted]
+
+    def assign_seats(self, seats: dict[str, int], reason: str) -> dict[str, int]:
+        self.asked.append(seats)
+        return seats or {"worker-0": 4, "worker-1": 4}
 
 
 @pytest.fixture
@@ -50,6 +54,9 @@ def handle(monkeypatch: pytest.MonkeyPatch) -> Handle:
         ("mine ps=2 --cpu 1 --in-place", [RoleChange("ps", 2, 1.0, rollout=RolloutMode.IN_PLACE)]),
         ("worker --cpu 1 --job-dir here", [RoleChange("worker", None, 1.0)]),
         ("ps=3 --job-dir here", [RoleChange("ps", 3)]),
+        ("mine --seats worker-0=5,worker-1=3", [{"worker-0": 5, "worker-1": 3}]),
+        ("mine --seats even", [{}]),
+        ("--seats even --job-dir here", [{}]),
     ],
 )
 def test_what_is_asked_for(handle: Handle, words: str, expected: list[Any]) -> None:
@@ -73,6 +80,14 @@ def test_what_is_asked_for(handle: Handle, words: str, expected: list[Any]) -> N
         "mine worker --cpu -1",
         "mine --workers 2 --replicas 3",
         "mine --move-off ps-1 --cpu 2",
+        "mine --seats worker-0",
+        "mine --seats worker-0=1,worker-0=2",
+        "mine --seats worker-0=-1",
+        "mine --seats worker-0=99999999",
+        "mine --seats worker-0=2, --workers 3",
+        "mine --seats even --workers 3",
+        "mine --seats even --move-off ps-1",
+        "--seats even",
         "--cpu 2",
     ],
 )

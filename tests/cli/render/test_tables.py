@@ -10,7 +10,7 @@ from rich.console import Console
 
 from pliant.cli.handles.job_handle import JobHandle, JobView
 from pliant.cli.render.progress import progress_of
-from pliant.cli.render.tables import busiest_first, job_view, partition_table, table_console, usage_view
+from pliant.cli.render.tables import busiest_first, job_view, node_table, partition_table, table_console, usage_view
 from pliant.core.job import Phase
 from pliant.core.nodes.states import NodeState
 from pliant.core.status import CheckpointStatus, DatasetStatus, JobStatus, NodeStatus, PartitionStatus
@@ -27,6 +27,18 @@ def test_the_busiest_node_comes_first_and_ended_ones_not_at_all() -> None:
     Console(file=shown, width=120).print(usage_view(status))
     _, _, _, *rows = shown.getvalue().splitlines()  # the job, an empty line, and the head of the table
     assert [line.split()[0] for line in rows] == expected
+
+
+def test_seats_are_shown_where_there_are_some() -> None:
+    nodes = [NodeStatus(f"worker-{n}", "worker", NodeState.RUNNING, virtual_workers=n * 3) for n in range(3)]
+    shown = StringIO()
+    Console(file=shown, width=120).print(node_table(nodes))
+    head, *rows = (line.split() for line in shown.getvalue().splitlines())
+    assert head.index("SEATS") == 5
+    assert [row[4:5] for row in rows[1:]] == [["3"], ["6"]]
+    shown = StringIO()
+    Console(file=shown, width=120).print(node_table(nodes[:1]))
+    assert "SEATS" not in shown.getvalue()
 
 
 def test_names_that_look_like_markup_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:

@@ -330,7 +330,7 @@ def test_after_an_oom_the_role_gets_half_as_much_again_and_then_twice() -> None:
     assert OomRecover()(grown, NOW) is None, "it has more by now"
 
 
-def test_at_the_maximum_an_allreduce_job_gets_smaller_micro_batches_and_servers_another_one() -> None:
+def test_at_the_maximum_an_allreduce_job_is_advised_of_smaller_micro_batches_and_servers_get_another_one() -> None:
     job = replace(
         queue([(2, 10.0)]),
         kind=JobKind.ALLREDUCE,
@@ -338,7 +338,14 @@ def test_at_the_maximum_an_allreduce_job_gets_smaller_micro_batches_and_servers_
         bounds=Bounds(RoleBounds(1, 8, max_memory_mb=1000)),
         out_of_memory=(OutOfMemory(NOW, "worker", 1000.0, 990.0),),
     )
-    assert proposed(OomRecover()(job, NOW)).configuration.micro_batch == 16
+    advice = proposed(OomRecover()(job, NOW))
+    assert advice.configuration.micro_batch == 16
+    assert advice.advice, "it would change the numbers of training"
+    assert "micro_batch=16 and twice as many virtual workers, which is the same global batch" in advice.reason
+    known = proposed(OomRecover()(replace(job, virtual_workers=8), NOW))
+    assert "micro_batch=16 and virtual_workers=16" in known.reason
+    odd = replace(job, configuration=replace(job.configuration, micro_batch=27))
+    assert "micro_batch=9 and 3 times as many" in proposed(OomRecover()(odd, NOW)).reason
     full = servers(
         [0.1, 0.1],
         bounds=Bounds(RoleBounds(1, 8), RoleBounds(1, 4, max_memory_mb=1000)),

@@ -253,6 +253,16 @@ def test_a_dry_run_only_advises_and_each_advice_once() -> None:
     assert job.configuration == workers(4)
 
 
+def test_advice_for_people_is_recorded_once_and_never_carried_out_and_others_go_on() -> None:
+    advice = replace(to(8, 80.0), advice=True)
+    job = Job(always(advice), always(to(6, 60.0, name="other")))
+    job.rates[6] = 60.0
+    job.run(1000.0)
+    assert ("ours", "advised") in job.outcomes()
+    assert [name for name, _ in job.outcomes()].count("ours") == 1
+    assert job.configuration == workers(6), "the plan of the other"
+
+
 def test_the_cool_down_grows_while_plans_bring_nothing() -> None:
     counts = iter(range(5, 17))
     job = Job(Says("ours", lambda history, now: to(next(counts), 41.0)))

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from pliant.core.errors import Conflict, PliantError, SessionExpired
 from pliant.core.rendezvous.book import Closed, Expelled, Limits, Outcome, RendezvousBook, Waiting, World
+from pliant.core.rendezvous.virtual_workers import hosted_counts
 
 NAMES = [f"worker-{number}" for number in range(7)]
 WINDOW = 10.0
@@ -43,9 +44,14 @@ class RendezvousHistories(RuleBasedStateMachine):
         self.incarnations = 0
         self.expected = 0
         self.arrived_at = 0.0
+        self.virtual_workers = 0
+        self.assigned: dict[str, int] = {}
 
-    @initialize(low=st.integers(1, 3), units=st.integers(1, 3), unit=st.integers(1, 2))
-    def start(self, low: int, units: int, unit: int) -> None:
+    @initialize(
+        low=st.integers(1, 3), units=st.integers(1, 3), unit=st.integers(1, 2), virtual_workers=st.integers(0, 12)
+    )
+    def start(self, low: int, units: int, unit: int, virtual_workers: int) -> None:
+        self.virtual_workers = virtual_workers
         self.first_limits = Limits(low, max(low, units * unit) + unit - 1, unit, WINDOW)
         self.limits = self.first_limits
         self.machine = RendezvousBook(self.first_limits)
@@ -101,6 +107,23 @@ class RendezvousHistories(RuleBasedStateMachine):
             self._refused(PliantError, "set_limits", min_nodes=low, max_nodes=low + more)
         else:
             self._call("set_limits", min_nodes=low, max_nodes=low + more)
+
+    @precondition(lambda self: self.virtual_workers and self._intact_world())
+    @rule(data=st.data(), even=st.booleans())
+    def virtual_workers_are_assigned(self, data: st.DataObject, even: bool) -> None:
+        world = self._intact_world()
+        assert world is not None
+        names = [member.name for member in world.members]
+        minimum = 1 if self.virtual_workers >= len(names) else 0
+        left = self.virtual_workers - minimum * len(names)
+        counts = dict.fromkeys(names, minimum)
+        for name in data.draw(st.lists(st.sampled_from(names), min_size=left, max_size=left)):
+            counts[name] += 1
+        self._refused(PliantError, "assign_seats", seats={**counts, names[0]: counts[names[0]] + 1})
+        self.assigned = {} if even else counts
+        self._call("assign_seats", seats=self.assigned)
+        assert self.machine.world is world or self.machine.world == world
+        assert self.machine.status(world.round).outdated == (self.machine.assigned_seats() != world.hosted)
 
     @rule(count=st.integers(0, len(NAMES)))
     def another_number_is_expected(self, count: int) -> None:
@@ -243,7 +266,7 @@ class RendezvousHistories(RuleBasedStateMachine):
     def _arrive(self, name: str, incarnation: str, step: int) -> None:
         self.lives[name] = Life(incarnation, self.incarnations, step)
         self.arrived_at = self.now
-        self._call("join", member=name, incarnation=incarnation, attrs={"at": name}, step=step)
+        self._call("join", member=name, incarnation=incarnation, attrs=self._attrs(name), step=step)
 
     def _rejoin(self, name: str, step: int) -> None:
         life = self.lives[name]
@@ -251,7 +274,10 @@ class RendezvousHistories(RuleBasedStateMachine):
             self.arrived_at = self.now
         life.round, life.step = 0, step
         after = life.last_round
-        self._call("join", member=name, incarnation=life.incarnation, attrs={"at": name}, step=step, after=after)
+        self._call("join", member=name, incarnation=life.incarnation, attrs=self._attrs(name), step=step, after=after)
+
+    def _attrs(self, name: str) -> dict[str, str]:
+        return {"at": name, **({"virtual_workers": str(self.virtual_workers)} if self.virtual_workers else {})}
 
     def _bury(self, name: str) -> None:
         self.dead.append((name, self.lives.pop(name).incarnation))
@@ -309,11 +335,25 @@ class RendezvousHistories(RuleBasedStateMachine):
         for member in world.members:
             life = self.lives[member.name]
             assert (member.incarnation, member.step) == (life.incarnation, life.step)
+        self._check_seats(world)
         if self.worlds:
             self._check_order_kept(self.worlds[-1], world)
         for member in world.members:
             self.lives[member.name].round = self.lives[member.name].last_round = world.round
         self.worlds.append(world)
+
+    def _check_seats(self, world: World) -> None:
+        assert world.virtual_workers == self.virtual_workers
+        assert not self.machine.status(world.round).outdated
+        if not self.virtual_workers:
+            assert world.seats == ()
+            return
+        assert len(world.members) > self.virtual_workers or min(world.seats) >= 1
+        if not self.assigned:
+            assert list(world.seats) == hosted_counts(self.virtual_workers, len(world.members))
+        elif self.assigned.keys() == world.hosted.keys():
+            assert world.hosted == self.assigned
+        assert self.machine.hosted() == world.hosted
 
     def _check_order_kept(self, old: World, new: World) -> None:
         leaders = {old.members[0].seniority, new.members[0].seniority}

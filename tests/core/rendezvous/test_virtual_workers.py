@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.core.errors import InvalidRequest
-from pliant.core.rendezvous.virtual_workers import hosted_by, hosted_counts, weighted_counts
+from pliant.core.rendezvous.virtual_workers import hosted_by, hosted_counts, share_missing, weighted_counts
 
 seats = st.integers(1, 200)
 worlds = st.integers(1, 50)
@@ -33,9 +33,10 @@ def test_the_first_ranks_host_one_more_seat_when_the_seats_do_not_divide(
 
 @given(seats, worlds)
 def test_the_ranges_of_all_ranks_are_every_seat_once_and_in_order(virtual_workers: int, workers: int) -> None:
-    ranges = [hosted_by(rank, workers, virtual_workers) for rank in range(workers)]
+    counts = hosted_counts(virtual_workers, workers)
+    ranges = [hosted_by(rank, counts) for rank in range(workers)]
     assert [seat for each in ranges for seat in each] == list(range(virtual_workers))
-    assert [len(each) for each in ranges] == hosted_counts(virtual_workers, workers)
+    assert [len(each) for each in ranges] == counts
 
 
 @given(seats, worlds)
@@ -45,7 +46,7 @@ def test_no_worker_hosts_over_one_seat_more_than_another(virtual_workers: int, w
 
 
 def test_workers_beyond_the_seats_are_spares_with_an_empty_range() -> None:
-    assert [len(hosted_by(rank, 4, 2)) for rank in range(4)] == [1, 1, 0, 0]
+    assert [len(hosted_by(rank, hosted_counts(2, 4))) for rank in range(4)] == [1, 1, 0, 0]
 
 
 @given(seats, worlds)
@@ -104,10 +105,25 @@ def test_seats_and_workers_must_be_whole_numbers_of_at_least_one(bad: int) -> No
 @pytest.mark.parametrize("rank", [-1, 3, True])
 def test_a_rank_outside_the_world_is_refused(rank: int) -> None:
     with pytest.raises(InvalidRequest, match="rank"):
-        hosted_by(rank, 3, 8)
+        hosted_by(rank, [3, 3, 2])
 
 
 @pytest.mark.parametrize("weights", [[], [0.0, 0.0], [1.0, -1.0], [math.nan], [math.inf, 1.0], [True]])
 def test_weights_that_mean_nothing_are_refused(weights: list[float]) -> None:
     with pytest.raises(InvalidRequest, match="weight"):
         weighted_counts(8, weights)
+
+
+def test_missing_units_go_to_workers_by_their_weights_and_none_to_a_spare() -> None:
+    assert share_missing(8, [[0], [1], [], []], [4, 2, 1, 1]) == [[2, 3, 4], [5], [6], [7]]
+    assert share_missing(4, [[], [0], []], [1, 1, 0]) == [[1, 2], [3], []]
+
+
+@given(st.integers(1, 40), st.data())
+def test_every_missing_unit_is_computed_once_whatever_the_weights(total: int, data: st.DataObject) -> None:
+    owners = data.draw(st.lists(st.integers(-1, 3), min_size=total, max_size=total))
+    done = [[unit for unit, owner in enumerate(owners) if owner == rank] for rank in range(4)]
+    weights = data.draw(st.lists(st.integers(0, 5), min_size=4, max_size=4).filter(any))
+    shares = share_missing(total, done, weights)
+    assert sorted(unit for share in shares for unit in share) == [u for u, owner in enumerate(owners) if owner < 0]
+    assert all(weights[rank] for rank, share in enumerate(shares) if share)

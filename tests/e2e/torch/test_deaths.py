@@ -412,7 +412,7 @@ def test_fifty_worlds_leave_no_connection_and_no_thread_behind(tmp_path: Path) -
             worker.learn(step)
             if step.index % 4 == 0:
                 counts.append((len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))))
-            worker.trainer._elastic.has_joiners = True  # as if somebody waited
+            worker.trainer._elastic.must_reform = True  # as if somebody waited
 
     counts: list[tuple[int, int]] = []
     with TrainerThreads(tmp_path, workers=2, deterministic=False) as threads:

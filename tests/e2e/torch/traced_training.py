@@ -1,7 +1,8 @@
 """A training program for tests with real processes: batch norm, dropout and Adam; writes down what it does.
 
 Environment: ``TRACE`` (folder for one file per process), ``EXACT``, ``PACE`` (seconds per micro-batch, as if it computed),
-``EPOCHS``, and ``KILL``, "node point step": the program of that node (or "any") ends itself by SIGKILL there, once.
+``EPOCHS``, ``SLOW`` ("node seconds": that node takes so much longer for each micro-batch), and ``KILL``, "node point step":
+the program of that node (or "any") ends itself by SIGKILL there, once.
 """
 
 from __future__ import annotations
@@ -75,12 +76,19 @@ def main() -> None:
     if kill := os.environ.get("KILL"):
         node, point, at = kill.split()
         arm(trainer, node, point, int(at))
-    trainer.on_commit = lambda step: write(commit=step.index, rank=trainer.rank)
+    slow, extra = (os.environ.get("SLOW") or "nobody 0").split()
+    pace = float(os.environ["PACE"]) + (float(extra) if slow == NODE else 0.0)
+    trainer.on_commit = lambda step: write(commit=step.index, rank=trainer.rank, at=trainer._elastic.world.round)
     for step in trainer.steps(data, micro_batch=MICRO_BATCH, epochs=int(os.environ["EPOCHS"])):
         for x, y in step:
             records = list(trainer._state.plan.indices(step.index, step.unit))  # type: ignore[union-attr]
-            write(unit=[step.epoch, step.index, step.unit], records=records, attempt=trainer._position.attempt)
-            time.sleep(float(os.environ["PACE"]))
+            write(
+                unit=[step.epoch, step.index, step.unit],
+                records=records,
+                attempt=trainer._position.attempt,
+                at=trainer._elastic.world.round,
+            )
+            time.sleep(pace)
             step.backward(nn.functional.cross_entropy(model(x), y))
     state = {name: value.detach().numpy() for name, value in model.state_dict().items()}
     digest = hashlib.sha256(b"".join(value.tobytes() for value in state.values())).hexdigest()

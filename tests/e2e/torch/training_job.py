@@ -31,6 +31,7 @@ class TrainingJob(LocalJob):
         pace: float = 0.0,
         epochs: int = 4,
         kill: str = "",
+        slow: str = "",
         checkpoint: Mapping[str, float] | None = None,
     ) -> None:
         self.traces = folder / "traces"
@@ -42,6 +43,7 @@ class TrainingJob(LocalJob):
             "PACE": str(pace),
             "EPOCHS": str(epochs),
             "KILL": kill,
+            "SLOW": slow,
             "PYTHONPATH": os.pathsep.join(filter(None, (str(LIGHT), os.environ.get("PYTHONPATH")))),
         }
         super().__init__(

@@ -1,4 +1,4 @@
-"""Scale a role of a running job: its number of nodes, or the resources of each node.
+"""Scale a role of a running job: its number of nodes, the resources of each node, or its share of the work.
 
     pliant scale digits --workers 6
     pliant scale clicks worker=6 ps=3
@@ -6,10 +6,15 @@
     pliant scale digits ps --memory 16Gi --replicas 3 --rolling --reason "more memory for embeddings"
     pliant scale digits --workers 6 -N team-a
     pliant scale clicks --move-off ps-1 --share 0.5
+    pliant scale digits --seats worker-0=4,worker-1=3,worker-2=1
 
 New nodes join immediately; surplus nodes are stopped gracefully, newest first. A parameter server that is removed moves its
 partitions to the others first; training continues meanwhile. With `--move-off` a server moves a share of its partitions (all,
 unless `--share` is lower) to the others and stays.
+
+With `--seats` each worker of an allreduce job hosts that many virtual workers from the next step on, so that a slow one holds
+up the others less; `--seats even` undoes it. Name every worker; the numbers must add up to the job's virtual workers. The
+result of training does not depend on it.
 
 The number must be within the role's limits: to allow a job to grow, start it with `--workers MIN:MAX`, or `--max-workers` and
 `--max-ps` of `pliant train`.
@@ -37,6 +42,7 @@ from pliant.core.errors import InvalidRequest
 from pliant.core.plurals import counted
 from pliant.core.resources import RolloutMode
 
+MAX_DIGITS = 7  # of a number of virtual workers
 EXAMPLE = "for example: pliant scale clicks ps=3, or pliant scale clicks worker --cpu 2 --memory 4Gi"
 
 
@@ -78,6 +84,14 @@ def scale(
             "--share", min=0.0, max=1.0, metavar="PART", help="With --move-off: share of its partitions to move."
         ),
     ] = 1.0,
+    seats: Annotated[
+        str | None,
+        typer.Option(
+            "--seats",
+            metavar="NODE=N,... | even",
+            help="Virtual workers that each worker of an allreduce job hosts.",
+        ),
+    ] = None,
     reason: Annotated[
         str, typer.Option("--reason", help="Reason, recorded in the job's events.")
     ] = "requested by the user",
@@ -95,6 +109,17 @@ def scale(
     targets = [_target(count) for count in counts or [] if "=" in count]
     if name is None and job_dir is None:
         raise InvalidRequest("no job given: specify NAME or --job-dir", hint="list jobs with `pliant jobs`")
+    if seats is not None:
+        if workers is not None or replicas is not None or targets or named or has_resources or move_off is not None:
+            raise InvalidRequest("specify either --seats or a number of nodes, not both")
+        wanted_seats = _seats(seats)
+        handle = find_job_handle(name, job_dir, cluster_of(namespace, context, job_dir))
+        hosted = handle.assign_seats(wanted_seats, reason)
+        if as_json:
+            print(json.dumps({"seats": hosted}))
+        else:
+            say(f"{handle.name}: virtual workers {', '.join(f'{node} {count}' for node, count in hosted.items())}")
+        return
     if move_off is not None:
         if workers is not None or replicas is not None or targets or named or has_resources:
             raise InvalidRequest("specify either --move-off NODE or a number of nodes, not both")
@@ -158,6 +183,22 @@ def _amounts(given: dict[str, object]) -> dict[str, Any]:
         raise InvalidRequest(f"{text}: not valid resource amounts", hint=EXAMPLE) from error
     found = {"cpu": resources.cpu, "memory": resources.memory_mb, "gpu": resources.gpu}
     return {"memory_mb" if key == "memory" else key: found[key] for key in given}
+
+
+def _seats(text: str) -> dict[str, int]:
+    """Empty: evenly."""
+    if text == "even":
+        return {}
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        node, _, number = part.strip().partition("=")
+        if not node or node in found or not (number.isascii() and number.isdecimal()) or len(number) > MAX_DIGITS:
+            raise InvalidRequest(
+                f"--seats {text}: not a list of NODE=N, each node once",
+                hint="for example: --seats worker-0=3,worker-1=1, or --seats even",
+            )
+        found[node] = int(number)
+    return found
 
 
 def _target(count: str) -> tuple[str, int]:

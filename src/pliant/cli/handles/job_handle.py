@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -199,6 +199,14 @@ class JobHandle(ABC):
         request = pb.MoveOffRequest(node=node, share=share, reason=reason, id=uuid.uuid4().hex)
         reply = self.command("changed", lambda caller: caller.call(caller.stubs.MoveOff, request))
         return reply.seat, reply.partitions
+
+    def assign_seats(self, seats: Mapping[str, int], reason: str) -> dict[str, int]:
+        """Set how many virtual workers each worker hosts (empty: evenly); returns it by worker."""
+        from pliant.rpc import pliant_pb2 as pb
+
+        request = pb.AssignSeatsRequest(seats=seats, reason=reason, id=uuid.uuid4().hex)
+        reply = self.command("changed", lambda caller: caller.call(caller.stubs.AssignSeats, request))
+        return dict(sorted(reply.seats.items()))
 
     @abstractmethod
     def stop(self, *, now: bool, reason: str, deadline: float) -> JobSummary:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import datetime
 
 from rich.console import Console, Group, RenderableType
@@ -67,10 +67,13 @@ def job_view(view: JobView) -> RenderableType:
     return Group(*parts)
 
 
-def node_table(nodes: Iterable[NodeStatus]) -> Table:
+def node_table(nodes: Sequence[NodeStatus]) -> Table:
+    """With what each node hosts (SEATS) if there are virtual workers."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for name in ("NODE", "STATE", "PID", "RESTARTS", "RECORDS", "CPU", "MEMORY", "WHY"):
-        table.add_column(name, justify="right" if name in ("PID", "RESTARTS", "RECORDS", "CPU", "MEMORY") else "left")
+    has_seats = any(node.virtual_workers for node in nodes)
+    numbers = ("PID", "RESTARTS", "RECORDS", *(("SEATS",) if has_seats else ()), "CPU", "MEMORY")
+    for name in ("NODE", "STATE", *numbers, "WHY"):
+        table.add_column(name, justify="right" if name in numbers else "left")
     for node in nodes:
         failed = node.exit_reason not in (None, ExitReason.COMPLETED)
         why = f"{node.exit_reason}: {node.message}" if failed else node.message
@@ -80,6 +83,7 @@ def node_table(nodes: Iterable[NodeStatus]) -> Table:
             str(node.pid or ""),
             str(node.restarts),
             f"{node.records:,}",
+            *((str(node.virtual_workers or ""),) if has_seats else ()),
             cpu(node),
             memory(node),
             Text(f"replaces {node.replaces}; {why}" if node.replaces else why),

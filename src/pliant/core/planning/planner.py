@@ -188,7 +188,7 @@ class Planner(StateMachine):
     ) -> ResourcePlan | None:
         """Make a plan of a proposal; None if it is only advice. ``rate``: of the configuration ``before``; 0: not known."""
         made = Proposal.from_json(proposal)
-        is_advice = advice or self.settings.dry_run
+        is_advice = advice or made.advice or self.settings.dry_run
         if not is_advice and self.state not in (PlannerState.OBSERVING, *(_UNDER_WAY if made.urgent else ())):
             raise Conflict(f"the planner is {self.state.value}: no plan can be made now")
         record = PlanRecord(
@@ -400,6 +400,9 @@ class Planner(StateMachine):
     def _check(self, proposal: Proposal, history: JobHistory, now: float) -> Verdict:
         """Whether it may be planned now, apart from what is under way."""
         new = proposal.configuration
+        if proposal.advice:
+            why = "it is advice: only a person can carry it out" if self._is_known_advice(proposal) else ""
+            return Verdict(proposal, why, is_advice=True)
         if not history.bounds.allows(new) and new != history.configuration:
             return Verdict(proposal, "it is beyond the bounds of the job, or of where nodes were unschedulable")
         for tried, until, _ in self._failed:

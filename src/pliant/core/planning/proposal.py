@@ -40,6 +40,7 @@ class Proposal:
     moves: Mapping[str, float] = field(default_factory=dict)  # of a server: share of its partitions that moves away
     urgent: bool = False  # waits for no cool-down: memory that runs out
     at_next_restart: bool = False  # only for nodes that are launched anyway
+    advice: bool = False  # for people only, by its reason: nothing of it may be carried out while the job runs
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -52,6 +53,7 @@ class Proposal:
             "moves": dict(self.moves),
             "urgent": self.urgent,
             "at_next_restart": self.at_next_restart,
+            "advice": self.advice,
         }
 
     @classmethod

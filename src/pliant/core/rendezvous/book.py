@@ -4,7 +4,7 @@ Workers *join*, that is, they report that they are ready for the next world. A w
 arrived; it is in use until a member dies, leaves or joins again, and then its survivors join the next. Two kinds
 of users rely on this: restart-style frameworks (torchrun), where everybody joins again after a failure, and our own
 trainer, whose survivors are back within milliseconds and must not wait. Shells feed this machine (``master/``);
-``core/rendezvous/virtual_workers.py`` assigns virtual workers to ranks.
+``core/rendezvous/seat_assignment.py`` says how many virtual workers each rank hosts.
 
 Invariants:
 
@@ -24,6 +24,9 @@ Invariants:
     then for good: its late calls are refused or touch nothing. A new incarnation is the youngest member.
 7.  After ``take_over`` (``core/takeover.py``) the latest world is the one with the highest round that its members announce. None
     is formed before all who are awaited have announced theirs, joined or gone; its round is above all that were announced.
+8.  A world's ``seats`` add up to N, if its members announce the same N; else it has none. They are those of the latest assignment
+    when it is formed. ``assign_seats`` changes no world: one that now has other seats than a new one would have is *outdated*, and
+    its members form the next at a step boundary that they agree on.
 """
 
 from __future__ import annotations
@@ -35,6 +38,8 @@ from typing import Any
 
 from pliant.core.errors import Conflict, CorruptData, InvalidRequest, NotFound, SessionExpired
 from pliant.core.plurals import counted
+from pliant.core.rendezvous.seat_assignment import announced_virtual_workers, check_seats, seats_of
+from pliant.core.rendezvous.virtual_workers import hosted_counts
 from pliant.core.state_machine import StateMachine
 
 MAX_ENDED_REMEMBERED = 1024  # ended incarnations whose late calls are still recognised
@@ -89,9 +94,20 @@ class World:
     round: int
     members: tuple[Member, ...]
     formed_at: float
+    seats: tuple[int, ...] = ()  # virtual workers that each rank hosts; empty: the members do not announce their number
 
     def rank_of(self, name: str) -> int:
         return [member.name for member in self.members].index(name)
+
+    @property
+    def virtual_workers(self) -> int:
+        """N of the job; 0: not known."""
+        return sum(self.seats)
+
+    @property
+    def hosted(self) -> dict[str, int]:
+        """Virtual workers by member; empty: not known."""
+        return {member.name: count for member, count in zip(self.members, self.seats, strict=False)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +135,17 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class RoundStatus:
-    """What a running member polls. ``waiting`` counts those that a new world would admit; ``spares`` the others."""
+    """What a running member polls. ``waiting`` counts those that a new world would admit; ``spares`` the others.
+
+    ``outdated``: a new world of the same members would host virtual workers otherwise.
+    """
 
     intact: bool
     superseded: bool
     missing: tuple[str, ...]  # in rank order: dead, gone or joined again
     waiting: int
     spares: int
+    outdated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +181,7 @@ class RendezvousBook(StateMachine):
         self._gone: set[str] = set()  # members that ended before anybody announced their world
         self._has_formed = False  # a world of its own
         self._min_round = 0  # the highest round that was announced: all new ones are above
+        self._assigned: dict[str, int] = {}  # virtual workers by member, as last assigned; empty: evenly
 
     # --- events ---
 
@@ -235,6 +256,16 @@ class RendezvousBook(StateMachine):
         self.limits = replace(self.limits, min_nodes=min_nodes, max_nodes=max_nodes, wait_seconds=wait)
         return self._settle(now, f"worlds have {min_nodes} to {max_nodes} members", self._intact())
 
+    def assign_seats(self, now: float, *, seats: dict[str, int]) -> Outcome:
+        """How many virtual workers each member of the present world hosts from the next one on; empty: evenly."""
+        if self.closed:
+            raise Conflict("the rendezvous is closed: the job is ending")
+        if self.world is None or not self._intact():
+            raise Conflict("no world is in use at the moment", hint="try again when the workers train")
+        check_seats(seats, [member.name for member in self.world.members], self.world.virtual_workers)
+        self._assigned = dict(seats)
+        return Outcome("virtual workers are assigned as requested" if seats else "virtual workers are assigned evenly")
+
     def expect(self, now: float, *, count: int) -> Outcome:
         """The number of workers launched and alive: no need to wait once they have arrived. 0: unknown."""
         _check_int("count", count, at_least=0)
@@ -278,6 +309,8 @@ class RendezvousBook(StateMachine):
             return self._settle(now, f"{member} is in no world", intact)
         self._live = {name: live for name, live in self._live.items() if live.waiting}
         self.world = announced
+        if announced.seats and list(announced.seats) != hosted_counts(announced.virtual_workers, len(announced.seats)):
+            self._assigned = announced.hosted
         self._arrivals = max(self._arrivals, *(m.seniority for m in announced.members))
         for m in announced.members:
             if (m.name, m.incarnation) not in self._ended and m.name not in self._live and m.name not in self._gone:
@@ -332,7 +365,22 @@ class RendezvousBook(StateMachine):
         waiting = len(self.waiting)
         staying = len(self._live) - waiting
         admitted = 0 if self.closed else max(0, self.limits.size(staying + waiting) - staying)
-        return RoundStatus(not superseded and not missing, superseded, missing, admitted, waiting - admitted)
+        outdated = not superseded and not missing and not self.closed and self._is_outdated()
+        return RoundStatus(not superseded and not missing, superseded, missing, admitted, waiting - admitted, outdated)
+
+    @property
+    def virtual_workers(self) -> int:
+        """N of the job, as the members of the latest world announce it; 0: not known."""
+        return self.world.virtual_workers if self.world else 0
+
+    def hosted(self) -> dict[str, int]:
+        """Virtual workers by member of the world in use; empty: there is none at the moment, or N is not known."""
+        return self.world.hosted if self.world and self._intact() else {}
+
+    def assigned_seats(self) -> dict[str, int]:
+        """What the members of the world in use would host in a new one; differs from ``hosted`` while it is outdated."""
+        members = self.world.members if self.world and self._intact() else ()
+        return {member.name: count for member, count in zip(members, self._seats(members), strict=False)}
 
     @property
     def round(self) -> int:
@@ -360,11 +408,17 @@ class RendezvousBook(StateMachine):
             "limits": asdict(self.limits),
             "expected": self._expected,
             "closed": self.closed,
-            "world": self.world and {**asdict(self.world), "members": list(map(asdict, self.world.members))},
+            "world": self.world
+            and {
+                **asdict(self.world),
+                "members": list(map(asdict, self.world.members)),
+                "seats": list(self.world.seats),
+            },
             "arrivals": self._arrivals,
             "latest_arrival": self._latest_arrival,
             "live": [asdict(live) for live in self._live.values()],
             "ended": [[name, incarnation, why] for (name, incarnation), why in self._ended.items()],
+            "assigned": dict(self._assigned),
             "takeover": {
                 "began": self._takes_over,
                 "awaited": sorted(self._awaited),
@@ -383,11 +437,12 @@ class RendezvousBook(StateMachine):
             restored._latest_arrival = float(state["latest_arrival"])
             if world := state["world"]:
                 members = tuple(Member(**member) for member in world["members"])
-                restored.world = World(world["round"], members, world["formed_at"])
+                restored.world = World(world["round"], members, world["formed_at"], tuple(world.get("seats", ())))
             for live in state["live"]:
                 member = Member(**live["member"])
                 restored._live[member.name] = _Live(member, live["waiting"], live["last_round"])
             restored._ended = {(name, incarnation): why for name, incarnation, why in state["ended"]}
+            restored._assigned = dict(state.get("assigned", {}))
             if takeover := state.get("takeover"):  # none: written before there was one
                 restored._takes_over = bool(takeover["began"])
                 restored._awaited, restored._gone = set(takeover["awaited"]), set(takeover["gone"])
@@ -443,12 +498,19 @@ class RendezvousBook(StateMachine):
         leader = max(arrived, key=lambda member: member.step)  # the first, so the oldest, of the highest
         others = [member for member in arrived if member is not leader]
         members = (leader, *others[: self.limits.size(len(arrived)) - 1])
-        self.world = World(max(self.round, self._min_round) + 1, members, now)
+        self.world = World(max(self.round, self._min_round) + 1, members, now, self._seats(members))
         self._has_formed = True
         self._gone.clear()
         for member in members:
             self._live[member.name] = _Live(member, waiting=False, last_round=self.round)
         return Outcome(f"round {self.round} has {counted(len(members), 'member')}: {why}", self.world, broke)
+
+    def _seats(self, members: tuple[Member, ...]) -> tuple[int, ...]:
+        virtual_workers = announced_virtual_workers([member.attrs for member in members])
+        return seats_of([member.name for member in members], virtual_workers, self._assigned)
+
+    def _is_outdated(self) -> bool:
+        return self.world is not None and bool(self.world.seats) and self.world.seats != self._seats(self.world.members)
 
     def _end(self, name: str, incarnation: str, why: str) -> None:
         live = self._live.get(name)
@@ -473,7 +535,7 @@ def _read_world(value: Mapping[str, Any]) -> World:
     """A world as a member announces it."""
     try:
         members = tuple(Member(**member) for member in value["members"])
-        world = World(value["round"], members, float(value["formed_at"]))
+        world = World(value["round"], members, float(value["formed_at"]), tuple(value.get("seats", ())))
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidRequest(f"not a world: {error!r}") from error
     _check_int("round", world.round, at_least=1)
@@ -484,6 +546,11 @@ def _read_world(value: Mapping[str, Any]) -> World:
         _check_int("seniority", member.seniority, at_least=1)
     if not members or len({member.name for member in members}) != len(members):
         raise InvalidRequest("a world must have members, each listed once")
+    for count in world.seats:
+        _check_int("seats", count, at_least=0)
+    total = announced_virtual_workers([member.attrs for member in members])
+    if world.seats and (len(world.seats) != len(members) or world.virtual_workers != total):
+        raise InvalidRequest("the seats of a world must add up to the virtual workers of its members")
     return world
 
 

@@ -1,9 +1,9 @@
 """Virtual workers: how the workers of a world host a job's fixed number N of data-parallel units.
 
 N belongs to the job, the number of workers to the cluster. Virtual workers are assigned in rank order, a contiguous range
-to each worker, so that every worker computes the same assignment from (rank, workers, N) and nothing is sent. A worker that
+to each worker, so that every worker computes the same assignment from its rank and how many each rank hosts. A worker that
 hosts none is a hot spare: it holds current state and takes over when the next world is formed. The rendezvous
-(``core/rendezvous/book.py``) decides the ranks; these functions follow from them.
+(``core/rendezvous/book.py``) decides the ranks and, by ``seat_assignment.py``, how many each hosts.
 """
 
 from __future__ import annotations
@@ -23,15 +23,12 @@ def hosted_counts(virtual_workers: int, workers: int) -> list[int]:
     return [each + 1] * surplus + [each] * (workers - surplus)
 
 
-def hosted_by(rank: int, workers: int, virtual_workers: int) -> range:
-    """The virtual workers that ``rank`` hosts; over all ranks they are 0..N-1 in order, each once. Constant time."""
-    _check_positive("virtual_workers", virtual_workers)
-    _check_positive("workers", workers)
-    if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < workers:
-        raise InvalidRequest(f"rank must be between 0 and {workers - 1} in a world of {workers}, not {rank!r}")
-    each, surplus = divmod(virtual_workers, workers)
-    start = rank * each + min(rank, surplus)
-    return range(start, start + each + (rank < surplus))
+def hosted_by(rank: int, counts: Sequence[int]) -> range:
+    """The virtual workers that ``rank`` hosts, of as many as ``counts`` has for each; over all ranks 0..N-1 in order, each once."""
+    if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < len(counts):
+        raise InvalidRequest(f"rank must be between 0 and {len(counts) - 1} in a world of {len(counts)}, not {rank!r}")
+    start = sum(counts[:rank])
+    return range(start, start + counts[rank])
 
 
 def weighted_counts(virtual_workers: int, weights: Sequence[float]) -> list[int]:
@@ -82,20 +79,23 @@ def _check_positive(field: str, value: int) -> None:
         raise InvalidRequest(f"{field} must be an integer of at least 1, not {value!r}")
 
 
-def share_missing(total: int, done: Sequence[Collection[int]]) -> list[list[int]]:
+def share_missing(total: int, done: Sequence[Collection[int]], weights: Sequence[int] | None = None) -> list[list[int]]:
     """Who computes the missing units: ``done[r]`` are the units that worker ``r`` has, of ``range(total)``.
 
-    The missing ones go, in order, to the worker with the fewest so far, the lower rank first; every worker computes the
-    same assignment. Returns the units to compute per worker.
+    The missing ones go, in order, to the worker with the fewest so far (with ``weights``: that would have the fewest for its
+    weight, and none to a weight of 0), the lower rank first; every worker computes the same assignment. Returns the units to
+    compute per worker.
     """
     if not done:
         raise InvalidRequest("units can only be shared among at least one worker")
+    weights = weights or [1] * len(done)
+    ranks = [rank for rank, weight in enumerate(weights) if weight > 0]
     have = set().union(*done)
     counts = [len(set(units)) for units in done]
     shares: list[list[int]] = [[] for _ in done]
     for unit in range(total):
         if unit not in have:
-            rank = min(range(len(done)), key=lambda r: (counts[r], r))
+            rank = min(ranks, key=lambda r: (Fraction(counts[r] + 1, weights[r]), r))
             counts[rank] += 1
             shares[rank].append(unit)
     return shares

@@ -22,6 +22,7 @@ from pliant.core.status_builder import LiveFigures
 from pliant.master.components.base import BackgroundComponent
 from pliant.master.components.nodes import NodeManager
 from pliant.master.components.parameters.coordinator import ParameterCoordinator
+from pliant.master.components.rendezvous import RendezvousServer
 from pliant.master.components.signals import ChangeApplied, EndRequested, NodesChanged, SignalBus
 from pliant.master.journal.journal import Journal
 from pliant.platforms.base import ControlChannel
@@ -45,6 +46,7 @@ class ChangeHandler(BackgroundComponent):
         *,
         nodes: NodeManager | None,
         parameters: ParameterCoordinator | None,
+        rendezvous: RendezvousServer | None = None,
         channel: ControlChannel | None = None,
     ) -> None:
         """``channel``: where people on the platform ask for changes; others call the master."""
@@ -56,6 +58,7 @@ class ChangeHandler(BackgroundComponent):
         self._signals = signals
         self._nodes = nodes
         self._parameters = parameters
+        self._rendezvous = rendezvous
         self._channel = channel
         self.refusal = ""  # of the last edit, or what was made of it, until another is handled
 
@@ -148,6 +151,9 @@ class ChangeHandler(BackgroundComponent):
             case "parameters", "resize":
                 assert self._parameters is not None
                 self._parameters.resize(**operation.arguments)
+            case "rendezvous", "assign_seats":
+                assert self._rendezvous is not None
+                self._rendezvous.assign_seats(**operation.arguments)
             case "nodes", "scale":
                 assert self._nodes is not None
                 self._nodes.scale(**operation.arguments)

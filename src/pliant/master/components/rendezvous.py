@@ -147,6 +147,10 @@ class RendezvousServer(Component):
         )
         self._journal.event(WorldLimitsSet(min_nodes=min_nodes, max_nodes=max_nodes))
 
+    def assign_seats(self, seats: dict[str, int]) -> None:
+        """Virtual workers by worker; the members of the world learn that it is outdated, and form another."""
+        self._publish(self._journal.do(self.book.assign_seats, seats=seats))
+
     def expect(self, count: int) -> None:
         """The number of workers that exist or are being created; a world of that size is formed without waiting."""
         if count != self._expected:
@@ -190,11 +194,11 @@ class RendezvousServer(Component):
                 return found
             await self._changed.wait()
 
-    async def watch_round(self, round: int, known_waiting: int) -> RoundStatus:
-        """Wait until the round is broken, or the number of waiting workers differs from what the caller knows."""
+    async def watch_round(self, round: int, known_waiting: int, known_outdated: bool = False) -> RoundStatus:
+        """Wait until the round is broken, or it is different from what the caller knows who waits and whether it is outdated."""
         while True:
             status = self.book.status(round)
-            if not status.intact or status.waiting != known_waiting:
+            if not status.intact or (status.waiting, status.outdated) != (known_waiting, known_outdated):
                 return status
             await self._changed.wait()
 

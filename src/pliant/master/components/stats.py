@@ -113,6 +113,7 @@ class MemoryStats(Component, StatsCollector):
 
     def _figures(self, name: str, stats: NodeStats) -> NodeFigures:
         latest = stats.usage[-1] if stats.usage else NodeUsage(0.0)
+        shares = self.time_shares(name)
         return NodeFigures(
             cpu=latest.cpu,
             memory_mb=latest.memory_mb,
@@ -120,6 +121,7 @@ class MemoryStats(Component, StatsCollector):
             records_per_second=self.records_per_second(name),
             records=stats.records.total,
             peak_memory_mb=self.peak_memory(name),
+            unit_seconds=shares.unit_s if shares is not None else 0.0,
         )
 
     def collect_node_resource_usage(self, node: str, usage: NodeUsage) -> None:

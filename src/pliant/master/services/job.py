@@ -5,7 +5,16 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from pliant.core.changes import Answer, Change, ChangeRequest, MovePartitions, RequestSource, Stop, plan_request
+from pliant.core.changes import (
+    Answer,
+    AssignSeats,
+    Change,
+    ChangeRequest,
+    MovePartitions,
+    RequestSource,
+    Stop,
+    plan_request,
+)
 from pliant.core.errors import InvalidRequest, NotAvailable
 from pliant.core.planning.plan import JobStage, RolePlan
 from pliant.core.resources import Resources, RolloutMode
@@ -113,6 +122,15 @@ class JobServicer(services.JobServicer):
         found = answer.results
         return pb.MoveOffReply(seat=int(found["seat"]), partitions=int(found["partitions"]), weight=found["weight"])
 
+    async def AssignSeats(self, request: pb.AssignSeatsRequest, context: Context) -> pb.AssignSeatsReply:
+        asked = _request(request, AssignSeats(dict(request.seats)))
+        if request.HasField("base_version"):
+            asked = replace(asked, base_version=request.base_version)
+        answer = await self._handle(asked)
+        found = answer.results
+        seats = {name.removesuffix(".seats"): int(count) for name, count in found.items() if name.endswith(".seats")}
+        return pb.AssignSeatsReply(virtual_workers=int(found["virtual_workers"]), seats=seats, version=answer.version)
+
     async def _handle(self, request: ChangeRequest) -> Answer:
         answer = self._controller.require(ChangeHandler).handle(request)
         await self._controller.journal.durable()
@@ -127,5 +145,5 @@ def _rollout(name: str) -> RolloutMode:
         raise InvalidRequest(f"unknown rollout {name[:MAX_ID]!r}; known: {', '.join(RolloutMode)}") from None
 
 
-def _request(message: pb.StopRequest | pb.MoveOffRequest, change: Change) -> ChangeRequest:
+def _request(message: pb.StopRequest | pb.MoveOffRequest | pb.AssignSeatsRequest, change: Change) -> ChangeRequest:
     return ChangeRequest(message.id[:MAX_ID], RequestSource.PERSON, (change,), message.reason[:MAX_REASON])

@@ -64,7 +64,9 @@ class RendezvousServicer(services.RendezvousServicer):
         if request.member:
             rendezvous.heard_of(request.member)
         status = await at_most(
-            rendezvous.watch_round(request.round, request.known_waiting), context, self._controller.max_wait_s
+            rendezvous.watch_round(request.round, request.known_waiting, request.known_outdated),
+            context,
+            self._controller.max_wait_s,
         )
         await self._controller.journal.durable()
         if status is None:
@@ -74,6 +76,7 @@ class RendezvousServicer(services.RendezvousServicer):
             superseded=status.superseded,
             missing=status.missing,
             waiting=status.waiting,
+            outdated=status.outdated,
             closed=rendezvous.book.closed,
         )
 

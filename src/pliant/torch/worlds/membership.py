@@ -26,6 +26,7 @@ import grpc
 from pliant.client.job import Job
 from pliant.core.errors import Conflict, NotFound, PliantError, RetryableError, SessionExpired
 from pliant.core.nodes.environment import NodeEnvironment
+from pliant.core.rendezvous.seat_assignment import VIRTUAL_WORKERS
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.channel import DEADLINE_S
 from pliant.rpc.own_address import own_address
@@ -68,7 +69,7 @@ class Membership:
         self._watcher = threading.Thread(target=self._watch, name="pliant-world", daemon=True)
         self._watcher.start()
 
-    def join(self, progress: int, *, has_state: bool, units: frozenset[int]) -> World:
+    def join(self, progress: int, *, has_state: bool, units: frozenset[int], virtual_workers: int) -> World:
         """Wait for the next world and connect to it.
 
         Raises ``Expelled`` if the master expelled this process meanwhile; a peer that dies while the world is formed only
@@ -77,6 +78,7 @@ class Membership:
         attrs = {
             "state": "1" if has_state else "0",
             "units": f"{sum(1 << unit for unit in units):x}",
+            VIRTUAL_WORKERS: str(virtual_workers),
         }
         while True:
             self._ask_to_join(progress, attrs)
@@ -175,7 +177,7 @@ class Membership:
     def _enter(self, found: pb.World) -> World:
         peers = [_peer(member) for member in found.members]
         rank = [peer.name for peer in peers].index(self._job.node)
-        world = World(found.round, rank, peers)
+        world = World(found.round, rank, peers, seats=tuple(found.seats))
         self._round, self._last_world = found.round, found
         self._watched = world
         self._wake.set()
@@ -217,6 +219,7 @@ class Membership:
             request = pb.WatchRoundRequest(
                 round=world.round,
                 known_waiting=world.waiting,
+                known_outdated=world.outdated,
                 member=self._job.node,
                 incarnation=self._incarnation,
             )
@@ -233,7 +236,7 @@ class Membership:
                 self._wake.clear()  # else the wait is none, and this a busy loop while the master is away
                 self._wake.wait(0.1)
                 continue
-            world.waiting = status.waiting
+            world.waiting, world.outdated = status.waiting, status.outdated
             if not status.intact:
                 world.break_up()
 

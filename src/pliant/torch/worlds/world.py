@@ -51,7 +51,9 @@ class World:
     peers: Sequence[Peer]
     group: Any = None  # dist.ProcessGroupGloo; None in a world of one
     broken: threading.Event = field(default_factory=threading.Event)
+    seats: tuple[int, ...] = ()  # virtual workers that each rank hosts; empty: evenly
     waiting: int = 0  # joiners, as the master reports
+    outdated: bool = False  # virtual workers were assigned otherwise meanwhile, as the master reports
     ranks: tuple[int, ...] = ()  # in the round, of the members of a part of it; empty: this is the whole
     port: int = 0  # where this process listens for its peers' connections, and where they do
     peer_ports: frozenset[int] = frozenset()

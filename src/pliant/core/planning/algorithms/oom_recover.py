@@ -2,7 +2,8 @@
 
 An OOM is a censored sample: the node would have used more than its limit, nobody knows how much. So the first one grows memory
 by the growth rule (half as much again), repeats double it. At the maximum more memory cannot be had: servers get another one to
-take rows, an allreduce job gets smaller micro-batches.
+take rows. Of an allreduce job only its owner can help: smaller micro-batches with more virtual workers are the same global batch,
+but they change the numbers of training (batch norm, randomness), so this is advice and never carried out.
 """
 
 from __future__ import annotations
@@ -53,11 +54,19 @@ class OomRecover:
                 return Proposal(self.name, f"{why}, the maximum: one more server takes rows", new, urgent=True)
         batch = history.configuration.micro_batch
         if history.kind is JobKind.ALLREDUCE and batch > 1:
-            new = replace(history.configuration, micro_batch=batch // 2)
+            parts = next(divisor for divisor in range(2, batch + 1) if batch % divisor == 0)
             return Proposal(
                 self.name,
-                f"{why}, the maximum: micro-batches of {batch // 2} instead of {batch} records",
-                new,
-                urgent=True,
+                f"{why}, the maximum: start the job with {_smaller(batch, parts, history.virtual_workers)},"
+                " which is the same global batch",
+                replace(history.configuration, micro_batch=batch // parts),
+                advice=True,
             )
         return None
+
+
+def _smaller(batch: int, parts: int, virtual_workers: int) -> str:
+    if virtual_workers:
+        return f"micro_batch={batch // parts} and virtual_workers={virtual_workers * parts}"
+    often = "twice" if parts == 2 else f"{parts} times"
+    return f"micro_batch={batch // parts} and {often} as many virtual workers"
