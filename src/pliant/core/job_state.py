@@ -17,6 +17,7 @@ from pliant.core.errors import CorruptData, PliantError
 from pliant.core.job import JobBook
 from pliant.core.nodes.book import NodeBook
 from pliant.core.parameters.book import ParameterBook
+from pliant.core.planning.usage_book import UsageBook
 from pliant.core.progress import ProgressBook
 from pliant.core.rendezvous.book import RendezvousBook
 from pliant.core.rendezvous.groups import GroupBook
@@ -57,6 +58,7 @@ class JobState:
     parameters: ParameterBook | None = None
     rendezvous: RendezvousBook | None = None
     training: TrainingBook | None = None
+    usage: UsageBook | None = None
 
     def machines(self) -> dict[str, StateMachine]:
         found = ((field.name, getattr(self, field.name)) for field in fields(self))

@@ -10,6 +10,7 @@ from pliant.core.job_state import JobState
 from pliant.core.nodes.book import NodeBook
 from pliant.core.nodes.states import RoleSpec
 from pliant.core.parameters.book import ParameterBook
+from pliant.core.planning.usage_book import UsageBook
 from pliant.core.rendezvous.book import RendezvousBook
 from pliant.core.rendezvous.groups import GroupBook
 from pliant.core.shards.book import ShardBook
@@ -29,6 +30,7 @@ def initial_state(spec: JobSpec) -> JobState:
         parameters=_parameters(spec) if wanted.parameters else None,
         rendezvous=RendezvousBook(spec.rendezvous_limits()) if wanted.rendezvous else None,
         training=_training(spec) if wanted.training else None,
+        usage=UsageBook() if wanted.nodes and spec.optimize.mode == "single-job" else None,
     )
 
 
