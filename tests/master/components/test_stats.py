@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from pliant.core.job import JobBook
 from pliant.core.job_state import JobState
+from pliant.core.nodes.book import NodeBook
+from pliant.core.nodes.fault_policy import FaultPolicy
+from pliant.core.nodes.states import RoleSpec
 from pliant.core.planning.samples import NodeUsage
 from pliant.core.planning.time_spent import TimeSpent
 from pliant.core.planning.usage_book import UsageBook
@@ -136,3 +141,18 @@ def test_a_view_of_a_server_has_its_rows_its_bytes_and_its_heaviest_partitions()
     view = stats.view("ps-0")
     assert (view.rows, view.bytes_per_second, view.requests_per_second, view.queue) == (7, 4000.0, 5.0, 1)
     assert view.partition_load == ((9, 0.5), (3, 0.25))
+
+
+def test_of_a_node_that_ended_little_is_kept() -> None:
+    nodes = NodeBook({"worker": RoleSpec("worker", 1, 1, 1)}, FaultPolicy())
+    nodes.start(0.0)
+    stats = MemoryStats(ManualClock(0.0), JobState(job=JobBook(), nodes=nodes))
+    for second in range(100):
+        stats.collect_node_resource_usage("worker-0", NodeUsage(float(second), cpu=1.0, memory_mb=500.0 - second))
+    asyncio.run(stats.tick())
+    assert len(stats.usage_of("worker-0")) == 100
+    nodes.node_ended(100.0, node="worker-0", exit_reason="Completed", message="")
+    asyncio.run(stats.tick())
+    assert [usage.memory_mb for usage in stats.usage_of("worker-0")] == [401.0]
+    assert stats.peak_memory("worker-0") == 500.0
+    assert stats.view("worker-0").memory_points == ()

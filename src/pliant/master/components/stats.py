@@ -19,6 +19,7 @@ from pliant.core.errors import NotFound
 from pliant.core.goodput import GoodputMeter
 from pliant.core.job_progress import accepted_records
 from pliant.core.job_state import JobState
+from pliant.core.nodes.book import NodeBook
 from pliant.core.nodes.states import NodeState
 from pliant.core.planning.counter_rate import CounterRate
 from pliant.core.planning.memory_points import MemoryPoints
@@ -108,6 +109,19 @@ class MemoryStats(Component, StatsCollector):
         workers = [role for role in roles if role.name not in SERVICE_ROLES]
         is_paused = self._state.job.over or nodes is None or bool(nodes.suspended)
         self.goodput.observe(self._clock.now(), workers, is_paused=is_paused)
+        if nodes is not None:
+            self._shrink_ended(nodes)
+
+    def _shrink_ended(self, nodes: NodeBook) -> None:
+        """Of a node that ended, what it did last and its peak are shown; nobody plans by the rest."""
+        for node in nodes.nodes():
+            stats = self._nodes.get(node.name)
+            if stats is not None and node.ended and len(stats.usage) > 1:
+                last, peak = stats.usage[-1], stats.memory.peak
+                stats.usage.clear()
+                stats.usage.append(last)
+                stats.series, stats.memory, stats.server = UsageSeries(), MemoryPoints(), None
+                stats.memory.peak = peak
 
     def on_event(self, signal: Signal) -> None:
         match signal:
