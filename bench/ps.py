@@ -6,6 +6,7 @@
     python bench/ps.py --only deepfm [--workers 1,2,4]          # `pliant train --strategy ps-async`
     python bench/ps.py --only dump                              # training while dumps are taken
     python bench/ps.py --only move                              # training while a server is added
+    python bench/ps.py --only measuring                         # what it costs to know the load of partitions
 
 Without ``--only`` all of them, one after the other. Dense: 100 MB in one pull or push. Embedding: 4096 random ids of a table of 5
 million rows of 64 floats. Pliant's figures include the hash table, the optimizer (SGD; the peers subtract, too) and the client's
@@ -22,11 +23,12 @@ import sys
 from typing import Any
 
 import ps_jobs
+import ps_measuring
 import ps_wire
 from harness import finish, machine, say
 
-AIMS = {"dense": 0.7, "pull": 3.0, "push": 4.0, "memory": 1.3}
-PARTS = ("dense", "embedding", "steps", "deepfm", "dump", "move")
+AIMS = {"dense": 0.7, "pull": 3.0, "push": 4.0, "memory": 1.3, "measuring": 0.01}
+PARTS = ("dense", "embedding", "steps", "deepfm", "dump", "move", "measuring")
 
 
 def judge(result: dict[str, Any]) -> list[str]:
@@ -35,6 +37,9 @@ def judge(result: dict[str, Any]) -> list[str]:
     for op, found in result.get("dense", {}).items():
         if found["times"]["raw"] < AIMS["dense"] and op in ("dense_pull", "dense_push"):
             missed.append(f"{op}: {found['times']['raw']:.2f} of a bare socket, aim {AIMS['dense']}")
+    for op, found in result.get("measuring", {}).items():
+        if found["share"] > AIMS["measuring"]:
+            missed.append(f"measuring: {found['share']:.2%} of a {op}, aim {AIMS['measuring']:.0%}")
     for key, found in result.get("embedding", {}).items():
         if key == "memory":
             if found["allocated"] > AIMS["memory"]:
@@ -58,6 +63,8 @@ def run(part: str, options: argparse.Namespace) -> dict[str, Any]:
         )
         return ps_wire.embedding(turns, seconds, rows, servers, workers, all_peers=options.peers)
     rows = options.rows or (50_000 if quick else 1_000_000)
+    if part == "measuring":
+        return ps_measuring.measuring(rows, 5 if quick else 40)
     if part == "steps":
         return ps_jobs.whole(options.rows or (50_000 if quick else 200_000), 3 if quick else 8)
     if part == "deepfm":

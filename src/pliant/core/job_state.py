@@ -19,6 +19,7 @@ from pliant.core.nodes.book import NodeBook
 from pliant.core.parameters.book import ParameterBook
 from pliant.core.planning.periods import PeriodBook
 from pliant.core.planning.planner import Planner
+from pliant.core.planning.usage_book import UsageBook
 from pliant.core.progress import ProgressBook
 from pliant.core.rendezvous.book import RendezvousBook
 from pliant.core.rendezvous.groups import GroupBook
@@ -61,6 +62,7 @@ class JobState:
     training: TrainingBook | None = None
     periods: PeriodBook | None = None
     planner: Planner | None = None
+    usage: UsageBook | None = None
 
     def machines(self) -> dict[str, StateMachine]:
         found = ((field.name, getattr(self, field.name)) for field in fields(self))

@@ -105,9 +105,15 @@ class TimeMeter:
 
     def unit(self, seconds: float) -> None:
         """One unit of a step was computed, in so much time."""
+        if threading.get_ident() != self._thread:
+            return
         self._start()
         self._words[_Word.UNIT] += seconds
         self._words[_Word.UNITS] += 1
+
+    def busy(self) -> float:
+        """Seconds in which the loop did not wait, from some moment on; what lies between two readings is computing."""
+        return time.monotonic() - self._words[_Word.DATA] - self._words[_Word.PEERS]
 
     def _claim(self, words: memoryview[float]) -> None:
         """The first process of a program counts; those that it starts wait in another loop than its own."""

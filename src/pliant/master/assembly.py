@@ -46,6 +46,7 @@ from pliant.master.components.signals import SignalBus
 from pliant.master.components.stats import MemoryStats
 from pliant.master.components.status_reporter import StatusReporter
 from pliant.master.components.training import TrainingService
+from pliant.master.components.usage_recorder import UsageRecorder
 from pliant.master.controller import JobController
 from pliant.master.journal.journal import Journal
 from pliant.master.journal.notes import NoteStore
@@ -122,6 +123,8 @@ class Assembly:
             made += [*others, RolloutController(nodes, self.journal, self.clock, parameters, rendezvous), nodes]
             if platform.usage is not None:
                 made.append(PlatformUsage(stats, state.nodes, self.clock, platform.usage))
+            if state.usage is not None:
+                made.append(UsageRecorder(state.usage, state.nodes, stats, self.journal, self.clock))
             channel = platform.channel
             made.append(Adviser(state, self.journal))
         if state.changes is not None:

@@ -1822,16 +1822,26 @@ class SeatStats(_message.Message):
     def __init__(self, rows: _Optional[int] = ..., bytes: _Optional[int] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., requests: _Optional[int] = ..., queue: _Optional[int] = ..., apply_seconds: _Optional[float] = ..., cpu_seconds: _Optional[float] = ..., log_bytes: _Optional[int] = ..., iteration: _Optional[int] = ...) -> None: ...
 
 class NextOrdersRequest(_message.Message):
-    __slots__ = ("holder", "after", "stats", "messages")
+    __slots__ = ("holder", "after", "stats", "messages", "load")
     HOLDER_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     STATS_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FIELD_NUMBER: _ClassVar[int]
     holder: SeatHolder
     after: int
     stats: SeatStats
     messages: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, holder: _Optional[_Union[SeatHolder, _Mapping]] = ..., after: _Optional[int] = ..., stats: _Optional[_Union[SeatStats, _Mapping]] = ..., messages: _Optional[_Iterable[str]] = ...) -> None: ...
+    load: _containers.RepeatedCompositeFieldContainer[PartitionLoad]
+    def __init__(self, holder: _Optional[_Union[SeatHolder, _Mapping]] = ..., after: _Optional[int] = ..., stats: _Optional[_Union[SeatStats, _Mapping]] = ..., messages: _Optional[_Iterable[str]] = ..., load: _Optional[_Iterable[_Union[PartitionLoad, _Mapping]]] = ...) -> None: ...
+
+class PartitionLoad(_message.Message):
+    __slots__ = ("partition", "share")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    share: float
+    def __init__(self, partition: _Optional[int] = ..., share: _Optional[float] = ...) -> None: ...
 
 class NextOrdersReply(_message.Message):
     __slots__ = ("orders", "base")

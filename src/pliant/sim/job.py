@@ -30,6 +30,7 @@ from pliant.core.planning.history import (
     OutOfMemory,
     StepParts,
 )
+from pliant.core.planning.memory_points import MemoryPoints
 from pliant.core.planning.plan import ResourcePlan
 from pliant.core.resources import Resources, RolloutMode
 from pliant.sim.cluster import VirtualCluster
@@ -37,7 +38,7 @@ from pliant.sim.events import Event, EventQueue
 from pliant.sim.fleet import Fleet, Grants, SimNode
 from pliant.sim.outcome import JobOutcome, PlanRecord
 from pliant.sim.policies.base import ClusterView, Policy, clip
-from pliant.sim.recorder import MemoryPoints, PeriodRecorder
+from pliant.sim.recorder import PeriodRecorder
 from pliant.sim.truth.base import Throughput, Truth
 
 ROLES = ("worker", PARAMETER_SERVER)

@@ -1,4 +1,4 @@
-"""What is measured of a simulated job, as the master would: samples for the real ``PeriodBook``, and memory by records.
+"""What is measured of a simulated job, as the master would: samples for the real ``PeriodBook``.
 
 A sample is taken every five seconds while something has changed. Once the rate has settled they become longer: between two
 events the rate is constant, so one sample of a minute has the spread that the mean of twelve would have.
@@ -18,7 +18,6 @@ from pliant.sim.truth.base import Noise
 SAMPLE_S = 5.0
 SETTLED_SAMPLE_S = 30.0  # once nothing changes any more
 SETTLED_AFTER_S = 180.0  # without a change
-MAX_MEMORY_POINTS = 40
 
 
 class PeriodRecorder:
@@ -67,25 +66,3 @@ class PeriodRecorder:
     @property
     def settling_since(self) -> float | None:
         return self._book.settling_since
-
-
-class MemoryPoints:
-    """Of one role: the memory of its fullest node against the records of the job, thinned out."""
-
-    def __init__(self) -> None:
-        self._points: list[tuple[float, float]] = []
-        self._apart = 0.0  # records between two points
-        self.peak = 0.0
-
-    def add(self, records: float, memory_mb: float) -> None:
-        self.peak = max(self.peak, memory_mb)
-        if self._points and records - self._points[-1][0] < self._apart:
-            return
-        self._points.append((records, memory_mb))
-        if len(self._points) > MAX_MEMORY_POINTS:
-            self._points = self._points[::2]
-            self._apart = (self._points[-1][0] - self._points[0][0]) / (MAX_MEMORY_POINTS / 2)
-
-    @property
-    def points(self) -> tuple[tuple[float, float], ...]:
-        return tuple(self._points)

@@ -14,6 +14,7 @@ from pliant.core.nodes.states import RoleSpec
 from pliant.core.parameters.book import ParameterBook
 from pliant.core.planning.periods import PeriodBook
 from pliant.core.planning.planner import Planner, PlannerSettings
+from pliant.core.planning.usage_book import UsageBook
 from pliant.core.rendezvous.book import RendezvousBook
 from pliant.core.rendezvous.groups import GroupBook
 from pliant.core.shards.book import ShardBook
@@ -38,6 +39,7 @@ def initial_state(spec: JobSpec) -> JobState:
         training=_training(spec) if wanted.training else None,
         periods=PeriodBook() if is_planned else None,
         planner=Planner(planner_settings(spec)) if is_planned else None,
+        usage=UsageBook() if is_planned else None,
     )
 
 

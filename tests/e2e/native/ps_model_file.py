@@ -16,6 +16,7 @@ from pliant.ps.specs import OptimizerSpec
 from pliant.torch import Embedding
 
 PAUSE = float(os.environ.get("PLIANT_TEST_PAUSE", "0"))  # seconds per batch
+PARSE_PAUSE = float(os.environ.get("PLIANT_TEST_PARSE_PAUSE", "0"))  # seconds per record
 
 
 class Net(nn.Module):
@@ -43,6 +44,7 @@ def optimizer(model: nn.Module) -> torch.optim.Optimizer:
 
 def dataset_fn(dataset: Any, mode: str, metadata: Any) -> Any:
     def parse(row: dict[str, Any]) -> Any:
+        time.sleep(PARSE_PAUSE)
         features = {"x": torch.tensor([float(row["x"])]), "id": torch.tensor(int(row["id"]))}
         return features if mode == "predict" else (features, int(row["label"]))
 

@@ -15,7 +15,9 @@ class TimeSpent:
 
     data_s: float = 0.0  # waiting for shards or records
     peers_s: float = 0.0  # waiting in a collective, a pull or a push
-    unit_s: float = 0.0  # of an allreduce worker: for its units of a step, up to the collective
+    unit_s: float = (
+        0.0  # for its units of a step: of an allreduce worker up to the collective, else from a pull to its push
+    )
     units: float = 0.0  # their number
     began: float = 0.0  # of the machine's monotonic clock; 0: nothing was measured
     read_at: float = 0.0

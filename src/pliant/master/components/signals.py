@@ -14,6 +14,7 @@ from typing import TypeAlias
 from pliant.core.changes import RequestSource
 from pliant.core.nodes.book import NodeBook
 from pliant.core.nodes.fault_policy import ExitReason
+from pliant.core.status import ServerStats
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,15 @@ class ServersSilent:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerMeasured:
+    """What the parameter server of a node says of itself."""
+
+    node: str
+    stats: ServerStats
+    partition_load: Mapping[int, float]  # the heaviest, as shares of all that it does
+
+
+@dataclass(frozen=True, slots=True)
 class SeatVacated:
     """A parameter server gave all that it had to the others. Empty ``node``: nobody held the seat."""
 
@@ -163,6 +173,7 @@ Signal: TypeAlias = (
     | SessionEnded
     | ProgramStopped
     | ServersSilent
+    | ServerMeasured
     | SeatVacated
     | MasterPaused
     | EndRequested

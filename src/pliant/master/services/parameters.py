@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pliant.core.planning.node_summary import MAX_PARTITION_LOADS
 from pliant.core.status_builder import seat_statuses
 from pliant.master.components.parameters.coordinator import ParameterCoordinator
 from pliant.master.controller import JobController
@@ -44,7 +45,12 @@ class ParametersServicer(services.ParametersServicer):
         parameters, holder = self._parameters, request.holder
         stats = server_stats_from_message(request.stats)
         waiting = parameters.next_orders(
-            holder.seat, holder.fencing_token, request.after, stats, list(request.messages)
+            holder.seat,
+            holder.fencing_token,
+            request.after,
+            stats,
+            list(request.messages),
+            {one.partition: one.share for one in request.load[:MAX_PARTITION_LOADS] if 0 <= one.share <= 1},
         )
         orders = await at_most(waiting, context, MAX_ORDERS_WAIT_S)
         await self._controller.journal.durable()

@@ -79,15 +79,18 @@ class ServedModel:
     def compute(self, batch: Batch, loss: Loss) -> float:
         """Leaves the gradients in the model and its tables; ``iteration`` is what they were computed on."""
         self._before = {name: value.detach().clone() for name, value in self._changing()}
+        meter = time_meter()
         while True:
             self._abandoned = False
             try:
                 self._fetch(batch)
+                began = meter.busy()
                 value = self._compute(batch, loss)
             except Exception:  # the model's own code may make another error of _NewerModel, as Keras does
                 if not self._abandoned:
                     raise
             if not self._abandoned:
+                meter.unit(meter.busy() - began)
                 return value
             self.restarted_batches += 1
             self.undo()

@@ -26,6 +26,7 @@ from pliant.client.shards import Shard
 from pliant.core.errors import CorruptData, NotFound
 from pliant.files.atomic import write_text
 from pliant.files.locks import FileLock
+from pliant.files.time_meter import time_meter
 from pliant.native.failures import check_loss, failing_permanently, records_text
 from pliant.native.model_file.feed import Batch, Feed, Mode
 from pliant.native.model_file.models import check_tables, loss_of, make_model
@@ -55,6 +56,7 @@ class ServerStrategy(Strategy):
         specs = server_specs(context.file, self.model)
         self._trained = {name: p for name, p in self.model.named_parameters() if name in specs.variables}
         self._client = context.job.parameters()
+        self._client.counts_units = False  # the served model does
         self._client.define([*specs.tables.values(), *specs.variables.values()])
         self._client.initialize({name: self._first[name] for name in self._trained})
         if specs.rates is not None:
@@ -124,7 +126,8 @@ class ServerStrategy(Strategy):
         positions = list(reader.positions(shard))
         for at in range(0, len(positions), size):
             some = positions[at : at + size]
-            batch = feed.batch(list(zip(some, reader.fetch(some), strict=True)))
+            with time_meter().data:
+                batch = feed.batch(list(zip(some, reader.fetch(some), strict=True)))
             if batch is not None:  # else dataset_fn dropped all of them: done with the next gradient, or with the shard
                 yield batch, at + len(some)
 

@@ -66,6 +66,9 @@ class PsClient:
         self._schedule: ScheduleReporter | None = None
         self._stager = PushStager(conversation, self._router, self._buffers)
         self._streams: WeakSet[ModelStream] = WeakSet()
+        self._pulled_at: float | None = None  # as ``TimeMeter.busy`` counts
+        self.counts_units = True
+        """Whether what is computed between a pull and the push after it is one unit; False: the caller counts units."""
 
     # --- definitions
 
@@ -169,6 +172,7 @@ class PsClient:
             self._version = max(self._version, high)
             if low == high or not self._router.route.sync:
                 variables = self._router.route.variables
+                self._pulled_at = time_meter().busy()
                 return Model(low, {name: self._dense.shaped(variables[name]) for name in names}, found)
             least = high  # some were ahead: once more, when all are
 
@@ -237,6 +241,7 @@ class PsClient:
         """
         if examples < 1:
             raise InvalidRequest(f"invalid gradient over {examples} examples")
+        self._count_unit()
         gradients = {name: self._gradient(name, value) for name, value in (dense or {}).items()}
         pairs = {table: self._row_gradients(table, *pair) for table, pair in (rows or {}).items()}
         progress = [pb.LeaseProgress(lease=s.lease, records=s.offset + records) for s, records in shards]
@@ -286,6 +291,12 @@ class PsClient:
         self._router.close()
 
     # --- inside
+
+    def _count_unit(self) -> None:
+        if self.counts_units and self._pulled_at is not None:
+            meter = time_meter()
+            meter.unit(meter.busy() - self._pulled_at)
+        self._pulled_at = None
 
     @property
     def _stubs(self) -> Any:

@@ -132,6 +132,7 @@ class PsNode:
                 after=executor.done,
                 stats=_stats(store, server, executor),
                 messages=list(self._messages),
+                load=[pb.PartitionLoad(partition=p, share=share) for p, share in store.load.heaviest()],
             )
             reply = self._call(self._master.stubs.parameters.NextOrders, request)
             for _ in request.messages:

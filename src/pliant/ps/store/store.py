@@ -8,7 +8,7 @@ Pushes are staged, and applied by an order that names them with weights (``gradi
 happens before readers are locked out; they wait only for the step itself.
 
 Neighbours: ``server.requests`` and ``recovery.order_executor`` (the callers), ``catalog`` (tables and blocks), ``staging``,
-``transfer`` (moves, dumps, restores), ``checks`` (validation).
+``transfer`` (moves, dumps, restores), ``checks`` (validation), ``partition_load`` (what is requested, which is no state).
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from pliant.ps.store.catalog import BlockKey, Catalog
 from pliant.ps.store.combining_queue import CombiningQueue
 from pliant.ps.store.gradients import merged_gradients
 from pliant.ps.store.locks import StoreLocks
+from pliant.ps.store.partition_load import PartitionLoad
 from pliant.ps.store.staging import Staging
 from pliant.ps.store.table import Table
 from pliant.ps.store.transfer import StateTransfer
@@ -51,6 +52,7 @@ class ParameterStore:
         self._locks = StoreLocks()
         self._transfer = StateTransfer(self._catalog, self._staging, self._locks, partitions)
         self._owned = Ownership(0, np.ones(partitions, np.uint8))
+        self.load = PartitionLoad(partitions)
         self._advanced = threading.Condition()
         self._iteration = 0
         self._promised = 0  # the highest iteration that was promised to a push that is applied at once
@@ -100,6 +102,7 @@ class ParameterStore:
         if ownership.partitions.shape != (self.partitions,) or ownership.partitions.dtype != np.uint8:
             raise InvalidRequest(f"ownership is an array of {self.partitions} bytes, one per partition")
         self._owned = ownership
+        self.load.keep_only(ownership.partitions)
 
     @property
     def ownership(self) -> Ownership:
@@ -132,7 +135,11 @@ class ParameterStore:
                     table.read(ids[first : first + rows], part)
                     if ready is not None:
                         ready(part)
-            return self._iteration
+            iteration = self._iteration
+        if self.load.is_sampled():
+            for name, ids in wanted:
+                self.load.add_rows(name, ids, catalog.table(name).spec.dim)
+        return iteration
 
     def pull_rows(self, table: str, ids: Ids, out: Floats) -> int:
         """Write the rows of these ids into ``out`` (ids, dim). Raises ``Moved`` if one of them is not owned."""
@@ -159,6 +166,8 @@ class ParameterStore:
                     for block in blocks
                     if block.changed > have.get((block.spec.name, block.number), -1)
                 ]
+        if held and self.load.is_sampled():
+            self.load.add_blocks(sum(value.size for _, value in held))
         try:
             yield iteration, {(block.spec.name, block.number): value for block, value in held}
         finally:
@@ -174,6 +183,7 @@ class ParameterStore:
         if self.knows(push):
             return False
         self.check(push)
+        self._count(push)  # now, since later its memory may be used again
         with self._locks.staging:
             if self._staging.knows(push):
                 return False
@@ -200,6 +210,13 @@ class ParameterStore:
     def check(self, push: Push) -> None:
         """Raise what ``stage`` would."""
         checks.check_push(push, self._catalog, self._owned)
+
+    def _count(self, push: Push) -> None:
+        if self.load.is_sampled():
+            for rows in push.rows:
+                self.load.add_rows(rows.table, rows.ids, self._catalog.table(rows.table).spec.dim)
+            if push.blocks:
+                self.load.add_blocks(sum(block.gradient.size for block in push.blocks))
 
     def knows(self, push: Push) -> bool:
         """It is staged, or its sequence number was already applied or discarded."""
@@ -258,6 +275,7 @@ class ParameterStore:
                 accepted(entry.work[1])
         finally:
             applied = self._at_once.finish(entry)
+        self._count(push)
         push.release()
         return applied
 

@@ -40,6 +40,7 @@ from pliant.master.components.shards import DataShardManager
 from pliant.master.components.signals import (
     MasterPaused,
     ProgramGone,
+    ServerMeasured,
     ServersSilent,
     SessionEnded,
     Signal,
@@ -133,11 +134,18 @@ class ParameterCoordinator(Component):
         self._changes.notify()
 
     async def next_orders(
-        self, seat: int, fencing_token: int, after: int, stats: ServerStats, messages: Sequence[str]
+        self,
+        seat: int,
+        fencing_token: int,
+        after: int,
+        stats: ServerStats,
+        messages: Sequence[str],
+        partition_load: Mapping[int, float] | None = None,
     ) -> list[Order]:
-        """Waits for orders after the last one that the server executed."""
+        """Waits for orders after the last one that the server executed. ``partition_load``: shares of what the server does."""
         self.book.check_holder(seat, fencing_token)
-        self._observations.reported(seat, after, stats)
+        if self._observations.reported(seat, after, stats):
+            self._signals.publish(ServerMeasured(self.book.seat(seat).node, stats, partition_load or {}))
         for text in messages[:MAX_MESSAGES]:
             self._journal.event(ServerReported(node=self.book.seat(seat).node, message=text))
         self._rebalancer.rebalance()

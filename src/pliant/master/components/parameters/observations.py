@@ -5,9 +5,13 @@ A restarted master starts without it: servers report their progress again within
 
 from __future__ import annotations
 
+import math
+
 from pliant.core.clock import Clock
 from pliant.core.parameters.seats import Seat
 from pliant.core.status import ServerStats
+
+SAMPLE_INTERVAL_S = 1.0
 
 
 class ServerObservations:
@@ -18,19 +22,27 @@ class ServerObservations:
         self._executed: dict[int, int] = {}
         self._stats: dict[int, ServerStats] = {}
         self._heard_at: dict[int, float] = {}
+        self._sampled_at: dict[int, float] = {}
         self._awake_since = clock.now()
 
     def joined(self, seat: int) -> None:
         self._executed.pop(seat, None)
+        self._sampled_at.pop(seat, None)
         self.heard(seat)
 
     def heard(self, seat: int) -> None:
         self._heard_at[seat] = self._clock.now()
 
-    def reported(self, seat: int, executed: int, stats: ServerStats) -> None:
+    def reported(self, seat: int, executed: int, stats: ServerStats) -> bool:
+        """Whether it is worth a sample: a server calls after each order, which may be many times a second."""
         self.heard(seat)
         self._executed[seat] = executed
         self._stats[seat] = stats
+        now = self._clock.now()
+        is_due = now - self._sampled_at.get(seat, -math.inf) >= SAMPLE_INTERVAL_S
+        if is_due:
+            self._sampled_at[seat] = now
+        return is_due
 
     def lost(self, seat: int) -> None:
         self._executed.pop(seat, None)

@@ -7,7 +7,7 @@ only then do rates say something of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, median_low
 
@@ -146,6 +146,7 @@ class HistoryBuilder:
         job, progress, terms = self._state.job, self.progress(now), self._terms
         changes = self._state.changes
         waiting = [node for node in self._nodes.live() if node.waiting_since is not None]
+        seats = self._state.rendezvous.hosted() if self._state.rendezvous is not None else {}
         return JobHistory(
             kind=self.kind(),
             configuration=self.desired(),
@@ -159,7 +160,7 @@ class HistoryBuilder:
             budget_node_s=self._budget(now) if terms.budget_node_s else None,
             periods=self._periods.periods(),
             settling_since=self._periods.settling_since,
-            nodes=tuple(self._view(node, now) for role in self.roles() for node in self._running_nodes(role)),
+            nodes=tuple(self._view(node, now, seats) for role in self.roles() for node in self._running_nodes(role)),
             pending=tuple(node.name for node in waiting),
             pending_since=min((node.waiting_since for node in waiting if node.waiting_since), default=None),
             out_of_memory=self._out_of_memory(),
@@ -176,7 +177,8 @@ class HistoryBuilder:
         return JobKind.ALLREDUCE if rendezvous is not None and rendezvous.world is not None else JobKind.QUEUE
 
     def virtual_workers(self) -> int:
-        return 0
+        rendezvous = self._state.rendezvous
+        return rendezvous.virtual_workers if rendezvous is not None else 0
 
     def bounds(self, capacity: Capacity | None) -> Bounds:
         worker = self._role_bounds(WORKER, capacity, self._terms.worker_unit)
@@ -246,22 +248,14 @@ class HistoryBuilder:
         used = sum((node.ended_at or now) - node.started_at for node in self._nodes.nodes() if node.started_at)
         return max(0.0, self._terms.budget_node_s - used)
 
-    def _view(self, node: Node, now: float) -> NodeView:
-        samples = [s for s in self._stats.usage_of(node.name) if s.time > now - RECENT_S]
-        cpus = sorted(sample.cpu for sample in samples)
-        shares = self._stats.time_shares(node.name)
-        return NodeView(
+    def _view(self, node: Node, now: float, seats: Mapping[str, int]) -> NodeView:
+        """Limits are those that it was given; the machine around a node is none of its own."""
+        return self._stats.view(node.name, RECENT_S).view(
             node.name,
             node.role,
-            cpu=fmean(cpus) if cpus else 0.0,
-            cpu_p95=cpus[int(0.95 * (len(cpus) - 1))] if cpus else 0.0,
             cpu_limit=node.resources.cpu,
-            throttled=fmean(sample.throttled for sample in samples) if samples else 0.0,
-            memory_mb=samples[-1].memory_mb if samples else 0.0,
-            memory_peak_mb=self._stats.peak_memory(node.name),
             memory_limit_mb=float(node.resources.memory_mb),
-            records_per_second=self._stats.records_per_second(node.name) if node.role == WORKER else 0.0,
-            unit_seconds=shares.unit_s if shares is not None else 0.0,
+            virtual_workers=seats.get(node.name, 0),
             age_s=max(0.0, now - (node.started_at or now)),
             host=node.host,
         )
