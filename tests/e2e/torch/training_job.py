@@ -33,6 +33,7 @@ class TrainingJob(LocalJob):
         kill: str = "",
         slow: str = "",
         checkpoint: Mapping[str, float] | None = None,
+        spec: Mapping[str, Any] | None = None,
     ) -> None:
         self.traces = folder / "traces"
         self.traces.mkdir(parents=True)
@@ -51,7 +52,7 @@ class TrainingJob(LocalJob):
             [sys.executable, str(PROGRAM)],
             workers=workers,
             env=env,
-            spec={"components": {"need_rendezvous": True}, "checkpoint": dict(checkpoint or {})},
+            spec={"components": {"need_rendezvous": True}, "checkpoint": dict(checkpoint or {}), **(spec or {})},
         )
 
     def lines(self) -> list[dict[str, Any]]:

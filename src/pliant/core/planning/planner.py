@@ -155,6 +155,17 @@ class Planner(StateMachine):
                 return step
         return self._next_of_advice(history) or self._next_proposal(history, now)
 
+    def first_step(self, history: JobHistory, now: float) -> Step | None:
+        """Before any node is launched: the configuration to begin with, if it is another one than desired. Only reads."""
+        if history.nodes or history.periods or self._records:
+            return None
+        create = self._create or algorithm("create_from_history")
+        proposal = create(history, now)
+        if proposal is None or proposal.configuration == history.configuration:
+            return None
+        found = self._check(proposal, history, now)
+        return self._planning(proposal, history, is_advice=found.is_advice) if not found.blocked else None
+
     def verdict(self, history: JobHistory, now: float, *, is_urgent_only: bool = False) -> Verdict:
         """The first proposal of the chain that may be planned; else the first that may not, and why. Only reads."""
         history = replace(history, bounds=self._bounds(history, now))
@@ -370,12 +381,14 @@ class Planner(StateMachine):
         is_free = self.state is PlannerState.OBSERVING and now >= self._not_before
         key = self._key(history, now)
         is_urgent_only = not is_free or key == self._looked
-        found = self._first(history, now) if is_free else None
-        found = found or self.verdict(history, now, is_urgent_only=is_urgent_only)
+        found = self.verdict(history, now, is_urgent_only=is_urgent_only)
         if found.proposal is None or found.blocked:
             is_news = is_free and not is_urgent_only
             return Step("looked", {"key": key}, "nothing to change now") if is_news else None
-        proposal, period = found.proposal, current_period(history)
+        return self._planning(found.proposal, history, is_advice=found.is_advice)
+
+    def _planning(self, proposal: Proposal, history: JobHistory, *, is_advice: bool) -> Step:
+        period = current_period(history)
         arguments = {
             "proposal": proposal.to_json(),
             "before": history.configuration.to_json(),
@@ -383,19 +396,9 @@ class Planner(StateMachine):
             "objective": _judged_by(history, proposal, period).value,
             "rate": period.rate if period is not None else 0.0,
             "error": period.error if period is not None else 0.0,
-            "advice": found.is_advice,
+            "advice": is_advice,
         }
         return Step("plan", arguments, proposal.reason)
-
-    def _first(self, history: JobHistory, now: float) -> Verdict | None:
-        """The configuration to begin with, before any node is launched."""
-        if history.nodes or history.periods or self._records:
-            return None
-        create = self._create or algorithm("create_from_history")
-        proposal = create(history, now)
-        if proposal is None or proposal.configuration == history.configuration:
-            return None
-        return self._check(proposal, history, now)
 
     def _check(self, proposal: Proposal, history: JobHistory, now: float) -> Verdict:
         """Whether it may be planned now, apart from what is under way."""

@@ -99,7 +99,10 @@ class ResourcePlanner(BackgroundComponent):
         if is_new and not self._is_start_given:
             similar = await asyncio.to_thread(self._past.similar) if self._past is not None else ()
             # What is free now is no limit for each node: without one, a node may use what the machine has.
-            await self._plan(replace(self._around, similar=similar, room=None))
+            history = self._builder.build(self._clock.now(), replace(self._around, similar=similar, room=None))
+            step = self.planner.first_step(history, self._clock.now())
+            if step is not None:
+                self._apply(step)
 
     async def tick(self) -> None:
         now = self._clock.now()
@@ -180,12 +183,12 @@ class ResourcePlanner(BackgroundComponent):
                 self._journal.event(PlannerPaused(seconds=GROUP_PAUSE_S, reason=GROUP_REASON))
             return
         if not self._builder.is_draining():
-            await self._plan(self._around)
+            await self._plan()
 
-    async def _plan(self, around: Surroundings) -> None:
+    async def _plan(self) -> None:
         for _ in range(MAX_STEPS):
             generation, now = self._generation, self._clock.now()
-            history = self._builder.build(now, around)
+            history = self._builder.build(now, self._around)
             step = await asyncio.to_thread(self.planner.next_step, history, now)
             if step is None or generation != self._generation or self._state.job.over:
                 return
