@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.core.planning.counter_rate import CounterRate
-from pliant.core.planning.node_summary import MAX_PARTITION_LOADS, NodeSummary
+from pliant.core.planning.node_summary import MAX_PARTITION_LOADS, NodeSummary, mean_parts
 from pliant.core.planning.server_load import ServerLoad
 from pliant.core.planning.time_spent import TimeShares
 
@@ -59,3 +60,12 @@ def test_a_summary_makes_the_view_of_a_node_with_what_the_books_know() -> None:
     assert summary.parts is not None
     assert (summary.parts.data, summary.parts.peers, summary.parts.compute) == (0.25, 0.5, 0.25)
     assert NodeSummary().parts is None
+
+
+def test_the_parts_of_all_workers_are_weighted_by_the_time_they_are_of() -> None:
+    long = NodeSummary(shares=TimeShares(30.0, data=0.5, peers=0.0))
+    short = NodeSummary(shares=TimeShares(10.0, data=0.1, peers=0.8))
+    parts = mean_parts([long, short, NodeSummary()])
+    assert parts is not None
+    assert (parts.data, parts.peers, parts.compute) == pytest.approx((0.4, 0.2, 0.4))
+    assert mean_parts([NodeSummary()]) is None

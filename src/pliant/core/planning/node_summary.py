@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -44,6 +45,17 @@ class NodeSummary:
         """``of_the_books``: ``virtual_workers``, ``age_s``, ``host``."""
         measured = {name: getattr(self, name) for name in _MEASURED}
         return NodeView(name, role, **{**measured, **of_the_books})
+
+
+def mean_parts(workers: Iterable[NodeSummary]) -> StepParts | None:
+    """Where the time of all workers together goes, for a ``Period``; None: none of them says."""
+    known = [shares for worker in workers if (shares := worker.shares) is not None]
+    seconds = sum(shares.seconds for shares in known)
+    if not seconds:
+        return None
+    data = sum(shares.data * shares.seconds for shares in known) / seconds
+    peers = sum(shares.peers * shares.seconds for shares in known) / seconds
+    return StepParts(data, max(0.0, 1.0 - data - peers), peers)
 
 
 _MEASURED = {field.name for field in fields(NodeSummary)} & {field.name for field in fields(NodeView)}

@@ -214,6 +214,8 @@ class ParameterStore:
     def _count(self, push: Push) -> None:
         if self.load.is_sampled():
             for rows in push.rows:
+                if not rows.ids.flags.writeable:  # it comes from the log, and was counted when it was requested
+                    return
                 self.load.add_rows(rows.table, rows.ids, self._catalog.table(rows.table).spec.dim)
             if push.blocks:
                 self.load.add_blocks(sum(block.gradient.size for block in push.blocks))
