@@ -21,7 +21,7 @@ from pliant.testing.jobs import LocalJob
 from pliant.testing.reading import ReadingJob
 
 pytest.importorskip("torch")
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LONGEST = 120.0  # seconds; torch alone takes several to be imported on a busy machine

@@ -15,7 +15,7 @@ from pliant.core.events import EventKind
 from pliant.core.status import JobStatus
 from pliant.testing.jobs import LocalJob
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 RECORDS = 1600
 

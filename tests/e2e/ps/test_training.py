@@ -11,7 +11,7 @@ from tests.e2e.ps.counting_job import BATCH, check_each_record_counted_once, ps_
 from pliant.core.events import EventKind
 from pliant.ps.files import complete_dumps, read_manifest
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 
 @pytest.mark.parametrize("strategy", ["ps-sync", "ps-async"])

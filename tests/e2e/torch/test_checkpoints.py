@@ -12,7 +12,7 @@ from tests.torch.trainer_threads import TrainerThreads, Worker
 
 from pliant.checkpoint import find_latest
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 EVERY = 7  # steps
 

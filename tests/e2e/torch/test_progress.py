@@ -11,7 +11,7 @@ from tests.e2e.torch.training_job import RECORDS, STEPS_PER_EPOCH, TrainingJob
 
 from pliant.core.status import JobStatus
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 EPOCHS = 8
 STEPS = EPOCHS * STEPS_PER_EPOCH
 

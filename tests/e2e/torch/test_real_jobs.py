@@ -17,7 +17,7 @@ from tests.e2e.torch.training_job import PROGRAM, STEPS_PER_EPOCH, TIMEOUT_S, Tr
 from pliant.core.events import EventKind
 from pliant.rpc import pliant_pb2 as pb
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 POINTS = ("before", "inside", "between", "after")
 
@@ -33,7 +33,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Alone:
     def run(exact: bool) -> TrainingJob:
         job = TrainingJob(tmp_path_factory.mktemp("alone"), workers=1, exact=exact)
         env = {k: v for k, v in job._env.items() if not k.startswith("PLIANT_")}
-        subprocess.run([sys.executable, str(PROGRAM)], env=env, check=True, timeout=100, capture_output=True)
+        subprocess.run([sys.executable, str(PROGRAM)], env=env, check=True, timeout=TIMEOUT_S, capture_output=True)
         job.assert_each_record_once()
         return job
 
