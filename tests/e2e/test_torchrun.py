@@ -191,7 +191,7 @@ def test_programs_of_other_kinds_never_restart_because_another_died(tmp_path: Pa
 
 # --- torchrun with our rendezvous
 
-MEETING = {"components": {"need_pod_manager": False, "need_rendezvous": True}, "fault": {"session_timeout": 3.0}}
+MEETING = {"components": {"need_pod_manager": False, "need_rendezvous": True}, "fault": {"session_timeout": 15.0}}
 
 
 class Torchrun:

@@ -118,9 +118,10 @@ def _published(threads: TrainerThreads) -> int:
 
 @pytest.mark.parametrize("point", ["exchanging", "connecting"])
 def test_a_process_killed_while_the_world_connects_changes_nothing(tmp_path: Path, point: str) -> None:
-    with TrainingJob(tmp_path, workers=3, pace=0.02, kill=f"any {point} 3") as job:
+    with TrainingJob(tmp_path, workers=3, pace=0.05, gated=True, kill=f"any {point} 3") as job:
         job.wait_for_step(4)
         job.kill_program("worker-2")
+        job.open_gate()
         job.ends_well()
         assert (job.traces / "killed").exists()
         assert len(job.hashes()) == 1
@@ -129,7 +130,7 @@ def test_a_process_killed_while_the_world_connects_changes_nothing(tmp_path: Pat
 def test_no_process_of_a_job_listens_beyond_this_machine_and_a_stranger_at_its_port_changes_nothing(
     tmp_path: Path,
 ) -> None:
-    with TrainingJob(tmp_path, workers=2, pace=0.05) as job:
+    with TrainingJob(tmp_path, workers=2, pace=0.1, gated=True) as job:
         job.wait_for_step(2)
         ports = set()
         for process in job.processes():
@@ -144,6 +145,7 @@ def test_no_process_of_a_job_listens_beyond_this_machine_and_a_stranger_at_its_p
         try:
             for stranger in strangers:
                 stranger.sendall(struct.pack("<q", 1 << 40))  # what a peer says first; of no pair of the group
+            job.open_gate()
             job.ends_well()
         finally:
             for stranger in strangers:

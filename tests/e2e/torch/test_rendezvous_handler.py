@@ -33,7 +33,7 @@ pytestmark = pytest.mark.e2e  # a real master, and several workers around it
 
 SPEC: dict[str, Any] = {
     "components": {"need_pod_manager": False, "need_task_manager": False, "need_rendezvous": True},
-    "fault": {"session_timeout": 3.0},
+    "fault": {"session_timeout": 10.0},  # which nobody who runs exceeds
 }
 
 

@@ -1,7 +1,8 @@
 """A training program for tests with real processes: batch norm, dropout and Adam; writes down what it does.
 
 Environment: ``TRACE`` (folder for one file per process), ``EXACT``, ``PACE`` (seconds per micro-batch, as if it computed),
-``EPOCHS``, and ``KILL``, "node point step": the program of that node (or "any") ends itself by SIGKILL there, once.
+``EPOCHS``, and ``KILL``, "node point step": the program of that node (or "any") ends itself by SIGKILL there, once. ``GATE`` (a
+file): until it is there, the last quarter of the training takes twenty times as long; then nothing is slowed down any more.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pliant.torch.worlds.membership import Membership
 from pliant.torch.worlds.world import World
 
 RECORDS, MICRO_BATCH, VIRTUAL_WORKERS = 70, 2, 8
+STEPS_PER_EPOCH = -(-RECORDS // (MICRO_BATCH * VIRTUAL_WORKERS))
 NODE = os.environ.get("PLIANT_NODE", "alone")
 TRACE = Path(os.environ["TRACE"])
 POINTS: dict[str, tuple[Any, str]] = {
@@ -59,6 +61,15 @@ def arm(trainer: elastic.Trainer, node: str, point: str, step: int) -> None:
     setattr(home, name, deadly)
 
 
+def compute(step: int) -> None:
+    """As long as a micro-batch of this step takes."""
+    gate, pace = os.environ.get("GATE", ""), float(os.environ["PACE"])
+    if gate and os.path.exists(gate):
+        return
+    is_late = step >= 3 * int(os.environ["EPOCHS"]) * STEPS_PER_EPOCH // 4
+    time.sleep(20 * pace if gate and is_late else pace)
+
+
 def main() -> None:
     inputs = torch.randn(RECORDS, 6, generator=torch.Generator().manual_seed(5))
     data = torch.utils.data.TensorDataset(inputs, (inputs.sum(1) > 0).long())
@@ -80,7 +91,7 @@ def main() -> None:
         for x, y in step:
             records = list(trainer._state.plan.indices(step.index, step.unit))  # type: ignore[union-attr]
             write(unit=[step.epoch, step.index, step.unit], records=records, attempt=trainer._position.attempt)
-            time.sleep(float(os.environ["PACE"]))
+            compute(step.index)
             step.backward(nn.functional.cross_entropy(model(x), y))
     state = {name: value.detach().numpy() for name, value in model.state_dict().items()}
     digest = hashlib.sha256(b"".join(value.tobytes() for value in state.values())).hexdigest()

@@ -29,10 +29,13 @@ class TrainingJob(LocalJob):
         workers: int | str,
         exact: bool = True,
         pace: float = 0.0,
+        gated: bool = False,
         epochs: int = 4,
         kill: str = "",
         checkpoint: Mapping[str, float] | None = None,
     ) -> None:
+        """``gated``: it takes its time to end, until ``open_gate``."""
+        self._gate = folder / "gate"
         self.traces = folder / "traces"
         self.traces.mkdir(parents=True)
         self.epochs = epochs
@@ -42,6 +45,7 @@ class TrainingJob(LocalJob):
             "PACE": str(pace),
             "EPOCHS": str(epochs),
             "KILL": kill,
+            "GATE": str(self._gate) if gated else "",
             "PYTHONPATH": os.pathsep.join(filter(None, (str(LIGHT), os.environ.get("PYTHONPATH")))),
         }
         super().__init__(
@@ -51,6 +55,9 @@ class TrainingJob(LocalJob):
             env=env,
             spec={"components": {"need_rendezvous": True}, "checkpoint": dict(checkpoint or {})},
         )
+
+    def open_gate(self) -> None:
+        self._gate.touch()
 
     def lines(self) -> list[dict[str, Any]]:
         found = []
