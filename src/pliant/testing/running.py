@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -174,21 +174,28 @@ class RunningMaster:
 
     def run_inside(self, function: Callable[[JobController], T]) -> T:
         """Call a function with the master's controller, on its event loop, and return the result."""
-        assert self._master is not None
-        assert self._master.loop is not None
-        parts = self._master.parts
-        assert parts is not None
 
-        async def call() -> T:
+        async def call(_: Master, parts: JobController) -> T:
             return function(parts)
 
-        return asyncio.run_coroutine_threadsafe(call(), self._master.loop).result(timeout=MAX_WAIT_S)
+        return self._await_inside(call)
 
     def state(self) -> dict[str, Any]:
-        """All that would survive a restart, as JSON values: two equal states are the same state."""
+        """All that would survive a restart, as JSON values: two equal states are the same state. It is on disk."""
+
+        async def call(master: Master, parts: JobController) -> dict[str, Any]:
+            found = dict(master.state.snapshot().state)
+            await parts.journal.durable()
+            return found
+
+        return self._await_inside(call)
+
+    def _await_inside(self, call: Callable[[Master, JobController], Coroutine[Any, Any, T]]) -> T:
         master = self._master
         assert master is not None
-        return self.run_inside(lambda _: dict(master.state.snapshot().state))
+        assert master.loop is not None
+        assert master.parts is not None
+        return asyncio.run_coroutine_threadsafe(call(master, master.parts), master.loop).result(timeout=MAX_WAIT_S)
 
     # --- inside
 
