@@ -186,7 +186,7 @@ def test_a_watch_goes_on_from_its_bookmark_without_listing_again(place: Kubernet
         follower = Follower()
         seen: list[str] = []
         try:
-            async with asyncio.timeout(90):
+            async with asyncio.timeout(MAX_WAIT_S):
                 # every watch ends after a second: the next goes on where it ended
                 async for change in api.follow(ELASTIC_JOBS, place.space.name, follower=follower, seconds=1):
                     seen.append(change.object["metadata"].get("labels", {}).get("n", ""))
