@@ -69,7 +69,7 @@ def running(master: RunningMaster, name: str, log: str = "ready") -> NodeStatus:
         said = path.exists() and log in path.read_text()
         return found if found is not None and found.pid and said else None
 
-    return wait_until(look, 60, f"the program of {name}")
+    return wait_until(look, what=f"the program of {name}")
 
 
 def ended(master: RunningMaster, name: str) -> NodeStatus:
@@ -77,7 +77,7 @@ def ended(master: RunningMaster, name: str) -> NodeStatus:
         found = node(master, name)
         return found if found is not None and found.ended_at else None
 
-    return wait_until(look, 60, f"the end of {name}")
+    return wait_until(look, what=f"the end of {name}")
 
 
 def is_gone(pid: int) -> bool:
@@ -115,7 +115,7 @@ def test_the_traceback_of_the_first_failure_is_in_the_summary(start: Start) -> N
 
 def test_a_program_gets_to_know_who_it_is_but_not_the_secret_itself(start: Start) -> None:
     master = start("import os, json; print(json.dumps(dict(os.environ)))", worker={"env": {"MINE": "yes"}})
-    assert master.join(60) is Phase.SUCCEEDED
+    assert master.join() is Phase.SUCCEEDED
     env = __import__("json").loads(master.job_dir.log_of("worker-0").read_text())
     told = {key: env[key] for key in ("PLIANT_JOB", "PLIANT_NODE", "PLIANT_ROLE", "PLIANT_INCARNATION", "MINE")}
     assert told == {
@@ -157,7 +157,7 @@ def test_a_killed_program_is_a_crash_and_is_started_again_on_its_node(start: Sta
     master = start(FOR_EVER)
     first = running(master, "worker-0")
     os.kill(first.pid, signal.SIGKILL)
-    again = wait_until(lambda: (n := node(master, "worker-0")) and n.pid not in (0, first.pid) and n, 60, "a restart")
+    again = wait_until(lambda: (n := node(master, "worker-0")) and n.pid not in (0, first.pid) and n, what="a restart")
     assert isinstance(again, NodeStatus)
     assert (again.state, again.restarts, again.exit_reason) == ("Running", 1, "Killed")
     assert again.agent_pid == first.agent_pid
@@ -178,7 +178,7 @@ def test_an_order_to_stop_ends_the_node_and_its_program(start: Start) -> None:
     second = running(master, "worker-1")
     master.client.call(master.client.stubs.job.Scale, pb.ScaleRequest(role="worker", replicas=1, reason="night"))
     assert ended(master, "worker-1").state == "Deleted"
-    wait_until(lambda: is_gone(second.agent_pid), 30, "the end of the agent")
+    wait_until(lambda: is_gone(second.agent_pid), what="the end of the agent")
     assert running(master, "worker-0").state == "Running"
 
 
@@ -195,7 +195,7 @@ def test_an_agent_that_hears_of_no_master_for_too_long_ends_with_its_program(sta
     master = start(FOR_EVER, fault={"orphan_timeout": 0.5})
     orphan = running(master, "worker-0")
     master.kill()
-    wait_until(lambda: is_gone(orphan.agent_pid), 60, "the end of the orphan")
+    wait_until(lambda: is_gone(orphan.agent_pid), what="the end of the orphan")
     assert is_gone(orphan.pid)
     master.start()
     assert ended(master, "worker-0").message == "its agent could not reach a master for too long"
@@ -219,17 +219,17 @@ def test_a_program_that_completed_has_completed_also_if_its_node_is_preempted_be
     before = running(master, "worker-0")
     master.kill()
     (tmp_path / "go").touch()
-    wait_until(lambda: is_gone(before.pid), 60, "the end of the program")
+    wait_until(lambda: is_gone(before.pid), what="the end of the program")
     os.kill(before.agent_pid, signal.SIGTERM)
-    wait_until(lambda: is_gone(before.agent_pid), 60, "the end of the agent")
+    wait_until(lambda: is_gone(before.agent_pid), what="the end of the agent")
     master.start()
-    assert master.join(60) is Phase.SUCCEEDED
+    assert master.join() is Phase.SUCCEEDED
     assert [entry["name"] for entry in (master.job_dir.summary() or {})["nodes"]] == ["worker-0"]
 
 
 def test_what_a_program_leaves_running_does_not_outlive_it(start: Start) -> None:
     master = start("import subprocess; subprocess.Popen(['sleep', '1000'], start_new_session=True)")
-    assert master.join(60) is Phase.SUCCEEDED
+    assert master.join() is Phase.SUCCEEDED
     assert not find_marked({"PLIANT_JOB_DIR": str(master.job_dir.path)})
 
 
@@ -267,12 +267,12 @@ def test_a_shard_on_which_the_program_dies_again_and_again_is_parked_and_named(s
 def test_an_agent_announces_its_program_to_a_master_that_lost_the_journal_and_the_program_runs_on(start: Start) -> None:
     master = start(FOR_EVER, strategy="allreduce", components={})
     os.kill(running(master, "worker-0").pid, signal.SIGKILL)
-    wait_until(lambda: (found := node(master, "worker-0")) and found.restarts == 1 and found.pid, 60, "its second run")
+    wait_until(lambda: (found := node(master, "worker-0")) and found.restarts == 1 and found.pid, what="its second run")
     before = node(master, "worker-0")
     assert before is not None
     master.takes_over = True
     master.lose_journal().start()
-    after = wait_until(lambda: found if (found := node(master, "worker-0")) and found.pid else None, 60, "its agent")
+    after = wait_until(lambda: found if (found := node(master, "worker-0")) and found.pid else None, what="its agent")
     assert (after.pid, after.agent_pid, after.state) == (before.pid, before.agent_pid, "Running")
     os.kill(after.pid, signal.SIGKILL)
     third = wait_until(

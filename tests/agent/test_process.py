@@ -18,6 +18,7 @@ import pytest
 from pliant.agent.process import Program, find_command
 from pliant.core.errors import PermanentError, PliantError
 from pliant.platforms.processes import find_marked
+from pliant.testing.waiting import MAX_WAIT_S
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="process control is tested on Linux")
 
@@ -241,7 +242,7 @@ def test_the_program_dies_with_its_agent(bench: Bench) -> None:
     with subprocess.Popen([sys.executable, "-c", textwrap.dedent(agent)], env=bench.env) as process:
         program = psutil.Process(int(Path(bench.env["FIFO"]).read_text()))
         process.kill()
-    program.wait(timeout=30)
+    program.wait(MAX_WAIT_S)
     assert not program.is_running() or program.status() == psutil.STATUS_ZOMBIE
 
 

@@ -17,7 +17,7 @@ import pytest
 from pliant.core.status import NodeStatus
 from pliant.testing.reading import ReadingJob
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(400)]
 
 RECORDS = 100_000
 QUICKLY = {"limit": -1, "backoff": {"first": 0.05, "longest": 0.5}}

@@ -20,6 +20,7 @@ from pliant.agent.snapshots import SnapshotWriter
 from pliant.checkpoint import CheckpointWriter, find_latest, load_latest, slots, writeout
 from pliant.checkpoint.slots import SlotFolder, SlotSnapshot, WriteResult, node_folder, sweep
 from pliant.core.errors import Conflict, InvalidRequest
+from pliant.testing.waiting import MAX_WAIT_S
 
 if TYPE_CHECKING:
     from tests.checkpoint.conftest import Cluster
@@ -179,7 +180,7 @@ def test_what_became_of_a_snapshot_is_told_also_if_the_node_stops_while_it_is_wr
 
     def write(_: SlotSnapshot) -> bool:
         is_writing.set()
-        is_full.wait(60)
+        is_full.wait(MAX_WAIT_S)
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(writeout, "write_out", write)

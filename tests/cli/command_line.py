@@ -72,7 +72,7 @@ class CommandLine:
     def close(self) -> None:
         """Whatever a failed test left is ended; what a good test left is its mistake."""
         try:
-            wait_until(lambda: not self._left(), 20, "the end of all processes of the test's jobs")
+            wait_until(lambda: not self._left(), what="the end of all processes of the test's jobs")
         finally:
             kill_all(self._left())
             for process in self.started:

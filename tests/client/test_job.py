@@ -18,6 +18,7 @@ from pliant.master.journal.store import read_audit
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.audits import audit_from
 from pliant.testing import ManualClock, RunningMaster, wait_until
+from pliant.testing.waiting import MAX_WAIT_S
 
 Connect = Callable[..., Job]
 
@@ -67,7 +68,7 @@ def test_two_workers_share_a_dataset_and_each_record_goes_to_one(connect: Connec
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(MAX_WAIT_S)
     assert counts == Counter(range(500))
 
 
@@ -287,7 +288,7 @@ def test_many_producers_extend_a_stream_and_each_record_counts(connect: Connect,
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(MAX_WAIT_S)
     assert queue(master, "log")["length"] == 200
 
 
@@ -307,7 +308,7 @@ def test_the_train_end_shard_waits_for_all_training(connect: Connect) -> None:
     assert first.commit()
     assert got == []
     assert [shard.commit() for shard in training] == [True]
-    waiting.join(30)
+    waiting.join(MAX_WAIT_S)
     assert [list(shard) for shard in got] == [[0]]
 
 
@@ -378,7 +379,7 @@ def test_a_loop_waits_for_a_master_that_is_away(connect: Connect, master: Runnin
     waiting.start()
     assert committed == []
     master.start()
-    waiting.join(30)
+    waiting.join(MAX_WAIT_S)
     assert committed == [True]
     assert len(list(stream)) == 3
 

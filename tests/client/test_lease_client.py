@@ -11,6 +11,7 @@ from pliant.core.shards.datasets import DatasetSpec
 from pliant.core.shards.leases import Availability
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.enums import AVAILABILITY
+from pliant.testing.waiting import MAX_WAIT_S
 
 
 class AnsweredAtOnce:
@@ -58,7 +59,7 @@ def in_time(action: Callable[[], object]) -> list[object]:
     got: list[object] = []
     thread = threading.Thread(target=lambda: got.append(action()), daemon=True)
     thread.start()
-    thread.join(20)
+    thread.join(MAX_WAIT_S)
     return got
 
 

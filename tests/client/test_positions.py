@@ -17,6 +17,7 @@ from pliant.core.errors import Conflict
 from pliant.data import open_reader
 from pliant.master.journal.store import read_audit
 from pliant.testing import ManualClock, RunningMaster, wait_until
+from pliant.testing.waiting import MAX_WAIT_S
 
 Connect = Callable[..., Job]
 GUIDE = Path(__file__).parents[2] / "docs" / "guide.md"
@@ -105,7 +106,7 @@ def test_workers_that_all_restore_the_same_position_share_what_is_left(connect: 
 
     def work(job: Job) -> None:
         shards = job.shards("train", **TRAIN)
-        everyone.wait(30)
+        everyone.wait(MAX_WAIT_S)
         job.restore_shards(saved)
         seen.extend(shard.start for shard in shards)
 
@@ -113,7 +114,7 @@ def test_workers_that_all_restore_the_same_position_share_what_is_left(connect: 
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(MAX_WAIT_S)
     assert sorted(seen) == [50, 60, 70, 80, 90]
     assert master.status().datasets[0].exact
 
@@ -196,7 +197,7 @@ def test_a_checkpoint_waits_for_a_master_that_is_away(connect: Connect, master: 
     waiting = threading.Thread(target=lambda: saved.append(done_at(job.shard_checkpoint())))
     waiting.start()
     master.start()
-    waiting.join(30)
+    waiting.join(MAX_WAIT_S)
     assert saved == [10]
     shards.close()
 
@@ -228,7 +229,7 @@ def test_a_hung_loop_is_given_nothing_and_its_shards_go_to_another(
     other = threading.Thread(target=lambda: done.extend(s.start for s in connect("other").shards("train")))
     other.start()
     clock.advance(25)
-    other.join(30)
+    other.join(MAX_WAIT_S)
     assert sorted(done) == [0, 1, 2], "all went to the other one, though the client of the first asks for more"
     assert not shard.commit()
     assert not any(again.commit() for again in hung)

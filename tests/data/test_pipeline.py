@@ -25,6 +25,7 @@ from pliant.data import (
 from pliant.data.contract import ShardRange
 from pliant.data.pipeline import batches_of
 from pliant.data.readers.memory import MemoryReader
+from pliant.testing.waiting import MAX_WAIT_S, wait_until
 
 Master = Callable[..., Any]
 
@@ -190,7 +191,7 @@ def test_the_next_lease_and_the_next_records_are_fetched_during_training(master:
 
     stream = records_of(source, Watched(range(30)), prefetch=100)
     assert next(stream) == 0
-    assert read_on.wait(10)
+    assert read_on.wait(MAX_WAIT_S)
     assert not any(shard.finished for shard in source.shards)
     stream.close()  # type: ignore[attr-defined]
 
@@ -326,10 +327,4 @@ def test_no_thread_is_left_behind(master: Master) -> None:
         stream = records_of(master(50, 5), numbers(50), dataset_fn=random.Random(number).choice(FUNCTIONS))
         next(stream)
         stream.close()  # type: ignore[attr-defined]
-    gone = Event()
-    for _ in range(500):
-        if active_count() <= before:
-            gone.set()
-            break
-        gone.wait(0.01)
-    assert gone.is_set()
+    wait_until(lambda: active_count() <= before, what="the end of the threads")

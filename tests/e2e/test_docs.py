@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "docs/guide.md", "docs/answers.md")
@@ -68,5 +68,5 @@ def test_code_in_the_documents_runs(block: Block, tmp_path: Path) -> None:
         job_dir = str(tmp_path / "job")
         command = [sys.executable, "-m", "pliant.cli", "run", "-n", "2", "--job-dir", job_dir, "--", *command]
     env = {key: value for key, value in os.environ.items() if not key.startswith("PLIANT_")}
-    ended = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=150, check=False)
+    ended = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=250, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr

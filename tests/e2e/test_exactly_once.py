@@ -12,6 +12,7 @@ import pytest
 from pliant.files.atomic import read_json
 from pliant.testing.jobs import LocalJob
 from pliant.testing.reading import ReadingJob
+from pliant.testing.waiting import MAX_WAIT_S
 
 pytestmark = pytest.mark.e2e
 
@@ -101,7 +102,7 @@ def test_a_job_over_tls_is_exact_and_serves_metrics(tmp_path: Path) -> None:
         job.wait_until_all_work(2)
         where = read_json(job.home.master_file)
         assert where is not None
-        with urllib.request.urlopen(f"http://127.0.0.1:{where['metrics_port']}/metrics", timeout=10) as page:
+        with urllib.request.urlopen(f"http://127.0.0.1:{where['metrics_port']}/metrics", timeout=MAX_WAIT_S) as page:
             text = page.read().decode()
         assert 'pliant_dataset_records_total{dataset="train",job="job"} 400.0' in text
         assert 'pliant_nodes{job="job",role="worker",state="Running"} 2.0' in text

@@ -22,7 +22,7 @@ from pliant.testing.waiting import wait_until
 __all__ = ["command_line"]  # the fixture
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PATIENCE = 120  # seconds

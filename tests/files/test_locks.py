@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 from pliant.files.locks import FileLock
+from pliant.testing.waiting import MAX_WAIT_S
 
 HOLD = """
 import sys, pathlib
@@ -57,7 +58,7 @@ def test_acquire_waits_for_the_holder(tmp_path: Path) -> None:
     thread.start()
     assert not second.is_acquired
     first.release()
-    thread.join(30)
+    thread.join(MAX_WAIT_S)
     assert second.is_acquired
 
 

@@ -33,7 +33,7 @@ def put_special(path: Path, kind: str) -> None:
             path.symlink_to(path)
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("kind", SPECIAL)
 def test_what_is_not_a_plain_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "note.json"

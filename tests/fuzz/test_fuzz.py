@@ -15,7 +15,6 @@ COUNTS = {"journal": 60, "checkpoint_manifest": 150, "array_record": 100, "data_
 USUAL = 250
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", TARGETS)
 def test_whatever_a_parser_is_given_it_answers_with_a_result_or_an_error_of_ours(name: str, tmp_path: Path) -> None:
     target = TARGETS[name]()

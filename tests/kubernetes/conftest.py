@@ -22,7 +22,7 @@ from tools.kubernetes.testbed import Cluster, missing
 from pliant.platforms.kubernetes.kinds import NODES
 
 CRDS = sorted((PROJECT / "deploy" / "helm" / "crds").glob("*.yaml"))
-MAX_TEST = 300  # seconds, with the start of a cluster; only how long a hanging one takes to end
+MAX_TEST = 900  # seconds, with the start of a cluster; only how long a hanging one takes to end
 _shared: list[Path] = []  # the folder that the workers of this run share, once a cluster was asked for
 
 

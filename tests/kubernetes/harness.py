@@ -28,7 +28,7 @@ from pliant.testing import wait_until
 
 T = TypeVar("T")
 PROJECT = Path(__file__).parents[2]
-PATIENCE = 90.0  # seconds; only how long a failure takes to show on a busy machine
+PATIENCE = 150.0  # seconds; only how long a failure takes to show on a busy machine
 VOLUMES = Kind("", "v1", "PersistentVolume", "persistentvolumes", namespaced=False)
 LOOK_EVERY = 0.1  # seconds; a look is a request
 # The process of the run, found out while it surely lives: of a killed run's worker the parent is that of all orphans.

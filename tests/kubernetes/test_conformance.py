@@ -23,6 +23,7 @@ from pliant.platforms.kubernetes.kinds import ELASTIC_JOBS, PODS, SCALE_PLANS, O
 from pliant.platforms.kubernetes.outbox import requested_plans
 from pliant.platforms.kubernetes.platform import KubernetesPlatform
 from pliant.spec import JobSpec
+from pliant.testing.waiting import MAX_WAIT_S
 
 
 class KubernetesSite(Site):
@@ -153,7 +154,7 @@ def test_a_pod_deleted_while_the_watch_was_cut_off_is_told(executing: Kubernetes
         api = KubeApi.load()
         try:
             labels = "pliant.dev/job=tested,pliant.dev/node"
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(MAX_WAIT_S):
                 async for change in api.follow(PODS, executing.space.name, labels=labels, follower=known):
                     if change.gone:
                         assert change.object["metadata"]["name"] == "tested-worker-0"
@@ -169,7 +170,7 @@ def test_a_watch_from_a_compacted_version_lists_again(control_plane: Testbed, pl
         api = KubeApi.load()
         follower = Follower(version="1")  # long compacted, or before the server's own cache
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(MAX_WAIT_S):
                 async for change in api.follow(ELASTIC_JOBS, place.space.name, follower=follower):
                     assert change.object["metadata"]["name"] == "tested"
                     break
@@ -185,7 +186,7 @@ def test_a_watch_goes_on_from_its_bookmark_without_listing_again(place: Kubernet
         follower = Follower()
         seen: list[str] = []
         try:
-            async with asyncio.timeout(90):
+            async with asyncio.timeout(MAX_WAIT_S):
                 # every watch ends after a second: the next goes on where it ended
                 async for change in api.follow(ELASTIC_JOBS, place.space.name, follower=follower, seconds=1):
                     seen.append(change.object["metadata"].get("labels", {}).get("n", ""))

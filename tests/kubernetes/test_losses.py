@@ -69,7 +69,7 @@ def test_a_drained_machine_gives_its_workers_to_another(
     ).submit()
     nodes = job.wait_for_workers(2)
     job.wait_until_all_work(nodes)
-    cluster.kubectl("drain", second_node, "--ignore-daemonsets", "--force", "--delete-emptydir-data", "--timeout=80s")
+    cluster.kubectl("drain", second_node, "--ignore-daemonsets", "--force", "--delete-emptydir-data", "--timeout=140s")
     cluster.kubectl("uncordon", second_node)
     job.wait_for(lambda: not set(job.nodes()) & set(nodes), "the old workers to go")
     job.wait_until_all_work(job.wait_for_workers(2))

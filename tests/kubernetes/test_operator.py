@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.kubernetes.fake_kubelet import FakeKubelet
-from tests.kubernetes.harness import Space, Testbed
+from tests.kubernetes.harness import PATIENCE, Space, Testbed
 from tests.kubernetes.operators import (
     OperatorProcess,
     a_job,
@@ -248,7 +248,7 @@ def test_nothing_is_left_of_a_deleted_job(space: Space, operator: OperatorProces
             if item["metadata"]["name"].startswith("digits")
         ]
 
-    space.wait_for(lambda: not left(), "all of the job to go", 180.0)
+    space.wait_for(lambda: not left(), "all of the job to go", 2 * PATIENCE)
     after = {item["metadata"]["name"] for item in space.list(SECRETS)}
     assert before[SECRETS] <= after
     # the claim is kept from going by a Pod that uses it, which no kubelet ended; it is on its way
@@ -269,7 +269,7 @@ def test_a_job_of_the_same_name_does_not_take_what_is_left_of_the_old_one(
         mine = found and found["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
         return found if mine else None
 
-    space.wait_for(renewed, "a master of the new job", 120.0)
+    space.wait_for(renewed, "a master of the new job", 2 * PATIENCE)
     assert space.get(SECRETS, master_name("digits"))["data"]["token"] != old["data"]["token"]
 
 
@@ -362,7 +362,7 @@ def test_a_master_on_a_lost_machine_is_replaced(
         found = space.find(PODS, master_name("digits"))
         return found if found and found["metadata"]["uid"] != old["metadata"]["uid"] else None
 
-    space.wait_for(renewed, "another master", 150.0)
+    space.wait_for(renewed, "another master", 2 * PATIENCE)
     assert "MachineLost" in reasons(space)
 
 

@@ -153,7 +153,7 @@ def test_deleting_a_job_leaves_nothing_behind(field: Space, tmp_path: Path) -> N
         found = [f"{kind.plural}/{item['metadata']['name']}" for kind in kinds for item in field.list(kind)]
         return [name for name in found if "default-token" not in name and "kube-root-ca" not in name]
 
-    field.wait_for(lambda: not left(), "everything to be gone", 120)
+    field.wait_for(lambda: not left(), "everything to be gone", LONG)
 
 
 def test_a_job_is_suspended_and_goes_on(field: Space, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def use(master: RunningMaster, part: str) -> None:
         assert [member.name for member in world.members] == ["worker-0", "worker-1"]
     elif part == "parameters":
         client.call(stubs.parameters.Define, pb.DefineRequest(tables=[pb.TableSpec(name="t", dim=4)]))
-        found = client.call(stubs.parameters.GetMap, pb.GetMapRequest(), timeout=5)
+        found = client.call(stubs.parameters.GetMap, pb.GetMapRequest(), timeout=60)
         assert len(found.tables) == 1
         assert len(found.map.partitions) == 256
     else:

@@ -88,7 +88,7 @@ def test_who_takes_the_port_of_a_killed_master_learns_no_token_and_keeps_no_succ
             for address in (before, master.address):
                 with pytest.raises(MasterUnavailable):
                     asked(address, timeout=2)
-            wait_until(lambda: squatter.calls, 30, "the squatter to be called")
+            wait_until(lambda: squatter.calls, what="the squatter to be called")
             master.start()
             assert master.tcp_address.target != before.target
             assert asked(master.tcp_address) == "tested"

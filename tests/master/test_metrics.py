@@ -28,6 +28,7 @@ from pliant.master import metrics
 from pliant.master.metrics import MAX_CONNECTIONS, status_metrics
 from pliant.rpc import pliant_pb2 as pb
 from pliant.testing import FakeAgent, RunningMaster, wait_until
+from pliant.testing.waiting import MAX_WAIT_S
 
 JOB = {
     "roles": {"worker": {"command": ["true"], "replicas": "1:2"}},
@@ -49,7 +50,7 @@ def test_the_metrics_are_served_for_prometheus_on_the_port_that_is_told(tmp_path
             pb.ReportStepRequest(node="worker-0", step=12, total_steps=48, metrics={"loss": 0.5}),
         )
         port = json.loads(master.job_dir.master_file.read_text())["metrics_port"]
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as reply:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=MAX_WAIT_S) as reply:
             lines = reply.read().decode().splitlines()
         for expected in (
             'pliant_nodes{job="tested",role="worker",state="Running"} 1.0',
@@ -72,18 +73,22 @@ def test_idle_connections_take_few_threads_and_keep_nobody_out(tmp_path: Path) -
     with RunningMaster(tmp_path, JOB) as master, contextlib.ExitStack() as opened:
         port = json.loads(master.job_dir.master_file.read_text())["metrics_port"]
         before = threading.active_count()
-        idle = [opened.enter_context(socket.create_connection(("127.0.0.1", port), 30)) for _ in range(150)]
-        wait_until(lambda: idle[0].recv(1) == b"", 30, "the oldest one to be closed")
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as reply:
+        idle = [
+            opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=MAX_WAIT_S)) for _ in range(150)
+        ]
+        wait_until(lambda: idle[0].recv(1) == b"", what="the oldest one to be closed")
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=MAX_WAIT_S) as reply:
             assert b"pliant_nodes" in reply.read()
-        wait_until(lambda: threading.active_count() - before <= MAX_CONNECTIONS, 30, "the threads of the others to end")
+        wait_until(
+            lambda: threading.active_count() - before <= MAX_CONNECTIONS, what="the threads of the others to end"
+        )
 
 
 def test_a_connection_that_sends_nothing_ends_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics._Handler, "timeout", 0.2)
     with RunningMaster(tmp_path, JOB) as master:
         port = json.loads(master.job_dir.master_file.read_text())["metrics_port"]
-        with socket.create_connection(("127.0.0.1", port), 30) as idle:
+        with socket.create_connection(("127.0.0.1", port), timeout=MAX_WAIT_S) as idle:
             assert idle.recv(1) == b""
 
 

@@ -25,6 +25,7 @@ from pliant.native.strategies.servers import ServerStrategy
 from pliant.ps.client.client import PsClient
 from pliant.ps.specs import DenseSpec, InitializerSpec, OptimizerSpec
 from pliant.rpc.parameters import push_reply
+from pliant.testing.waiting import MAX_WAIT_S
 from pliant.torch import EmbeddingBag
 from pliant.torch.tables.embedding import tables_of
 
@@ -45,7 +46,7 @@ def serving(model: nn.Module, *, sync: bool = True) -> Iterator[Served]:
     rule, begin = OptimizerSpec("sgd", 0.01), InitializerSpec("uniform")
     variables = [DenseSpec(name, tuple(p.shape), rule, begin) for name, p in named.items()]
     cluster = ServerCluster(variables, servers=1, sync=sync, tables=[table.spec for table in tables_of(model).values()])
-    client = PsClient(cluster, retry_timeout=20)
+    client = PsClient(cluster, retry_timeout=MAX_WAIT_S)
     served = ServedModel(client, model, named)
     try:
         yield Served(cluster, client, served)
@@ -256,7 +257,7 @@ def test_rows_of_the_next_batch_are_fetched_from_other_machines_while_one_is_com
         based_on, seen = [], []
         for batch, done in here.served.prefetching(iter(batches)):
             for coming, rows in here.served._prefetched:
-                assert rows.result(timeout=20).rows["users"].shape == (len(coming.ids), 4)
+                assert rows.result(timeout=MAX_WAIT_S).rows["users"].shape == (len(coming.ids), 4)
             value = here.served.compute(batch, loss)
             based_on.append(here.served.iteration)
             seen.append((done, value))

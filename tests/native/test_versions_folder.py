@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
-from tempfile import gettempdir
 
 import pytest
 
@@ -23,16 +23,29 @@ HOME, OWN, URL = Path("/jobs/digits"), "/disk/saved", "s3://bucket/saved"
         (OWN, None, None, Path(OWN) / "versions"),
         (URL, HOME, None, HOME / "versions"),
         (URL, None, Path("/pliant/shared/digits/u-1/parameters"), Path("/pliant/shared/digits/u-1/versions")),
-        (URL, None, None, Path(gettempdir()) / f"pliant-versions-{os.geteuid()}" / "digits" / "versions"),
     ],
 )
 def test_versions_lie_in_the_jobs_folder_or_beside_checkpoints_that_are_files(
     monkeypatch: pytest.MonkeyPatch, directory: str, home: Path | None, parameters: Path | None, expected: Path
 ) -> None:
+    be_a_node(monkeypatch, directory, home, parameters)
+    assert versions_folder() == expected
+
+
+def test_versions_lie_on_each_machine_if_workers_share_no_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    be_a_node(monkeypatch, URL, None, None)
+    found = versions_folder()
+    assert found == tmp_path / f"pliant-versions-{os.geteuid()}" / "digits" / "versions"
+    assert found.parent.stat().st_mode & 0o077 == 0
+
+
+def be_a_node(monkeypatch: pytest.MonkeyPatch, directory: str, home: Path | None, parameters: Path | None) -> None:
     for name in set(os.environ) - set(without_node_variables(os.environ)):
         monkeypatch.delenv(name)
     checkpoint = CheckpointSettings(directory) if directory else None
     node = NodeEnvironment(job="digits", job_dir=home, parameters_dir=parameters, checkpoint=checkpoint)
     for name, value in node.to_env().items():
         monkeypatch.setenv(name, value)
-    assert versions_folder() == expected

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from pliant.operator.fair_limiter import FairLimiter
+from pliant.testing.waiting import MAX_WAIT_S
 
 
 async def write(limiter: FairLimiter, whose: str, done: list[str]) -> None:
@@ -63,8 +64,8 @@ def test_a_cancelled_or_failed_write_frees_its_slot() -> None:
         waiting[1].cancel()
         with pytest.raises(ValueError, match="as a call may"):
             await first
-        await asyncio.wait_for(waiting[2], 5.0)
+        await asyncio.wait_for(waiting[2], MAX_WAIT_S)
         assert done == ["second"]
-        await asyncio.wait_for(write(limiter, "third", done), 5.0)
+        await asyncio.wait_for(write(limiter, "third", done), MAX_WAIT_S)
 
     asyncio.run(story())

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from pliant.operator.health import serve
+from pliant.testing.waiting import MAX_WAIT_S
 
 
 def ask(request: bytes) -> tuple[str, str]:
@@ -24,7 +25,7 @@ def ask(request: bytes) -> tuple[str, str]:
             writer.close()
             return answer
 
-    head, _, text = asyncio.run(asyncio.wait_for(talk(), 20)).decode().partition("\r\n\r\n")
+    head, _, text = asyncio.run(asyncio.wait_for(talk(), MAX_WAIT_S)).decode().partition("\r\n\r\n")
     return head.partition("\r\n")[0], text
 
 

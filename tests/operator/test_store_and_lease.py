@@ -16,6 +16,7 @@ from pliant.operator.store import Store
 from pliant.platforms.kubernetes.errors import Outdated
 from pliant.platforms.kubernetes.kinds import ELASTIC_JOBS, PODS, Kind, Object
 from pliant.testing import ManualClock
+from pliant.testing.waiting import MAX_WAIT_S
 
 
 def version(item: Object, number: int, uid: str = "") -> Object:
@@ -150,7 +151,7 @@ class AskedLease(Lease):
 
     async def asked_times(self, count: int) -> None:
         for _ in range(count):
-            await asyncio.wait_for(self._asked.get(), 10.0)
+            await asyncio.wait_for(self._asked.get(), MAX_WAIT_S)
 
 
 def test_what_was_given_up_when_the_lease_ran_out_is_taken_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,12 +177,12 @@ def test_what_was_given_up_when_the_lease_ran_out_is_taken_up_again(monkeypatch:
         store = Store(lambda key: None)
         store.put(ELASTIC_JOBS, job())
         task = asyncio.create_task(Interrupted(KEY, store, lease, None).run())  # type: ignore[arg-type]
-        await asyncio.wait_for(first.wait(), 10.0)
+        await asyncio.wait_for(first.wait(), MAX_WAIT_S)
         await lease.asked_times(3)
         assert rounds == [True], "it does not act without the lease"
         await lease._acquire_or_renew()  # renewed before anybody was told that it had is_lapsed
         lease._notify()
-        await asyncio.wait_for(again.wait(), 10.0)
+        await asyncio.wait_for(again.wait(), MAX_WAIT_S)
         assert rounds == [True, True]
         task.cancel()
 

@@ -25,8 +25,7 @@ from pliant.platforms.base import (
     ScalePlan,
     Scaler,
 )
-
-PATIENCE = 60.0  # seconds; only how long a broken platform takes to fail
+from pliant.testing.waiting import MAX_WAIT_S
 
 
 class Site(ABC):
@@ -69,7 +68,7 @@ class Opened:
         return await self.news_of(node, lambda event: not event.alive)
 
     async def news_of(self, node: str, wanted: Callable[[NodeEvent], bool]) -> NodeEvent:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(MAX_WAIT_S):
             async for event in self.watcher.watch():
                 if event.node == node and wanted(event):
                     return event
@@ -87,7 +86,7 @@ async def opened(site: Site) -> AsyncIterator[Opened]:
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(2 * PATIENCE):
+        async with asyncio.timeout(2 * MAX_WAIT_S):
             await scenario()
 
     asyncio.run(bounded())

@@ -14,6 +14,7 @@ import pytest
 
 from pliant.core.errors import Conflict, NotAvailable
 from pliant.platforms.cgroup import CgroupLimit, available, read_current, why_not
+from pliant.testing.waiting import MAX_WAIT_S
 
 MB = 1 << 20
 needs_cgroups = pytest.mark.skipif(available() is None, reason=f"no writable cgroups here: {why_not()}")
@@ -128,7 +129,7 @@ def test_removal_kills_what_is_left_and_can_be_repeated(job: str, sleeper: subpr
     group = CgroupLimit.create(job, "worker-0", memory_mb=64)
     group.attach(sleeper.pid)
     group.remove()
-    assert sleeper.wait(timeout=30) == -signal.SIGKILL
+    assert sleeper.wait(MAX_WAIT_S) == -signal.SIGKILL
     assert not any(directory.exists() for directory in group.directories)
     group.remove()
 
@@ -215,7 +216,7 @@ def test_a_real_group_of_version_2_is_joined_and_removed(job: str, sleeper: subp
     assert group.pids() == {sleeper.pid}
     assert group.read().cpu_seconds is not None
     group.remove()
-    assert sleeper.wait(timeout=30) == -signal.SIGKILL
+    assert sleeper.wait(MAX_WAIT_S) == -signal.SIGKILL
     assert not directory.exists()
 
 

@@ -18,6 +18,7 @@ from pliant.files.atomic import write_json
 from pliant.files.locks import FileLock
 from pliant.platforms.base import JobContext, NodeEvent, NodeLaunch, Refusal, ScalePlan
 from pliant.platforms.local import LocalPlatform, revive, sweep_job
+from pliant.testing.waiting import MAX_WAIT_S
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(1000)"]
 
@@ -32,7 +33,7 @@ def job_dir(tmp_path: Path) -> Path:
 
 def scenario(body: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        await asyncio.wait_for(body(), 30)
+        await asyncio.wait_for(body(), MAX_WAIT_S)
 
     asyncio.run(bounded())
 
@@ -104,7 +105,7 @@ def test_sweeping_a_job_ends_its_processes_and_no_others(job_dir: Path) -> None:
     others = subprocess.Popen(SLEEP, env={**os.environ, **marks, "PLIANT_JOB_DIR": f"{job_dir}-2"})
     try:
         sweep_job(job_dir)
-        assert ours.wait(10) == -signal.SIGKILL
+        assert ours.wait(MAX_WAIT_S) == -signal.SIGKILL
         assert others.poll() is None
     finally:
         for process in (ours, others):

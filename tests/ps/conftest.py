@@ -13,6 +13,7 @@ from pliant.ps.payloads import Floats, Ids, Push, RowGradients
 from pliant.ps.server.server import PsServer
 from pliant.ps.specs import DenseSpec, InitializerSpec, OptimizerSpec, TableSpec
 from pliant.ps.store.store import ParameterStore
+from pliant.testing.waiting import MAX_WAIT_S
 
 TOKEN = "0123456789abcdef" * 4
 DIM = 4
@@ -54,7 +55,7 @@ def server(store: ParameterStore) -> Iterator[PsServer]:
 
 @pytest.fixture
 def connection(server: PsServer) -> Iterator[PsConnection]:
-    with PsConnection("127.0.0.1", server.port, TOKEN, timeout=60) as made:
+    with PsConnection("127.0.0.1", server.port, TOKEN, timeout=MAX_WAIT_S) as made:
         yield made
 
 

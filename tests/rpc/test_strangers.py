@@ -19,6 +19,7 @@ from pliant.rpc import server as server_module
 from pliant.rpc.channel import Address
 from pliant.rpc.identity import TOKEN_HEADER
 from pliant.testing import RunningMaster, wait_until
+from pliant.testing.waiting import MAX_WAIT_S
 
 PLAIN = {"components": {"need_pod_manager": False, "keep_serving": True}, "security": {"tls": False}}
 TLS = {"components": {"need_pod_manager": False, "keep_serving": True}}
@@ -33,7 +34,7 @@ def open_calls(target: str, method: str, count: int) -> Counter[grpc.StatusCode]
         opened: Any = grpc.aio.insecure_channel(target)  # its types demand serializers
         async with opened as channel:
             calls = [channel.stream_unary(method)() for _ in range(count)]
-            return Counter(await asyncio.wait_for(asyncio.gather(*(call.code() for call in calls)), 60))
+            return Counter(await asyncio.wait_for(asyncio.gather(*(call.code() for call in calls)), MAX_WAIT_S))
 
     return asyncio.run(run())
 
@@ -73,13 +74,15 @@ def test_connections_that_say_nothing_are_closed_and_are_limited(
     monkeypatch.setattr(server_module, "HANDSHAKE_TIMEOUT_S", 1.0)
     with RunningMaster(tmp_path, spec, host=HERE) as master, contextlib.ExitStack() as opened:
         host, _, port = master.tcp_address.target.rpartition(":")
-        silent = [opened.enter_context(socket.create_connection((host, int(port)), timeout=60)) for _ in range(30)]
+        silent = [
+            opened.enter_context(socket.create_connection((host, int(port)), timeout=MAX_WAIT_S)) for _ in range(30)
+        ]
         for connection in silent:
             with contextlib.suppress(ConnectionError):
                 while connection.recv(1 << 16):  # what HTTP/2 begins with; then it ends
                     continue
         address = Address(master.tcp_address.target, master.address.token, master.tcp_address.tls, spec is PLAIN)
-        wait_until(lambda: _answers(address), 60, "a member to be let in")
+        wait_until(lambda: _answers(address), what="a member to be let in")
 
 
 def _answers(address: Address) -> bool:

@@ -26,7 +26,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningMaster]:
 def ask(address: Address) -> str:
     client = MasterClient(address)
     try:
-        status: pb.JobStatus = client.call(client.stubs.job.GetStatus, pb.Empty(), timeout=3)
+        status: pb.JobStatus = client.call(client.stubs.job.GetStatus, pb.Empty(), timeout=60)
         return status.name
     finally:
         client.close()
@@ -36,7 +36,7 @@ def ask_with(master: RunningMaster, credentials: grpc.ChannelCredentials) -> grp
     options = [("grpc.ssl_target_name_override", SERVER_NAME)]
     target, token = master.tcp_address.target, master.tcp_address.token
     method = "/pliant.v1.Job/GetStatus"
-    return send_raw(target, method, b"", token=token, timeout=3, credentials=credentials, options=options)
+    return send_raw(target, method, b"", token=token, timeout=60, credentials=credentials, options=options)
 
 
 def test_a_client_with_the_jobs_certificate_and_token_is_let_in(secure: RunningMaster) -> None:

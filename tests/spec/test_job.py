@@ -509,7 +509,7 @@ def test_aliases_that_stand_for_billions_of_values_are_refused_at_once() -> None
         JobSpec.from_yaml("\n".join(lines))
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from pliant.core.errors import InvalidRequest
+from pliant.testing.waiting import MAX_WAIT_S
 from pliant.torch.worlds.address_store import AddressStore
 from pliant.torch.worlds.group_reaper import wait_for_reaped_groups
 from pliant.torch.worlds.world import Peer, World, WorldBroken, connect
@@ -82,15 +83,15 @@ def test_who_waits_for_a_peer_that_never_publishes_is_interrupted() -> None:
 
     def hang(world: World, keys: dict[str, bytes]) -> Any:
         waiting.set()
-        assert release.wait(60)
+        assert release.wait(MAX_WAIT_S)
         raise WorldBroken("too late")
 
     with ThreadPoolExecutor(1) as pool:
         connecting = pool.submit(connect, broken, HOST, hang)
-        assert waiting.wait(60)
+        assert waiting.wait(MAX_WAIT_S)
         broken.break_up()
         with pytest.raises(WorldBroken, match="a peer was lost"):
-            connecting.result(60)
+            connecting.result(MAX_WAIT_S)
         release.set()
 
 

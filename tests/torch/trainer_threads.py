@@ -28,11 +28,12 @@ from pliant.client.job import Job
 from pliant.master.components.rendezvous import RendezvousServer
 from pliant.master.controller import JobController
 from pliant.testing import ManualClock, RunningMaster, wait_until
+from pliant.testing.waiting import MAX_WAIT_S
 from pliant.torch import Step, Trainer
 from pliant.torch.step_control import StepController
 from pliant.torch.worlds.world import World
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = MAX_WAIT_S
 Program = Callable[["Worker"], None]
 
 

@@ -52,7 +52,7 @@ from pliant.platforms.base import (
 )
 from pliant.platforms.cgroup import CgroupLimit, read_current
 from pliant.platforms.gpus import VISIBLE, Gpu, GpuGrant, GpuPool, shared_locks, usable_gpus
-from pliant.platforms.processes import find_marked, kill_all, send, when_gone
+from pliant.platforms.processes import find_marked, kill_marked, send, when_gone
 from pliant.platforms.traits import PlatformTraits
 
 log = logging.getLogger(__name__)
@@ -324,7 +324,7 @@ class _Host:
 
     def _sweep(self, node: str) -> None:
         """What a killed agent leaves behind: processes of its program that escaped the kernel's notice, the cgroup."""
-        kill_all(find_marked(NodeEnvironment.marks(job_dir=self._context.job_dir, node=node)))
+        kill_marked(NodeEnvironment.marks(job_dir=self._context.job_dir, node=node))
         if (group := self._group_of(node)) is not None:
             try:
                 group.remove()
@@ -418,14 +418,15 @@ def revive(job_dir: Path) -> subprocess.Popen[bytes] | None:
 
 def sweep_job(job_dir: Path) -> None:
     """End whatever runs for a job that has no master and will have none."""
-    left = find_marked(NodeEnvironment.marks(job_dir=job_dir))
+    marks = NodeEnvironment.marks(job_dir=job_dir)
+    left = find_marked(marks)
     nodes = set()
     for process in left:
         with contextlib.suppress(psutil.Error, PliantError):
             environment = NodeEnvironment.from_env(process.environ())
             if environment.node:
                 nodes.add((environment.job, environment.node))
-    kill_all(left)
+    kill_marked(marks)
     for job, node in nodes:
         try:
             if (group := CgroupLimit.find(cgroup_job(job, job_dir), node)) is not None:

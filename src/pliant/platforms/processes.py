@@ -11,9 +11,12 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterable, Mapping
 
 import psutil
+
+MAX_EXEC_S = 1.0  # for a process that is just being executed to have its environment; a starved one took 13 ms
 
 
 def when_gone(pid: int) -> asyncio.Future[None]:
@@ -71,6 +74,15 @@ def find_marked(marks: Mapping[str, str]) -> list[psutil.Process]:
     return [process for process in found if is_alive(process)]
 
 
+def kill_marked(marks: Mapping[str, str]) -> list[psutil.Process]:
+    """Kill all that ``find_marked`` finds, also what one of them started before its own end came; returns them."""
+    killed: set[psutil.Process] = set()
+    while found := set(find_marked(marks)) - killed:
+        kill_all(found)
+        killed |= found
+    return list(killed)
+
+
 def kill_all(processes: Iterable[psutil.Process]) -> None:
     for process in processes:
         send(process, signal.SIGKILL)
@@ -92,9 +104,31 @@ def has_mark(pid: int, marks: Mapping[str, str]) -> bool:
     """Asked of every process of the machine, so the kernel's file is searched as it is, where there is one."""
     try:
         if sys.platform == "linux":
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                environment = b"\0" + file.read()
+            environment = b"\0" + _environment(pid)
             return all(b"\0%s=%s\0" % (os.fsencode(k), os.fsencode(v)) in environment for k, v in marks.items())
         return marks.items() <= psutil.Process(pid).environ().items()
     except (psutil.NoSuchProcess, psutil.AccessDenied, OSError):
         return False
+
+
+def _environment(pid: int) -> bytes:
+    """Of a Linux process, as it was started; one that is just being executed is waited for."""
+    deadline = time.monotonic() + MAX_EXEC_S
+    while not (found := _read(pid, "environ")) and _is_being_executed(pid) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return found or _read(pid, "environ")
+
+
+def _is_being_executed(pid: int) -> bool:
+    """The new program has taken the place of the old one, which is when whoever started it learns that it runs. Its arguments
+    and its environment come a little later. (What is of the kernel, or has ended, has no program.)"""
+    try:
+        os.readlink(f"/proc/{pid}/exe")
+    except OSError:
+        return False
+    return not _read(pid, "cmdline")
+
+
+def _read(pid: int, name: str) -> bytes:
+    with open(f"/proc/{pid}/{name}", "rb") as file:
+        return file.read()

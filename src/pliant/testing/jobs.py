@@ -43,11 +43,10 @@ from pliant.rpc.identity import read_token_file
 from pliant.rpc.retry import call_with_retry
 from pliant.rpc.status import status_from_message
 from pliant.rpc.unix_socket import dialled
-from pliant.testing.waiting import wait_until
+from pliant.testing.waiting import MAX_WAIT_S, wait_until
 
 T = TypeVar("T")
 POLL_INTERVAL_S = 0.1  # one poll is a call, or a walk over all processes
-DEFAULT_TIMEOUT_S = 60.0  # a machine that runs other tests at the same time is slow
 CGROUPS = Path("/sys/fs/cgroup")
 LAUNCHER, SUPERVISOR = "from pliant.cli import main; main()", "pliant.master.supervisor"
 
@@ -108,14 +107,14 @@ class LocalJob:
         assert self._launcher is not None, "the job was not started"
         return self._launcher
 
-    def wait(self, timeout: float = DEFAULT_TIMEOUT_S) -> int:
+    def wait(self, timeout: float = MAX_WAIT_S) -> int:
         """The exit code of ``pliant run``."""
         try:
             return self.launcher.wait(timeout)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the job did not end within {timeout:g} s\n{self.report()}") from None
 
-    def wait_for_summary(self, timeout: float = DEFAULT_TIMEOUT_S) -> dict[str, Any]:
+    def wait_for_summary(self, timeout: float = MAX_WAIT_S) -> dict[str, Any]:
         """For a job without its launcher."""
         self.until(self.home.summary_file.exists, "the job's end", timeout)
         self.until(lambda: not self._is_held("master.lock"), "the end of its master", timeout)
@@ -137,7 +136,7 @@ class LocalJob:
             error.add_note(self.report())
         self.end_all()
 
-    def until(self, predicate: Callable[[], T | None], what: str, timeout: float = DEFAULT_TIMEOUT_S) -> T:
+    def until(self, predicate: Callable[[], T | None], what: str, timeout: float = MAX_WAIT_S) -> T:
         """The first true value of ``predicate``; a time-out reports all that is known of the job."""
         try:
             return wait_until(predicate, timeout, what, every=POLL_INTERVAL_S)
@@ -159,7 +158,7 @@ class LocalJob:
         try:
             if self._client is None:
                 self._client = MasterClient(self.home.address())
-            return status_from_message(self._client.call(self._client.stubs.job.GetStatus, pb.Empty(), timeout=1))
+            return status_from_message(self._client.call(self._client.stubs.job.GetStatus, pb.Empty(), timeout=5))
         except PliantError:
             return None
 
@@ -169,13 +168,13 @@ class LocalJob:
         def attempt() -> Any:
             client = MasterClient(self.home.address())
             try:
-                return client.call(method(client), request, timeout=5)
+                return client.call(method(client), request, timeout=20)
             finally:
                 client.close()
 
-        return call_with_retry(attempt, retry_timeout=DEFAULT_TIMEOUT_S)
+        return call_with_retry(attempt, retry_timeout=MAX_WAIT_S)
 
-    def wait_for(self, condition: Callable[[JobStatus], T | None], what: str, timeout: float = DEFAULT_TIMEOUT_S) -> T:
+    def wait_for(self, condition: Callable[[JobStatus], T | None], what: str, timeout: float = MAX_WAIT_S) -> T:
         """The first true value of ``condition`` of the job's status."""
 
         def look() -> T | None:
@@ -184,7 +183,7 @@ class LocalJob:
 
         return self.until(look, what, timeout)
 
-    def wait_for_progress(self, records: int, timeout: float = DEFAULT_TIMEOUT_S) -> JobStatus:
+    def wait_for_progress(self, records: int, timeout: float = MAX_WAIT_S) -> JobStatus:
         def enough(status: JobStatus) -> JobStatus | None:
             return status if sum(d.records_done for d in status.datasets) >= records else None
 
@@ -232,7 +231,7 @@ class LocalJob:
             record = read_json(self.home.master_file)
             return int(record["pid"]) if record and _runs(int(record["pid"]), "pliant.master") else None
 
-        return self.until(find, "a master", DEFAULT_TIMEOUT_S)
+        return self.until(find, "a master")
 
     def masters(self) -> list[int]:
         """Pids, also of one that is still starting."""
@@ -314,7 +313,7 @@ class LocalJob:
         prefix = f"pliant-{cgroup_job(self.name, self.home.path)}"
         return [path for path in (*CGROUPS.glob(f"{prefix}*"), *CGROUPS.glob(f"*/{prefix}*")) if path.is_dir()]
 
-    def check_nothing_is_left(self, timeout: float = 15.0) -> None:
+    def check_nothing_is_left(self, timeout: float = MAX_WAIT_S) -> None:
         self.until(lambda: not self.processes(), "all of its processes to end", timeout)
         assert not self.cgroups(), f"cgroups are left: {self.cgroups()}"
         record = read_json(self.home.master_file)

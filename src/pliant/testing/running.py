@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,11 +24,10 @@ from pliant.rpc.status import status_from_message
 from pliant.spec import JobSpec
 from pliant.testing.platform import FakePlatform
 from pliant.testing.store import PerishableStore
+from pliant.testing.waiting import MAX_WAIT_S
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
-
-START_TIMEOUT_S = 30.0  # only how long a broken test takes to say so
 
 
 class RunningMaster:
@@ -78,7 +77,7 @@ class RunningMaster:
         self.failure = self.phase = None
         self._thread = threading.Thread(target=self._run, name="running-master", daemon=True)
         self._thread.start()
-        assert self._up.wait(START_TIMEOUT_S), "the master did not start"
+        assert self._up.wait(MAX_WAIT_S), "the master did not start"
         if self.failure is not None:
             self._thread.join()
             self._thread = None
@@ -113,7 +112,7 @@ class RunningMaster:
         self.run_inside(lambda parts: parts.end_job(reason, at_once=True))
         return self.join()
 
-    def join(self, timeout: float = START_TIMEOUT_S) -> Phase | None:
+    def join(self, timeout: float = MAX_WAIT_S) -> Phase | None:
         """Wait until the master ended by itself."""
         if self._thread is not None:
             self._thread.join(timeout)
@@ -175,21 +174,28 @@ class RunningMaster:
 
     def run_inside(self, function: Callable[[JobController], T]) -> T:
         """Call a function with the master's controller, on its event loop, and return the result."""
-        assert self._master is not None
-        assert self._master.loop is not None
-        parts = self._master.parts
-        assert parts is not None
 
-        async def call() -> T:
+        async def call(_: Master, parts: JobController) -> T:
             return function(parts)
 
-        return asyncio.run_coroutine_threadsafe(call(), self._master.loop).result(timeout=START_TIMEOUT_S)
+        return self._await_inside(call)
 
     def state(self) -> dict[str, Any]:
-        """All that would survive a restart, as JSON values: two equal states are the same state."""
+        """All that would survive a restart, as JSON values: two equal states are the same state. It is on disk."""
+
+        async def call(master: Master, parts: JobController) -> dict[str, Any]:
+            found = dict(master.state.snapshot().state)
+            await parts.journal.durable()
+            return found
+
+        return self._await_inside(call)
+
+    def _await_inside(self, call: Callable[[Master, JobController], Coroutine[Any, Any, T]]) -> T:
         master = self._master
         assert master is not None
-        return self.run_inside(lambda _: dict(master.state.snapshot().state))
+        assert master.loop is not None
+        assert master.parts is not None
+        return asyncio.run_coroutine_threadsafe(call(master, master.parts), master.loop).result(timeout=MAX_WAIT_S)
 
     # --- inside
 
@@ -225,7 +231,7 @@ class RunningMaster:
             return
         if master is not None and master.loop is not None and task is not None and not master.loop.is_closed():
             master.loop.call_soon_threadsafe(task.cancel)
-        thread.join(START_TIMEOUT_S)
+        thread.join(MAX_WAIT_S)
         assert not thread.is_alive(), "the master's thread is stuck"
         self._thread = None
 

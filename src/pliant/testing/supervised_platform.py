@@ -35,6 +35,7 @@ from pliant.platforms.base import (
     Scaler,
 )
 from pliant.platforms.traits import PlatformTraits
+from pliant.testing.waiting import MAX_WAIT_S
 
 
 @dataclass(slots=True)
@@ -106,7 +107,7 @@ class Supervisor:
         with self._changed:
             self._watchers.remove(watcher)
 
-    def kill_node(self, name: str, timeout: float = 60.0) -> None:
+    def kill_node(self, name: str, timeout: float = MAX_WAIT_S) -> None:
         """``kill -9`` of a node's agent; returns when its end is known."""
         self._nodes[name].process.kill()
         with self._changed:

@@ -29,7 +29,7 @@ from pliant.core.shards.leases import Answer, Availability, Lease
 from pliant.core.shards.streams import Stream
 
 MORE_HISTORIES = 20 if os.environ.get("PLIANT_HYPOTHESIS") == "long" else 1
-pytestmark = pytest.mark.timeout(120 * MORE_HISTORIES)
+pytestmark = pytest.mark.timeout(300 * MORE_HISTORIES)
 
 Json = dict[str, Any]
 Record = tuple[str, int]  # file or dataset, position

@@ -16,7 +16,7 @@ from tests.cli.command_line import CommandLine
 from pliant.testing.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
-PATIENCE = 60  # seconds
+PATIENCE = 120  # seconds
 
 
 class Terminal:

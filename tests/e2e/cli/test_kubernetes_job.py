@@ -22,7 +22,7 @@ from pliant.rpc.identity import read_token_file
 from pliant.testing.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
-PATIENCE = 60  # seconds
+PATIENCE = 120  # seconds
 JOBS = "/apis/pliant.dev/v1alpha1/namespaces/team/elasticjobs"
 CORE = "/api/v1/namespaces/team"
 

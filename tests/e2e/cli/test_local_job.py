@@ -15,7 +15,7 @@ from tests.cli.command_line import CommandLine
 from pliant.testing.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
-PATIENCE = 60  # seconds
+PATIENCE = 120  # seconds
 
 
 def status_of(command_line: CommandLine, name: str) -> dict[str, Any]:

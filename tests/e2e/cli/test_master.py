@@ -24,7 +24,7 @@ from pliant.native.model_file.saved_models import load_state
 from pliant.testing.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
-PATIENCE = 60  # seconds
+PATIENCE = 120  # seconds
 LONG = 300  # seconds that a failure takes
 PS_MODEL = MODEL.with_name("ps_model_file.py")
 CONSUME = """

@@ -17,10 +17,10 @@ from torch import nn
 
 from pliant.native.model_file.saved_models import load_state, save_model
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 PROJECT = Path(__file__).parents[3]
-LONG = 300.0  # seconds that a failure takes
+LONG = 500.0  # seconds that a failure takes
 MODULES = os.pathsep.join([str(PROJECT / "src"), sysconfig.get_paths()["purelib"], str(PROJECT)])
 ENVIRONMENT = {"PYTHONPATH": MODULES, "TF_CPP_MIN_LOG_LEVEL": "2"}
 

@@ -2,7 +2,8 @@
 
 Each record's own row of the table ``seen`` gets a gradient of -1 / (examples of the iteration) when the record is trained,
 and learns with rate 1. So at the end every row tells how often its record counted: exactly once is one value for all. A file
-``hurry`` ends the pauses between batches: training lasts as long as a test needs it.
+``hurry`` ends the pauses between batches, and a job that is ``held`` does not get past its last few iterations before: training
+lasts as long as a test needs it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from pliant.testing.jobs import LocalJob
 
 BATCH = 8  # examples of one push
+HELD_BACK = 5  # iterations of a job that is held
 
 PROGRAM = """
 import os, sys, time
@@ -25,6 +27,13 @@ import pliant
 from pliant.ps.specs import DenseSpec, OptimizerSpec, TableSpec
 
 records, epochs, pause, folder = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
+held_at = float(sys.argv[5])
+
+
+def hurries():
+    return os.path.exists(os.path.join(folder, "hurry"))
+
+
 job = pliant.connect()
 if job.node == "worker-0":
     pause *= float(os.environ.get("PLIANT_TEST_SLOW", "1"))
@@ -45,8 +54,10 @@ for shard in shards:
         users = batch % 17
         while True:
             model = parameters.pull({"users": users})
-            if not os.path.exists(os.path.join(folder, "hurry")):
+            if not hurries():
                 time.sleep(pause)
+            while model.iteration >= held_at and not hurries():
+                time.sleep(0.05)
             told = parameters.push(
                 model.iteration,
                 examples=len(batch),
@@ -75,6 +86,7 @@ def ps_job(
     records: int = 800,
     epochs: int = 1,
     pause: float = 0.0,
+    held: bool = False,
     parameters: Mapping[str, Any] | None = None,
     spec: Mapping[str, Any] | None = None,
     name: str = "job",
@@ -84,7 +96,9 @@ def ps_job(
 ) -> LocalJob:
     program = folder / "worker.py"
     program.write_text(textwrap.dedent(PROGRAM))
-    command = ["python", str(program), str(records), str(epochs), str(pause), str(folder)]
+    per_iteration = 2 * BATCH if strategy == "ps-sync" else BATCH
+    held_at = records * epochs // per_iteration - HELD_BACK if held else float("inf")
+    command = ["python", str(program), str(records), str(epochs), str(pause), str(folder), str(held_at)]
     roles: dict[str, Any] = {"worker": {"replicas": workers, "command": command}, "ps": {"replicas": servers}}
     if wanted is not None:
         least, _, most = str(servers).partition(":")

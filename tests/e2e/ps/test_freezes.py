@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 import pytest
 import yaml
-from tests.e2e.ps.counting_job import BATCH, check_each_record_counted_once, ps_job
+from tests.e2e.ps.counting_job import BATCH, HELD_BACK, check_each_record_counted_once, ps_job
 
 from pliant.core.events import EventKind, EventRecord
 from pliant.core.job import Phase
@@ -24,7 +24,7 @@ from pliant.testing.jobs import LocalJob
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 STRATEGIES = ["ps-sync", "ps-async"]
-RECORDS = 1600
+RECORDS = 3200
 LONG = 120.0  # seconds that a failure takes
 
 
@@ -39,7 +39,7 @@ def check(job: LocalJob, folder: Path, strategy: str) -> None:
 
 def wait_until_training_goes_on(job: LocalJob) -> None:
     done = sum(dataset.records_done for dataset in job.wait_for_progress(0).datasets)
-    assert done < RECORDS - 160, "it was over too soon to tell"
+    assert done < RECORDS - 160 - 2 * BATCH * HELD_BACK, "it was over too soon to tell"
     job.wait_for_progress(done + 160, LONG)
 
 
@@ -49,7 +49,9 @@ def is_dead(pid: int) -> bool:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_server_that_is_stopped_is_killed_and_started_again(tmp_path: Path, strategy: str) -> None:
-    with ps_job(tmp_path, strategy=strategy, records=RECORDS, pause=0.1, parameters={"dump_iterations": 10}) as job:
+    with ps_job(
+        tmp_path, strategy=strategy, records=RECORDS, pause=0.1, held=True, parameters={"dump_iterations": 10}
+    ) as job:
         job.wait_for_progress(160, LONG)
         begun = time.time()
         frozen = job.freeze_program("ps-1")
@@ -68,7 +70,7 @@ def test_a_server_that_is_stopped_is_killed_and_started_again(tmp_path: Path, st
 
 def test_a_node_of_which_all_is_stopped_is_replaced(tmp_path: Path) -> None:
     """As if its machine hung: its agent is silent, too."""
-    with ps_job(tmp_path, records=RECORDS, pause=0.1, parameters={"dump_iterations": 10}) as job:
+    with ps_job(tmp_path, records=RECORDS, pause=0.1, held=True, parameters={"dump_iterations": 10}) as job:
         job.wait_for_progress(160, LONG)
         job.freeze_agent("ps-1")
         job.freeze_program("ps-1")
@@ -83,7 +85,7 @@ def test_a_node_of_which_all_is_stopped_is_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_worker_that_is_stopped_holds_nobody_up_and_may_come_back(tmp_path: Path, strategy: str) -> None:
     with ps_job(
-        tmp_path, strategy=strategy, records=RECORDS, pause=0.05, spec={"fault": {"session_timeout": 3.0}}
+        tmp_path, strategy=strategy, records=RECORDS, pause=0.1, held=True, spec={"fault": {"session_timeout": 3.0}}
     ) as job:
         job.wait_for_progress(160, LONG)
         frozen = job.freeze_program("worker-1")
@@ -98,17 +100,18 @@ def test_a_worker_that_is_stopped_holds_nobody_up_and_may_come_back(tmp_path: Pa
 
 
 def test_all_records_are_done_though_a_worker_stays_stopped_to_the_end(tmp_path: Path) -> None:
-    with ps_job(tmp_path, records=RECORDS, pause=0.05, spec={"fault": {"session_timeout": 3.0}}) as job:
+    with ps_job(tmp_path, records=RECORDS, pause=0.05, held=True, spec={"fault": {"session_timeout": 3.0}}) as job:
         job.wait_for_progress(160, LONG)
         frozen = job.freeze_program("worker-1")
+        (tmp_path / "hurry").touch()
         job.wait_for_progress(RECORDS, LONG)
         job.thaw(frozen)
         check(job, tmp_path, "ps-sync")
 
 
 def test_nobody_is_killed_because_the_master_was_stopped(tmp_path: Path) -> None:
-    fault = {"heartbeat_timeout": 5.0, "session_timeout": 5.0}
-    with ps_job(tmp_path, records=RECORDS, pause=0.05, spec={"fault": fault}) as job:
+    fault = {"heartbeat_timeout": 15.0, "session_timeout": 15.0}  # which nobody who runs exceeds
+    with ps_job(tmp_path, records=RECORDS, pause=0.05, held=True, spec={"fault": fault}) as job:
         job.wait_for_progress(160, LONG)
         server = job.freeze_program("ps-1")
         master = job.freeze_master()

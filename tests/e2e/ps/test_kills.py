@@ -40,7 +40,7 @@ def check_the_model_is_that_without_faults(folder: Path, iterations: int) -> Non
 
 
 def test_training_with_servers_is_stopped_and_resumed_and_each_record_counts_once(tmp_path: Path) -> None:
-    with ps_job(tmp_path, records=800, pause=0.05, parameters={"dump_iterations": 5}) as job:
+    with ps_job(tmp_path, records=800, pause=0.05, held=True, parameters={"dump_iterations": 5}) as job:
         job.wait_for_progress(160, LONG)
         job.interrupt()
         assert job.wait(LONG) == 130
@@ -60,7 +60,14 @@ def test_servers_and_master_are_killed_in_the_middle_of_moves_and_of_a_dump(tmp_
     points = ["dumping", "giving", "taking", "giving-again", "given"]
     command = [sys.executable, str(HELD), str(tmp_path), *points]
     with ps_job(
-        tmp_path, servers="1:3", wanted=2, records=RECORDS, pause=0.5, parameters={"dump_iterations": 10}, ps=command
+        tmp_path,
+        servers="1:3",
+        wanted=2,
+        records=RECORDS,
+        pause=0.5,
+        held=True,
+        parameters={"dump_iterations": 10},
+        ps=command,
     ) as job:
         job.kill_program(reached(job, tmp_path, "dumping"))
         (tmp_path / "go-dumping").touch()
@@ -117,12 +124,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_training_waits_while_the_disk_is_full_and_goes_on_when_there_is_room(tmp_path: Path, small_disk: Path) -> None:
-    with ps_job(tmp_path, records=800, pause=0.05, parameters={"dump_iterations": 5}) as job:
+    with ps_job(tmp_path, records=800, pause=0.05, held=True, parameters={"dump_iterations": 5}) as job:
         job.wait_for_progress(160, LONG)
         fill(small_disk / "ballast")
-        job.wait_for(
-            lambda _: "cannot store a push" in job.log("worker-0") + job.log("worker-1") or None, "a word of it", LONG
-        )
+        (tmp_path / "hurry").touch()
+        job.until(lambda: "cannot store a push" in job.log("worker-0") + job.log("worker-1"), "a word of it", LONG)
         stopped = job.largest_dataset().records_done
         assert "No space left on device" in job.log("worker-0") + job.log("worker-1")
         assert stopped < 800

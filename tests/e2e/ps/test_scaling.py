@@ -15,7 +15,7 @@ from pliant.core.events import EventKind
 from pliant.core.status import JobStatus
 from pliant.testing.jobs import LocalJob
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 RECORDS = 1600
 
@@ -43,7 +43,9 @@ def until_shares(job: LocalJob, *expected: int) -> None:
 
 
 def test_a_hot_server_is_seen_and_relieved_then_servers_come_and_go(tmp_path: Path) -> None:
-    with ps_job(tmp_path, servers="1:3", records=RECORDS, pause=0.2, parameters={"dump_seconds": 3.0}, wanted=2) as job:
+    with ps_job(
+        tmp_path, servers="1:3", records=RECORDS, pause=0.2, held=True, parameters={"dump_seconds": 3.0}, wanted=2
+    ) as job:
         job.wait_for_progress(160)
         busy = job.wait_for(lambda s: all(seat.stats.rows for seat in s.seats) or None, "statistics")
         assert busy
@@ -81,7 +83,7 @@ def test_a_hot_server_is_seen_and_relieved_then_servers_come_and_go(tmp_path: Pa
 
 
 def test_servers_get_other_resources_one_by_one_after_their_partitions_moved(tmp_path: Path) -> None:
-    with ps_job(tmp_path, servers="1:3", records=800, pause=0.2, wanted=2) as job:
+    with ps_job(tmp_path, servers="1:3", records=800, pause=0.2, held=True, wanted=2) as job:
         job.wait_for_progress(80)
         told = pliant(job, "scale", "ps", "--memory", "2Gi", "--rolling", "--reason", "more embeddings")
         assert "ps 2048 MB each; 2 running nodes to be replaced one by one" in told

@@ -12,7 +12,7 @@ from pliant.core.errors import PliantError
 from pliant.ps.client.connection import PsConnection
 from pliant.rpc.identity import read_token_file
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 RECORDS = 400
 

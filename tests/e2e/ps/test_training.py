@@ -11,7 +11,7 @@ from tests.e2e.ps.counting_job import BATCH, check_each_record_counted_once, ps_
 from pliant.core.events import EventKind
 from pliant.ps.files import complete_dumps, read_manifest
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 
 @pytest.mark.parametrize("strategy", ["ps-sync", "ps-async"])
@@ -27,7 +27,7 @@ def test_each_record_counts_once_though_a_server_a_worker_and_the_master_are_kil
     tmp_path: Path, strategy: str
 ) -> None:
     options = {"dump_seconds": 2.0}
-    with ps_job(tmp_path, strategy=strategy, records=1600, pause=0.05, parameters=options) as job:
+    with ps_job(tmp_path, strategy=strategy, records=1600, pause=0.05, held=True, parameters=options) as job:
         job.wait_for_progress(160)
         job.kill_program("ps-0")
         job.wait_for_progress(480)
@@ -36,6 +36,7 @@ def test_each_record_counts_once_though_a_server_a_worker_and_the_master_are_kil
         job.kill_master()
         job.wait_for_progress(960)
         job.kill_agent("ps-1")
+        (tmp_path / "hurry").touch()
         assert job.wait(200) == 0, job.report()
         per_iteration = 2 * BATCH if strategy == "ps-sync" else BATCH
         check_each_record_counted_once(job, tmp_path, records=1600, epochs=1, per_iteration=per_iteration)

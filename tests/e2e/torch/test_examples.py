@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("sklearn")
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 PLIANT_RUN = [sys.executable, "-c", "from pliant.cli import main; main()", "run"]
@@ -22,7 +22,7 @@ def run(name: str, *arguments: str, workers: int = 0, folder: Path | None = None
     command = [sys.executable, str(EXAMPLES / name), *arguments]
     if workers:
         command = [*PLIANT_RUN, "-n", str(workers), "--job-dir", str(folder), "--", *command]
-    ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=180, check=False)
+    ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     logs = "".join(path.read_text() for path in sorted(folder.glob("logs/worker-*.log"))) if folder else ""
     return ended.stdout + logs

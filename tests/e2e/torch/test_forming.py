@@ -18,11 +18,12 @@ from tests.torch.trainer_threads import TIMEOUT_S, Died, TrainerThreads, alone_r
 from pliant.master.components.rendezvous import RendezvousServer
 from pliant.master.controller import JobController
 from pliant.testing import wait_until
+from pliant.testing.waiting import MAX_WAIT_S
 from pliant.torch.worlds import membership
 from pliant.torch.worlds.membership import Membership
 from pliant.torch.worlds.world import World
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 
 @pytest.fixture(scope="module")
@@ -117,9 +118,10 @@ def _published(threads: TrainerThreads) -> int:
 
 @pytest.mark.parametrize("point", ["exchanging", "connecting"])
 def test_a_process_killed_while_the_world_connects_changes_nothing(tmp_path: Path, point: str) -> None:
-    with TrainingJob(tmp_path, workers=3, pace=0.02, kill=f"any {point} 3") as job:
+    with TrainingJob(tmp_path, workers=3, pace=0.05, gated=True, kill=f"any {point} 3") as job:
         job.wait_for_step(4)
         job.kill_program("worker-2")
+        job.open_gate()
         job.ends_well()
         assert (job.traces / "killed").exists()
         assert len(job.hashes()) == 1
@@ -128,7 +130,7 @@ def test_a_process_killed_while_the_world_connects_changes_nothing(tmp_path: Pat
 def test_no_process_of_a_job_listens_beyond_this_machine_and_a_stranger_at_its_port_changes_nothing(
     tmp_path: Path,
 ) -> None:
-    with TrainingJob(tmp_path, workers=2, pace=0.05) as job:
+    with TrainingJob(tmp_path, workers=2, pace=0.1, gated=True) as job:
         job.wait_for_step(2)
         ports = set()
         for process in job.processes():
@@ -139,10 +141,11 @@ def test_no_process_of_a_job_listens_beyond_this_machine_and_a_stranger_at_its_p
                     if "pliant.master" not in process.cmdline():
                         ports.add(connection.laddr.port)
         assert len(ports) >= 2, "gloo listens"
-        strangers = [socket.create_connection(("127.0.0.1", port), timeout=10) for port in ports]
+        strangers = [socket.create_connection(("127.0.0.1", port), timeout=MAX_WAIT_S) for port in ports]
         try:
             for stranger in strangers:
                 stranger.sendall(struct.pack("<q", 1 << 40))  # what a peer says first; of no pair of the group
+            job.open_gate()
             job.ends_well()
         finally:
             for stranger in strangers:

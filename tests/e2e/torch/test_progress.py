@@ -11,7 +11,7 @@ from tests.e2e.torch.training_job import RECORDS, STEPS_PER_EPOCH, TrainingJob
 
 from pliant.core.status import JobStatus
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 EPOCHS = 8
 STEPS = EPOCHS * STEPS_PER_EPOCH
 
@@ -22,7 +22,7 @@ def test_a_training_shows_its_steps_records_and_loss_and_ends_with_the_last_of_t
     def is_half_done(status: JobStatus) -> bool:
         return status.progress.step >= STEPS // 2
 
-    with TrainingJob(tmp_path, workers=2, pace=0.05, epochs=EPOCHS) as job:
+    with TrainingJob(tmp_path, workers=2, pace=0.05, gated=True, epochs=EPOCHS) as job:
         job.wait_for(lambda status: status.progress.step >= 2 or None, "the first steps")
         shown = cli("top", "--once").stdout
         assert f" of {STEPS}  loss " in shown
@@ -30,6 +30,7 @@ def test_a_training_shows_its_steps_records_and_loss_and_ends_with_the_last_of_t
         job.kill_master()
         half = job.wait_for(lambda status: status if is_half_done(status) else None, "steps at the next master")
         assert half.progress.total_steps == STEPS
+        job.open_gate()
         job.ends_well()
     found = json.loads(cli("status", "--json").stdout)
     (row,) = json.loads(cli("jobs", "--json").stdout)

@@ -17,7 +17,7 @@ from tests.e2e.torch.training_job import PROGRAM, STEPS_PER_EPOCH, TIMEOUT_S, Tr
 from pliant.core.events import EventKind
 from pliant.rpc import pliant_pb2 as pb
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 POINTS = ("before", "inside", "between", "after")
 
@@ -33,7 +33,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Alone:
     def run(exact: bool) -> TrainingJob:
         job = TrainingJob(tmp_path_factory.mktemp("alone"), workers=1, exact=exact)
         env = {k: v for k, v in job._env.items() if not k.startswith("PLIANT_")}
-        subprocess.run([sys.executable, str(PROGRAM)], env=env, check=True, timeout=100, capture_output=True)
+        subprocess.run([sys.executable, str(PROGRAM)], env=env, check=True, timeout=TIMEOUT_S, capture_output=True)
         job.assert_each_record_once()
         return job
 
@@ -83,13 +83,14 @@ def test_a_program_killed_while_another_joins_changes_nothing(tmp_path: Path, po
 
 
 def test_a_frozen_program_is_left_behind_and_comes_back_as_a_new_one(tmp_path: Path, alone: Alone) -> None:
-    with TrainingJob(tmp_path, workers=3, pace=0.15) as job:
+    with TrainingJob(tmp_path, workers=3, pace=0.15, gated=True) as job:
         job.wait_for_step(3)
         pid = job.freeze_program("worker-1")
         job.until(lambda: job.events(EventKind.FROZEN), "the master's word that it is stopped")
         step = job.committed()
         job.wait_for_step(step + 2)
         job.thaw(pid)
+        job.open_gate()
         job.ends_well()
         summary = job.summary()
     assert_same(job, alone)
@@ -100,12 +101,13 @@ def test_a_frozen_program_is_left_behind_and_comes_back_as_a_new_one(tmp_path: P
 
 
 def test_workers_with_other_resources_join_one_by_one_and_the_result_is_the_same(tmp_path: Path, alone: Alone) -> None:
-    with TrainingJob(tmp_path, workers=2, pace=0.15) as job:
+    with TrainingJob(tmp_path, workers=2, pace=0.15, gated=True) as job:
         job.wait_for_step(1)
         other = pb.ScaleRequest(role="worker", memory_mb=4096, rollout="rolling")
         job.call(lambda c: c.stubs.job.Scale, other)
         job.until(lambda: job.events(EventKind.ROLLED_OUT), "the end of the rollout", TIMEOUT_S)
         assert job.committed() < STEPS_PER_EPOCH * job.epochs, "training was over before the workers were replaced"
+        job.open_gate()
         job.ends_well()
         summary = job.summary()
     assert {node["memory_limit_mb"] for node in summary["nodes"][2:]} == {4096.0}
@@ -116,9 +118,11 @@ def test_workers_with_other_resources_join_one_by_one_and_the_result_is_the_same
 def test_workers_that_are_scaled_down_leave_between_two_steps_and_end_by_themselves(
     tmp_path: Path, alone: Alone
 ) -> None:
-    with TrainingJob(tmp_path, workers="1:3", pace=0.04) as job:
+    with TrainingJob(tmp_path, workers="1:3", pace=0.04, gated=True) as job:
         job.wait_for_step(2)
         job.scale(1)
+        job.wait_for(lambda s: [n.name for n in s.live_nodes] == ["worker-0"], "the end of the others")
+        job.open_gate()
         job.ends_well()
         nodes = {node["name"]: node for node in job.summary()["nodes"]}
         exits = [event.message for event in job.events(EventKind.EXIT)]
@@ -138,7 +142,7 @@ def test_a_random_history_of_faults_changes_nothing(tmp_path: Path, exact: bool,
     seed = int(os.environ.get("PLIANT_CHAOS_SEED", random.randrange(10**6)))
     print(f"PLIANT_CHAOS_SEED={seed}")
     chance = random.Random(seed)
-    with TrainingJob(tmp_path, workers="1:3", exact=exact, pace=0.15) as job:
+    with TrainingJob(tmp_path, workers="1:3", exact=exact, pace=0.15, gated=True) as job:
         for step in (2, 5, 8, 11, 14):
             job.wait_for_step(step)
             deed = chance.choice(
@@ -174,5 +178,6 @@ def test_a_random_history_of_faults_changes_nothing(tmp_path: Path, exact: bool,
                 job.thaw(stopped)
             elif deed in ("fewer", "more"):
                 job.scale(1 if deed == "fewer" else 3)
+        job.open_gate()
         job.ends_well()
     assert_same(job, alone, exact=exact)

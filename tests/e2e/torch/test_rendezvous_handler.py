@@ -27,12 +27,13 @@ from pliant.core.errors import Unauthenticated
 from pliant.master.components.rendezvous import RendezvousServer
 from pliant.master.controller import JobController
 from pliant.testing import RunningMaster, wait_until
+from pliant.testing.waiting import MAX_WAIT_S
 
 pytestmark = pytest.mark.e2e  # a real master, and several workers around it
 
 SPEC: dict[str, Any] = {
     "components": {"need_pod_manager": False, "need_task_manager": False, "need_rendezvous": True},
-    "fault": {"session_timeout": 3.0},
+    "fault": {"session_timeout": 10.0},  # which nobody who runs exceeds
 }
 
 
@@ -57,7 +58,7 @@ class Meeting:
     def join(self, *handlers: RendezvousHandler) -> list[RendezvousInfo]:
         """All at once, in the order of their ranks."""
         joining = [self.pool.submit(handler.next_rendezvous) for handler in handlers]
-        return sorted((each.result(30) for each in joining), key=lambda info: info.rank)
+        return sorted((each.result(MAX_WAIT_S) for each in joining), key=lambda info: info.rank)
 
     def close(self) -> None:
         for handler in self.handlers:
@@ -105,7 +106,7 @@ def test_a_joiner_is_waited_for_by_those_who_are_there_and_gets_a_store_without_
     assert old.num_nodes_waiting() == 0
     coming = meeting.pool.submit(new.next_rendezvous)
     wait_until(lambda: old.num_nodes_waiting() == 1, what="the news of the joiner")
-    both = [old.next_rendezvous(), coming.result(30)]
+    both = [old.next_rendezvous(), coming.result(MAX_WAIT_S)]
     assert sorted(info.rank for info in both) == [0, 1]
     assert not both[0].store.check(["stale"])
     assert old.num_nodes_waiting() == new.num_nodes_waiting() == 0
@@ -130,14 +131,14 @@ def test_who_was_given_up_and_wakes_joins_as_new(meeting: Meeting) -> None:
     coming = meeting.pool.submit(one.next_rendezvous)
     while other.next_rendezvous().world_size < 2:  # the survivor does not wait for who comes back
         wait_until(lambda: other.num_nodes_waiting() == 1, what="the news of the joiner")
-    assert coming.result(30).world_size == 2
+    assert coming.result(MAX_WAIT_S).world_size == 2
 
 
 def test_a_master_that_is_restarted_is_waited_for(meeting: Meeting) -> None:
     one, other = meeting.agent("2:2"), meeting.agent("2:2")
     joining = meeting.pool.submit(one.next_rendezvous)
     meeting.master.restart()
-    assert other.next_rendezvous().world_size == joining.result(30).world_size == 2
+    assert other.next_rendezvous().world_size == joining.result(MAX_WAIT_S).world_size == 2
 
 
 def test_shutdown_closes_the_rendezvous_for_all(meeting: Meeting) -> None:

@@ -11,11 +11,13 @@ import pytest
 from tests.e2e.torch.training_job import LIGHT
 
 from pliant.checkpoint import find_latest
+from pliant.checkpoint.slots import node_folder, siblings
 from pliant.core.events import EventKind
 from pliant.core.status import JobStatus
+from pliant.rpc.identity import read_token_file
 from pliant.testing.jobs import LocalJob
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 TIMEOUT_S = 150.0
 STEPS = 8
@@ -57,13 +59,20 @@ class GatedJob(LocalJob):
         )
 
     def wait_for_checkpoint(self, step: int) -> None:
-        """There are two slots in memory: of more steps at a time some checkpoints would be skipped."""
         self.wait_for(lambda s: any(c.last_step == step for c in s.checkpoints), f"checkpoint {step}", TIMEOUT_S)
 
     def let(self, steps: int) -> None:
+        """There are two slots in memory: of more steps at a time, or while some are in use, checkpoints would be skipped."""
+        self.until(self._has_free_slots, "free slots", TIMEOUT_S)
         new = self._gate.with_suffix(".new")
         new.write_text(str(steps))
         new.replace(self._gate)
+
+    def _has_free_slots(self) -> bool:
+        if not self.home.token.exists():
+            return True
+        own = node_folder(self.name, "worker-0", read_token_file(self.home.token))
+        return not any(folder.pending() for folder in siblings(own.path))
 
 
 class SmallDisk:

@@ -2,7 +2,8 @@
 
 Environment: ``TRACE`` (folder for one file per process), ``EXACT``, ``PACE`` (seconds per micro-batch, as if it computed),
 ``EPOCHS``, ``SLOW`` ("node seconds": that node takes so much longer for each micro-batch), and ``KILL``, "node point step":
-the program of that node (or "any") ends itself by SIGKILL there, once.
+the program of that node (or "any") ends itself by SIGKILL there, once. ``GATE`` (a file): until it is there, the last quarter of
+the training takes twenty times as long; then nothing is slowed down any more.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pliant.torch.worlds.membership import Membership
 from pliant.torch.worlds.world import World
 
 RECORDS, MICRO_BATCH, VIRTUAL_WORKERS = 70, 2, 8
+STEPS_PER_EPOCH = -(-RECORDS // (MICRO_BATCH * VIRTUAL_WORKERS))
 NODE = os.environ.get("PLIANT_NODE", "alone")
 TRACE = Path(os.environ["TRACE"])
 POINTS: dict[str, tuple[Any, str]] = {
@@ -60,6 +62,17 @@ def arm(trainer: elastic.Trainer, node: str, point: str, step: int) -> None:
     setattr(home, name, deadly)
 
 
+def compute(step: int) -> None:
+    """As long as a micro-batch of this step takes."""
+    gate, pace = os.environ.get("GATE", ""), float(os.environ["PACE"])
+    slow, extra = (os.environ.get("SLOW") or "nobody 0").split()
+    pace += float(extra) if slow == NODE else 0.0
+    if gate and os.path.exists(gate):
+        return
+    is_late = step >= 3 * int(os.environ["EPOCHS"]) * STEPS_PER_EPOCH // 4
+    time.sleep(20 * pace if gate and is_late else pace)
+
+
 def main() -> None:
     inputs = torch.randn(RECORDS, 6, generator=torch.Generator().manual_seed(5))
     data = torch.utils.data.TensorDataset(inputs, (inputs.sum(1) > 0).long())
@@ -76,8 +89,6 @@ def main() -> None:
     if kill := os.environ.get("KILL"):
         node, point, at = kill.split()
         arm(trainer, node, point, int(at))
-    slow, extra = (os.environ.get("SLOW") or "nobody 0").split()
-    pace = float(os.environ["PACE"]) + (float(extra) if slow == NODE else 0.0)
     trainer.on_commit = lambda step: write(commit=step.index, rank=trainer.rank, at=trainer._elastic.world.round)
     for step in trainer.steps(data, micro_batch=MICRO_BATCH, epochs=int(os.environ["EPOCHS"])):
         for x, y in step:
@@ -88,7 +99,7 @@ def main() -> None:
                 attempt=trainer._position.attempt,
                 at=trainer._elastic.world.round,
             )
-            time.sleep(pace)
+            compute(step.index)
             step.backward(nn.functional.cross_entropy(model(x), y))
     state = {name: value.detach().numpy() for name, value in model.state_dict().items()}
     digest = hashlib.sha256(b"".join(value.tobytes() for value in state.values())).hexdigest()

@@ -29,12 +29,15 @@ class TrainingJob(LocalJob):
         workers: int | str,
         exact: bool = True,
         pace: float = 0.0,
+        gated: bool = False,
         epochs: int = 4,
         kill: str = "",
         slow: str = "",
         checkpoint: Mapping[str, float] | None = None,
         spec: Mapping[str, Any] | None = None,
     ) -> None:
+        """``gated``: it takes its time to end, until ``open_gate``."""
+        self._gate = folder / "gate"
         self.traces = folder / "traces"
         self.traces.mkdir(parents=True)
         self.epochs = epochs
@@ -45,6 +48,7 @@ class TrainingJob(LocalJob):
             "EPOCHS": str(epochs),
             "KILL": kill,
             "SLOW": slow,
+            "GATE": str(self._gate) if gated else "",
             "PYTHONPATH": os.pathsep.join(filter(None, (str(LIGHT), os.environ.get("PYTHONPATH")))),
         }
         super().__init__(
@@ -54,6 +58,9 @@ class TrainingJob(LocalJob):
             env=env,
             spec={"components": {"need_rendezvous": True}, "checkpoint": dict(checkpoint or {}), **(spec or {})},
         )
+
+    def open_gate(self) -> None:
+        self._gate.touch()
 
     def lines(self) -> list[dict[str, Any]]:
         found = []

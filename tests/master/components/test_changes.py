@@ -24,6 +24,7 @@ from pliant.platforms.base import ControlChannel
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.events import event_from
 from pliant.testing import FakePlatform, RunningMaster, wait_until
+from pliant.testing.waiting import MAX_WAIT_S
 
 
 class QueueChannel(ControlChannel):
@@ -64,7 +65,7 @@ class PlatformWithChannel(FakePlatform):
 
     def send(self, request: ChangeRequest) -> str:
         self.channel.asked.put(request)
-        return self.channel.answers.get(timeout=30)
+        return self.channel.answers.get(timeout=MAX_WAIT_S)
 
 
 @pytest.fixture

@@ -185,7 +185,7 @@ def test_only_a_server_can_be_moved_off(master: RunningMaster) -> None:
 
 def test_a_server_whose_node_is_replaced_leaves_its_seat_to_the_next(master: RunningMaster) -> None:
     stubs, call = master.client.stubs, master.client.call
-    wait_until(lambda: any(n.name == "ps-0" for n in call(stubs.job.GetStatus, pb.Empty()).nodes), 10)
+    wait_until(lambda: any(n.name == "ps-0" for n in call(stubs.job.GetStatus, pb.Empty()).nodes))
     call(stubs.nodes.Register, pb.RegisterRequest(node="ps-0", agent_pid=1))
     call(stubs.nodes.ProgramStarted, pb.ProgramStartedRequest(node="ps-0", pid=2))
     ended = pb.ProgramExitedRequest(node="ps-0", exit_reason=pb.EXIT_REASON_PREEMPTED, message="it ended in time")
@@ -194,5 +194,5 @@ def test_a_server_whose_node_is_replaced_leaves_its_seat_to_the_next(master: Run
     def vacant() -> bool:
         return any(not seat.node for seat in call(stubs.parameters.GetMap, pb.GetMapRequest()).seats)
 
-    wait_until(vacant, 10)
+    wait_until(vacant)
     assert call(stubs.parameters.JoinSeat, pb.JoinSeatRequest(node="ps-2")).HasField("holder")

@@ -10,6 +10,7 @@ from pliant.core.errors import InvalidRequest, SessionExpired
 from pliant.core.nodes.fault_policy import ExitReason
 from pliant.rpc import pliant_pb2 as pb
 from pliant.testing import FakeAgent, ManualClock, RunningMaster, wait_until
+from pliant.testing.waiting import MAX_WAIT_S
 
 JOB = {
     "strategy": "allreduce",
@@ -32,10 +33,14 @@ class RendezvousClient:
     def leave(self, member: str, incarnation: str = "0") -> None:
         self.master.client.call(self._stubs.Leave, pb.LeaveRequest(member=member, incarnation=incarnation))
 
-    def world(self, member: str, incarnation: str = "0", timeout: float = 10.0) -> pb.GetWorldReply:
+    def world(self, member: str, incarnation: str = "0") -> pb.GetWorldReply:
         request = pb.GetWorldRequest(member=member, incarnation=incarnation)
-        reply: pb.GetWorldReply = self.master.client.call(self._stubs.GetWorld, request, timeout=timeout)
+        reply: pb.GetWorldReply = self.master.client.call(self._stubs.GetWorld, request, timeout=MAX_WAIT_S)
         return reply
+
+    def hold_calls(self, seconds: float) -> None:
+        """From now on the master answers a call that waits for something after this time."""
+        self.master.run_inside(lambda parts: setattr(parts, "max_wait_s", seconds))
 
     def names(self, member: str) -> list[str]:
         return [m.name for m in self.world(member).world.members]
@@ -43,11 +48,11 @@ class RendezvousClient:
     def start_asking(self, member: str) -> Any:
         """Begin to wait for a world; gives the call."""
         request = pb.GetWorldRequest(member=member, incarnation="0")
-        return self.master.client.start(self._stubs.GetWorld, request, timeout=20)
+        return self.master.client.start(self._stubs.GetWorld, request, timeout=MAX_WAIT_S)
 
     def start_watching(self, round: int, waiting: int = 0) -> Any:
         request = pb.WatchRoundRequest(round=round, known_waiting=waiting)
-        return self.master.client.start(self._stubs.WatchRound, request, timeout=20)
+        return self.master.client.start(self._stubs.WatchRound, request, timeout=MAX_WAIT_S)
 
     def passes(self, seconds: float) -> None:
         self.clock.advance(seconds)
@@ -59,12 +64,14 @@ def rendezvous(tmp_path: Path) -> Iterator[RendezvousClient]:
     clock = ManualClock()
     with RunningMaster(tmp_path, JOB, clock=clock) as master:
         wait_until(lambda: len(master.platform.running()) == 3)
-        yield RendezvousClient(master, clock)
+        made = RendezvousClient(master, clock)
+        made.hold_calls(MAX_WAIT_S)
+        yield made
 
 
 def test_a_world_is_formed_at_once_when_all_that_are_expected_are_there(rendezvous: RendezvousClient) -> None:
     asking = rendezvous.start_asking("worker-0")
-    assert asking.result(timeout=10).state == pb.WORLD_STATE_REJOIN, "it has not joined yet"
+    assert asking.result(timeout=MAX_WAIT_S).state == pb.WORLD_STATE_REJOIN, "it has not joined yet"
     for number in range(3):
         rendezvous.join(f"worker-{number}", attrs={"address": f"10.0.0.{number}"}, step=number)
     reply = rendezvous.world("worker-1")
@@ -77,10 +84,12 @@ def test_a_world_is_formed_at_once_when_all_that_are_expected_are_there(rendezvo
 def test_those_who_wait_are_woken_when_the_time_for_others_is_over(rendezvous: RendezvousClient) -> None:
     rendezvous.join("worker-0")
     rendezvous.join("worker-1")
+    rendezvous.hold_calls(0.1)
+    assert rendezvous.world("worker-0").state == pb.WORLD_STATE_WAITING
+    rendezvous.hold_calls(MAX_WAIT_S)
     asking = [rendezvous.start_asking(f"worker-{n}") for n in range(2)]
-    assert rendezvous.world("worker-0", timeout=1.0).state == pb.WORLD_STATE_WAITING
     rendezvous.passes(6)
-    worlds = [call.result(timeout=10).world for call in asking]
+    worlds = [call.result(timeout=MAX_WAIT_S).world for call in asking]
     assert worlds[0] == worlds[1]
     assert [m.name for m in worlds[0].members] == ["worker-0", "worker-1"]
 
@@ -94,7 +103,7 @@ def test_a_world_is_broken_by_the_death_of_a_members_program_and_watchers_are_to
     assert rendezvous.names("worker-0") == ["worker-0", "worker-1", "worker-2"]
     watching = rendezvous.start_watching(1)
     agents[1].program_exits(ExitReason.KILLED, "killed by SIGKILL")
-    status = watching.result(timeout=10)
+    status = watching.result(timeout=MAX_WAIT_S)
     assert (status.intact, list(status.missing)) == (False, ["worker-1"])
     assert rendezvous.world("worker-0").state == pb.WORLD_STATE_REJOIN
     assert rendezvous.world("worker-1").state == pb.WORLD_STATE_EXPELLED
@@ -107,10 +116,10 @@ def test_a_joiner_shows_up_to_the_members_and_disturbs_nobody(rendezvous: Rendez
     rendezvous.join("worker-0")
     rendezvous.join("worker-1")
     rendezvous.passes(6)
-    wait_until(lambda: rendezvous.world("worker-0", timeout=1.0).state == pb.WORLD_STATE_FORMED)
+    assert rendezvous.world("worker-0").state == pb.WORLD_STATE_FORMED
     watching = rendezvous.start_watching(1)
     rendezvous.join("worker-2")
-    status = watching.result(timeout=10)
+    status = watching.result(timeout=MAX_WAIT_S)
     assert (status.intact, status.waiting) == (True, 1)
     assert rendezvous.names("worker-0") == ["worker-0", "worker-1"]
 
@@ -121,8 +130,9 @@ def test_a_member_that_left_is_out_for_good_and_a_new_life_of_it_is_not(rendezvo
     with pytest.raises(SessionExpired, match="it has left"):
         rendezvous.join("worker-0")
     rendezvous.join("worker-0", incarnation="1")
-    assert rendezvous.world("worker-0", timeout=1.0).state == pb.WORLD_STATE_EXPELLED
-    assert rendezvous.world("worker-0", "1", timeout=1.0).state == pb.WORLD_STATE_WAITING
+    rendezvous.hold_calls(0.1)
+    assert rendezvous.world("worker-0").state == pb.WORLD_STATE_EXPELLED
+    assert rendezvous.world("worker-0", "1").state == pb.WORLD_STATE_WAITING
 
 
 def test_limits_can_be_changed_while_it_runs_but_not_to_nonsense(rendezvous: RendezvousClient) -> None:
@@ -130,7 +140,7 @@ def test_limits_can_be_changed_while_it_runs_but_not_to_nonsense(rendezvous: Ren
     rendezvous.join("worker-0")
     asking = rendezvous.start_asking("worker-0")
     rendezvous.master.client.call(set_limits, pb.SetLimitsRequest(min_nodes=1, max_nodes=1))
-    assert [m.name for m in asking.result(timeout=10).world.members] == ["worker-0"]
+    assert [m.name for m in asking.result(timeout=MAX_WAIT_S).world.members] == ["worker-0"]
     before = rendezvous.master.state()
     with pytest.raises(InvalidRequest):
         rendezvous.master.client.call(set_limits, pb.SetLimitsRequest(min_nodes=3, max_nodes=2))
@@ -143,7 +153,7 @@ def test_a_world_survives_a_restart_of_the_master(rendezvous: RendezvousClient) 
     before = rendezvous.world("worker-0").world
     rendezvous.master.restart()
     assert rendezvous.world("worker-2").world == before
-    assert rendezvous.start_watching(1, waiting=7).result(timeout=10).intact
+    assert rendezvous.start_watching(1, waiting=7).result(timeout=MAX_WAIT_S).intact
 
 
 def test_those_who_wait_are_told_when_the_job_is_over(rendezvous: RendezvousClient) -> None:
@@ -151,7 +161,7 @@ def test_those_who_wait_are_told_when_the_job_is_over(rendezvous: RendezvousClie
     asking = rendezvous.start_asking("worker-0")
     rendezvous.master.platform.make_stubborn("worker-0")
     rendezvous.master.client.call(rendezvous.master.client.stubs.job.Stop, pb.StopRequest(reason="enough"))
-    reply = asking.result(timeout=10)
+    reply = asking.result(timeout=MAX_WAIT_S)
     assert (reply.state, "ending" in reply.reason) == (pb.WORLD_STATE_CLOSED, True)
 
 
@@ -160,7 +170,7 @@ def test_a_small_world_is_formed_when_fewer_workers_are_expected(rendezvous: Ren
     rendezvous.join("worker-1")
     asking = rendezvous.start_asking("worker-1")
     rendezvous.master.client.call(rendezvous.master.client.stubs.job.Scale, pb.ScaleRequest(role="worker", replicas=2))
-    assert [m.name for m in asking.result(timeout=10).world.members] == ["worker-0", "worker-1"]
+    assert [m.name for m in asking.result(timeout=MAX_WAIT_S).world.members] == ["worker-0", "worker-1"]
 
 
 def test_a_member_that_falls_silent_is_out_and_a_stranger_that_asked_is_nobody(rendezvous: RendezvousClient) -> None:
@@ -173,7 +183,7 @@ def test_a_member_that_falls_silent_is_out_and_a_stranger_that_asked_is_nobody(r
     rendezvous.clock.advance(29)
     assert rendezvous.world("worker-0").state == rendezvous.world("worker-2").state == pb.WORLD_STATE_FORMED
     rendezvous.passes(2)
-    status = watching.result(timeout=10)
+    status = watching.result(timeout=MAX_WAIT_S)
     assert list(status.missing) == ["worker-1"]
     rendezvous.passes(100)
     assert rendezvous.master.status().phase == "Running"

@@ -22,6 +22,7 @@ from pliant.master.journal.journal import Journal
 from pliant.master.journal.notes import NoteStore
 from pliant.master.journal.store import read_audit, read_events
 from pliant.testing import ManualClock, PerishableStore
+from pliant.testing.waiting import MAX_WAIT_S
 
 
 class JournaledShardManager:
@@ -63,7 +64,7 @@ def run(
 ) -> JournaledShardManager:
     async def bounded() -> JournaledShardManager:
         shards = JournaledShardManager(folder, **options)
-        await asyncio.wait_for(scenario(shards), 20)
+        await asyncio.wait_for(scenario(shards), MAX_WAIT_S)
         await shards.journal.durable()
         await shards.journal.close()
         return shards

@@ -31,6 +31,7 @@ from pliant.master.journal.store import (
 )
 from pliant.spec import JobSpec
 from pliant.testing import ManualClock
+from pliant.testing.waiting import MAX_WAIT_S
 
 DATASET = {"name": "train", "size": 100, "shard_size": 10}
 
@@ -47,7 +48,7 @@ class GatedStore(JournalStore):
         return Recovered(None, [], 0)
 
     def commit(self, batch: Batch) -> None:
-        self.gate.wait(10)
+        self.gate.wait(MAX_WAIT_S)
         if self.failure is not None:
             raise self.failure
         self.batches.append(batch)
@@ -58,7 +59,7 @@ class GatedStore(JournalStore):
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        await asyncio.wait_for(scenario(), 20)
+        await asyncio.wait_for(scenario(), MAX_WAIT_S)
 
     asyncio.run(bounded())
 

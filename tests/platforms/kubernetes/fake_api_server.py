@@ -19,6 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 from websockets.asyncio.server import Server, ServerConnection, serve
 
 from pliant.platforms.kubernetes.portforward import PROTOCOL
+from pliant.testing.waiting import MAX_WAIT_S
 
 Object = dict[str, Any]
 BLOCK = 1 << 14
@@ -62,10 +63,10 @@ class FakeApi:
 
     def start(self) -> None:
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(MAX_WAIT_S)
 
     def close(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(MAX_WAIT_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

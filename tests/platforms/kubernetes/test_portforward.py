@@ -12,6 +12,7 @@ from pliant.core.errors import NotFound
 from pliant.platforms.kubernetes.api import KubeApi
 from pliant.platforms.kubernetes.errors import Forbidden
 from pliant.platforms.kubernetes.portforward import Channels, ForwardRefused, PortForward
+from pliant.testing.waiting import MAX_WAIT_S
 
 PODS = "/api/v1/namespaces/team/pods"
 
@@ -46,7 +47,7 @@ async def exchange(folder: Path, api: FakeApi, pod: str, content: bytes) -> tupl
         reader, writer = await asyncio.open_connection("127.0.0.1", forward.port)
         writer.write(content)
         got = b""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(MAX_WAIT_S):
             while len(got) < max(1, len(content)) and (block := await reader.read(1 << 16)):
                 got += block
         writer.close()

@@ -21,6 +21,7 @@ from pliant.ps.store.store import ParameterStore
 from pliant.ps.wire import frames as wire
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.parameters import push_reply
+from pliant.testing.waiting import MAX_WAIT_S
 
 GRADIENTS = {"w": np.ones((3, 2)), "b": np.ones(5)}
 
@@ -45,7 +46,7 @@ def master(cluster: ServerCluster) -> Master:
 
 @pytest.fixture
 def client(cluster: ServerCluster) -> Iterator[PsClient]:
-    made = PsClient(cluster, retry_timeout=20)
+    made = PsClient(cluster, retry_timeout=MAX_WAIT_S)
     yield made
     made.close()
 
@@ -142,7 +143,7 @@ def test_a_push_carries_the_numbers_that_were_refused() -> None:
 
 def test_a_server_that_is_behind_in_definitions_is_waited_for() -> None:
     cluster = ServerCluster(VARIABLES, servers=1)
-    client = PsClient(cluster, retry_timeout=20)
+    client = PsClient(cluster, retry_timeout=MAX_WAIT_S)
     try:
         behind = cluster.stores[0]
         behind._catalog._variables.clear()

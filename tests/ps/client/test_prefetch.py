@@ -14,6 +14,7 @@ from tests.ps.server_cluster import RULE, ZERO, ServerCluster
 from pliant.core.errors import NotFound
 from pliant.ps.client.client import PsClient
 from pliant.ps.specs import TableSpec
+from pliant.testing.waiting import MAX_WAIT_S
 
 IDS = np.arange(5)
 
@@ -36,8 +37,8 @@ def test_an_error_is_of_what_was_asked_for_and_of_nothing_else(client: PsClient)
     prefetcher = client.ahead()
     wrong, right = prefetcher.ask({"nobody": IDS}), prefetcher.ask({"users": IDS})
     with pytest.raises(NotFound, match="nobody"):
-        wrong.result(20)
-    assert right.result(20).rows["users"].shape == (5, 4)
+        wrong.result(MAX_WAIT_S)
+    assert right.result(MAX_WAIT_S).rows["users"].shape == (5, 4)
     prefetcher.close()
 
 
@@ -45,7 +46,7 @@ def test_what_servers_that_are_away_were_asked_for_is_cancelled_at_once(
     cluster: ServerCluster, client: PsClient
 ) -> None:
     prefetcher = client.ahead()
-    assert prefetcher.ask({"users": IDS}).result(20).rows["users"].shape == (5, 4)
+    assert prefetcher.ask({"users": IDS}).result(MAX_WAIT_S).rows["users"].shape == (5, 4)
     real, away = cluster.master.stubs.parameters.GetMap, threading.Event()
 
     def get_map(request: Any) -> Any:
@@ -55,7 +56,7 @@ def test_what_servers_that_are_away_were_asked_for_is_cancelled_at_once(
     cluster.master.stubs.parameters.GetMap = get_map
     cluster.servers[0].stop()
     asked = [prefetcher.ask({"users": IDS}) for _ in range(3)]
-    assert away.wait(20)
+    assert away.wait(MAX_WAIT_S)
     prefetcher.close()
     assert not prefetcher._thread.is_alive()
     for rows in (*asked, prefetcher.ask({"users": IDS})):

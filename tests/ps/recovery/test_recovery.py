@@ -15,6 +15,7 @@ from pliant.core.errors import SessionExpired
 from pliant.ps.payloads import BlockGradient, Push
 from pliant.ps.recovery.push_log import PushLog, index
 from pliant.ps.wire.frames import encode_push
+from pliant.testing.waiting import MAX_WAIT_S
 
 
 def test_a_server_that_came_while_a_dump_was_written_keeps_what_it_accepted(tmp_path: Path) -> None:
@@ -156,7 +157,7 @@ def test_a_session_is_discarded_only_after_its_push_is_in_the_log(tmp_path: Path
     executor._log.append = slowly  # type: ignore[method-assign, assignment]
     stager = threading.Thread(target=servers.stage, args=(0, "a", 1))
     stager.start()
-    assert appending.wait(10)
+    assert appending.wait(MAX_WAIT_S)
     servers.book.end_session(0, session="s")
     servers.follow()
     discarded.set()

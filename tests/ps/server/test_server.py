@@ -27,6 +27,7 @@ from pliant.ps.wire.frames import HEADER, Header, Holds, Kind, Limits, Section
 from pliant.ps.wire.sockets import HELLO, Closed, FrameSocket
 from pliant.rpc.tls import create_certificates
 from pliant.testing import wait_until
+from pliant.testing.waiting import MAX_WAIT_S
 
 pytestmark = pytest.mark.e2e
 
@@ -220,7 +221,7 @@ def test_tls_keeps_the_traffic_among_the_job(store: ParameterStore, tmp_path: Pa
     strangers = create_certificates(tmp_path / "others")
     server = PsServer(store, TOKEN, tls=files, standalone=True)
     server.start()
-    with PsConnection("127.0.0.1", server.port, TOKEN, tls=files, timeout=60) as connection:
+    with PsConnection("127.0.0.1", server.port, TOKEN, tls=files, timeout=MAX_WAIT_S) as connection:
         ids = np.arange(30_000, dtype=np.int64)
         out = np.empty((ids.size, DIM), np.float32)
         connection.pull_rows("users", ids, out)
@@ -229,15 +230,15 @@ def test_tls_keeps_the_traffic_among_the_job(store: ParameterStore, tmp_path: Pa
     with pytest.raises((ServerUnavailable, Unauthenticated)):
         PsConnection("127.0.0.1", server.port, TOKEN, tls=strangers)
     with pytest.raises((ServerUnavailable, Unauthenticated)):
-        PsConnection("127.0.0.1", server.port, TOKEN, timeout=1)
+        PsConnection("127.0.0.1", server.port, TOKEN)
     server.stop()
 
 
 def raw(server: PsServer, *, proven: bool = True) -> socket.socket:
     """A socket on which anything can be sent, as a member of the job or as a stranger."""
     if not proven:
-        return socket.create_connection(("127.0.0.1", server.port), timeout=60)
-    connection = PsConnection("127.0.0.1", server.port, TOKEN, timeout=60)
+        return socket.create_connection(("127.0.0.1", server.port), timeout=MAX_WAIT_S)
+    connection = PsConnection("127.0.0.1", server.port, TOKEN, timeout=MAX_WAIT_S)
     return connection._socket._socket
 
 
@@ -349,7 +350,7 @@ def test_a_stranger_that_sends_a_byte_now_and_then_has_one_deadline_for_all(
     left = iter(started + bytes(200))
     try:
         with socket.create_connection(("127.0.0.1", server.port)) as sock:
-            sock.settimeout(0.1)  # between two bytes
+            sock.settimeout(1)  # between two bytes; the end of the connection is seen at once
             for byte in itertools.islice(left, len(HELLO) + 31):  # one more, and the server answers
                 try:
                     sock.sendall(bytes([byte]))

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from pliant.ps.store.combining_queue import MAX_COMBINED, CombiningQueue
+from pliant.testing.waiting import MAX_WAIT_S
 
 
 class Worker:
@@ -49,7 +50,7 @@ def test_each_piece_is_done_once_in_the_order_of_the_line_and_its_result_goes_to
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(MAX_WAIT_S)
     assert not any(thread.is_alive() for thread in threads)
     assert not wrong
     assert worker.done == list(range(3000))
@@ -65,7 +66,7 @@ def test_who_is_at_it_does_what_is_in_line_and_hands_over_after_a_while() -> Non
         thread.start()
     assert queue.finish(first) == -1
     for thread in threads:
-        thread.join(60)
+        thread.join(MAX_WAIT_S)
     assert worker.done == [0, *(10 * number for number in range(1, MAX_COMBINED + 1))]
     assert worker.by == [threading.get_ident()] * MAX_COMBINED + [threads[-1].ident]
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from pliant.ps.store.rwlock import ReadWriteLock
+from pliant.testing.waiting import MAX_WAIT_S
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def test_who_came_after_a_writer_that_is_interrupted_reads() -> None:
     def hold() -> None:
         with guard.reading:
             held.set()
-            over.wait(20)
+            over.wait()
 
     def read() -> None:
         with guard.reading:
@@ -45,16 +46,16 @@ def test_who_came_after_a_writer_that_is_interrupted_reads() -> None:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     readers[0].start()
-    assert held.wait(20)
+    assert held.wait(MAX_WAIT_S)
     other = threading.Thread(target=interrupt)
     other.start()
     with pytest.raises(KeyboardInterrupt), guard.writing:
         pytest.fail("it is being read")
     try:
-        assert has_read.wait(5)
+        assert has_read.wait(MAX_WAIT_S)
     finally:
         over.set()
         with guard.writing:  # wakes up all, whatever happened
             pass
         for thread in (*readers, other):
-            thread.join(20)
+            thread.join(MAX_WAIT_S)

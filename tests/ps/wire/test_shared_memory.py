@@ -22,6 +22,7 @@ from pliant.ps.wire import shared_memory as sharing
 from pliant.ps.wire.frames import Header, Kind, Limits
 from pliant.ps.wire.shared_memory import Offer, Shares, take
 from pliant.ps.wire.sockets import Closed, FrameSocket
+from pliant.testing.waiting import MAX_WAIT_S
 
 MANY = np.arange(sharing.LEAST // 8, dtype=np.int64)
 
@@ -34,7 +35,7 @@ def pulled(connection: PsConnection, ids: np.ndarray) -> np.ndarray:
 
 @pytest.fixture
 def raw(server: PsServer) -> Iterator[FrameSocket]:
-    with socket.create_connection(("127.0.0.1", server.port), 10) as sock:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=MAX_WAIT_S) as sock:
         made = FrameSocket(sock, Limits(), 10)
         made.introduce(TOKEN)
         yield made
