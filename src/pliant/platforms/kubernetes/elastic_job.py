@@ -143,9 +143,9 @@ class ElasticJobChannel(ControlChannel):
             return
 
     async def report(self, status: JobStatus) -> None:
-        patch = status_patch(
-            status, generation=self._generation, last_plan=_last_plan(self._last_plan()) or status.last_plan
-        )
+        found = [plan for plan in (_last_plan(self._last_plan()), status.last_plan) if plan is not None]
+        newest = max(found, key=lambda plan: (plan.time, plan.algorithm), default=None)
+        patch = status_patch(status, generation=self._generation, last_plan=newest)
         await self._api.patch(ELASTIC_JOBS, self._job, {"status": patch}, self._namespace, subresource="status")
 
     async def finish(self, status: JobStatus, summary: Mapping[str, Any]) -> None:
@@ -234,7 +234,12 @@ def _fitting(summary: Mapping[str, Any]) -> str:
         text = json.dumps({**summary, "events": facts}, separators=(",", ":"))
         if len(text.encode()) <= MAX_SUMMARY:
             return text
-    for left_out in (("events",), ("events", "nodes"), ("events", "nodes", "audit", "first_failure")):
+    for left_out in (
+        ("events",),
+        ("events", "nodes"),
+        ("events", "nodes", "plans"),
+        ("events", "nodes", "plans", "audit", "first_failure"),
+    ):
         kept = {key: value for key, value in summary.items() if key not in left_out}
         kept |= {"events": [], "left_out": list(left_out)}
         if "nodes" in left_out:
