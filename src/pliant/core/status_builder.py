@@ -172,7 +172,7 @@ def _last_plan(desired: DesiredState | None, planner: Planner | None) -> PlanSta
             record.proposal.reason,
             _rfc3339(record.time),
             record.proposal.algorithm,
-            record.outcome.value,
+            record.standing,
             record.judgement,
         )
     return PlanStatus(plan.name, plan.reason, _rfc3339(plan.time)) if plan is not None else None
