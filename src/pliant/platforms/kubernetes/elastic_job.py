@@ -131,8 +131,8 @@ class ElasticJobChannel(ControlChannel):
         for _ in range(MAX_TRIES if wanted is not None else 0):
             job = await self._api.get(ELASTIC_JOBS, self._job, self._namespace)
             replicas = (job["spec"].get("roles") or {}).get(WORKER, {}).get("replicas") or {}
-            if _generation(job) > max(self._seen, self._written) or replicas.get("wanted") == wanted:
-                return  # somebody edited it meanwhile, which is newer and comes as a request of its own
+            if _generation(job) > max(self._seen, self._written) or replicas.get("wanted") in (None, wanted):
+                return  # somebody edited it meanwhile, which is newer and comes as a request of its own; or it has no number
             patch = {"metadata": {"resourceVersion": job["metadata"]["resourceVersion"]}, "spec": {"replicas": wanted}}
             try:
                 made = await self._api.patch(ELASTIC_JOBS, self._job, patch, self._namespace, subresource="scale")
