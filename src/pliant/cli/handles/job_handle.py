@@ -209,8 +209,7 @@ class JobHandle(ABC):
 
         if (summary := self.summary()) is not None:
             return _plans_of_summary(summary)
-        method = "asked for its plans"
-        return plans_from(self.command(method, lambda caller: caller.call(caller.planning.GetPlans, pb.Empty())))
+        return plans_from(self.command("read", lambda caller: caller.call(caller.planning.GetPlans, pb.Empty())))
 
     def explain(self) -> JobExplanation:
         """Why the job has what it has; of one without a running master, its last plans and a note."""
