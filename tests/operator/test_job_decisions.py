@@ -69,7 +69,7 @@ def test_what_the_master_told_is_not_overwritten() -> None:
     assert phase_written(done(observed(owner, pods=(pod(owner, ready=False),)))) is None
 
 
-@pytest.mark.parametrize("spec", [{"strategy": "ps-sync"}, {"optimize": {"mode": "single-job"}}])
+@pytest.mark.parametrize("spec", [{"strategy": "ps-sync"}, {"optimize": {"mode": "cluster"}}])
 def test_an_invalid_spec_is_told_and_nothing_is_made(spec: dict[str, Any]) -> None:
     actions = done(observed(job(**spec)))
     assert phase_written(actions) == "Invalid"

@@ -17,6 +17,7 @@ from pliant.core.job import Failure, Phase
 from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.nodes.states import ENDED as ENDED_NODE_STATES
 from pliant.core.nodes.states import NodeState
+from pliant.core.planning.planner_state import PlannerState
 from pliant.core.progress import LOSS
 from pliant.core.rendezvous.book import World
 from pliant.core.resources import Resources
@@ -173,11 +174,45 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class PlanStatus:
-    """The newest plan that changed the job's nodes."""
+    """The newest plan: of a person, or of the planner, whatever became of it."""
 
     name: str
     reason: str = ""
     time: str = ""  # when it was made, RFC 3339
+    algorithm: str = ""  # that made it; empty: a person
+    outcome: str = ""  # of a plan of the planner, as ``pliant plans`` has it
+    judgement: str = ""  # for people: what came of it
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerStatus:
+    """Of a job that plans its own resources."""
+
+    state: PlannerState
+    until: float = 0.0  # end of the pause or the cool-down, which may be past; 0: neither
+    reason: str = ""  # of the pause, or of the plan that is under way
+    plan: str = ""  # the one that is under way; empty: none
+    dry_run: bool = False  # plans are only shown
+
+    def waits_for(self, now: float) -> str:
+        """Why no plan is made now, whatever the algorithms say; empty: nothing keeps it."""
+        left = f"for another {max(0.0, self.until - now):.0f} s"
+        if self.state is PlannerState.PAUSED:
+            return f"paused {left}: {self.reason}"
+        if self.plan:
+            return f"plan {self.plan} is {self.state.value}: {self.reason}"
+        return f"cool-down {left}" if self.state is PlannerState.OBSERVING and now < self.until else ""
+
+    def sentence(self, now: float) -> str:
+        """For people."""
+        waits = self.waits_for(now)
+        text = f"{self.state.value}, {waits}" if waits.startswith("cool-down") else waits or self.state.value
+        return f"{text} (dry run: plans are only shown)" if self.dry_run else text
+
+
+def mode_of(planner: PlannerStatus | None) -> str:
+    """The ``optimize.mode`` of a job with this planner."""
+    return "single-job" if planner is not None else "manual"
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,12 +317,18 @@ class JobStatus:
     eta: float | None = None  # seconds until all steps or records are done
     goodput: float | None = None  # percent of the time of wanted workers in which they ran
     last_plan: PlanStatus | None = None
+    planner: PlannerStatus | None = None  # None: nothing is planned
     evaluations: tuple[EvaluationStatus, ...] = ()
     best: EvaluationStatus | None = None
     first_failure: Failure | None = None
     world: World | None = None
     parameters: ParametersStatus | None = None
     checkpoints: tuple[CheckpointStatus, ...] = ()  # by destination
+
+    @property
+    def optimize(self) -> str:
+        """Who plans resources: a person (manual), or the job's master."""
+        return mode_of(self.planner)
 
     @property
     def global_step(self) -> int:

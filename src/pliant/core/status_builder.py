@@ -22,6 +22,8 @@ from pliant.core.job_state import JobState
 from pliant.core.nodes.book import NodeBook
 from pliant.core.nodes.states import Node, NodeState
 from pliant.core.parameters.book import ParameterBook
+from pliant.core.planning.planner import Planner
+from pliant.core.planning.planner_status import planner_status
 from pliant.core.progress import TrainingProgress
 from pliant.core.shards.datasets import MAX_RECORDS
 from pliant.core.shards.queue import ShardQueue
@@ -134,7 +136,8 @@ def build_status(name: str, state: JobState, now: float, live: LiveFigures = NOT
         evaluations=tuple(map(evaluation_status, training.results.values())) if training is not None else (),
         best=evaluation_status(training.best) if training is not None and training.best is not None else None,
         first_failure=job.first_failure,
-        last_plan=_last_plan(state.changes),
+        last_plan=_last_plan(state.changes, state.planner),
+        planner=planner_status(state.planner) if state.planner is not None else None,
         world=state.rendezvous.world if state.rendezvous is not None else None,
         parameters=_parameters(state.parameters, live.parameters) if state.parameters is not None else None,
         checkpoints=tuple(map(_checkpoint, state.checkpoints.destinations())),
@@ -164,8 +167,19 @@ def _checkpoint(found: Destination) -> CheckpointStatus:
     return CheckpointStatus(**{field.name: getattr(found, field.name) for field in fields(CheckpointStatus)})
 
 
-def _last_plan(desired: DesiredState | None) -> PlanStatus | None:
+def _last_plan(desired: DesiredState | None, planner: Planner | None) -> PlanStatus | None:
+    """The newer one of what changed the job last and what the planner made last."""
     plan = desired.last_plan if desired is not None else None
+    record = next(reversed(planner.records()), None) if planner is not None else None
+    if record is not None and (plan is None or record.time >= plan.time or record.id == plan.name):
+        return PlanStatus(
+            record.id,
+            record.proposal.reason,
+            _rfc3339(record.time),
+            record.proposal.algorithm,
+            record.standing,
+            record.judgement,
+        )
     return PlanStatus(plan.name, plan.reason, _rfc3339(plan.time)) if plan is not None else None
 
 

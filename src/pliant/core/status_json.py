@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pliant.core.job import Failure, Phase
 from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.nodes.states import NodeState
+from pliant.core.planning.planner_state import PlannerState
 from pliant.core.rendezvous.book import Member, World
 from pliant.core.shards.datasets import ShardType
 from pliant.core.status import (
@@ -27,6 +28,7 @@ from pliant.core.status import (
     ParametersStatus,
     ParkedShard,
     PartitionStatus,
+    PlannerStatus,
     PlanStatus,
     Progress,
     RoleStatus,
@@ -43,7 +45,7 @@ Json = Mapping[str, Any]
 
 
 def status_to_json(status: JobStatus) -> dict[str, Any]:
-    return {**part_to_json(status), "global_step": status.global_step}
+    return {**part_to_json(status), "global_step": status.global_step, "optimize": status.optimize}
 
 
 def part_to_json(part: DataclassInstance) -> dict[str, Any]:
@@ -80,6 +82,7 @@ def status_from_json(value: Json) -> JobStatus:
         datasets=_all(value.get("datasets"), _dataset),
         progress=_progress(value.get("progress") or {}),
         last_plan=_one(value.get("last_plan"), lambda inner: _read(PlanStatus, inner)),
+        planner=_one(value.get("planner"), _planner),
         evaluations=_all(value.get("evaluations"), _evaluation),
         best=_one(value.get("best"), _evaluation),
         first_failure=_one(value.get("first_failure"), lambda inner: _read(Failure, inner)),
@@ -87,6 +90,10 @@ def status_from_json(value: Json) -> JobStatus:
         parameters=_one(value.get("parameters"), _parameters),
         checkpoints=_all(value.get("checkpoints"), lambda inner: _read(CheckpointStatus, inner)),
     )
+
+
+def _planner(value: Json) -> PlannerStatus:
+    return _read(PlannerStatus, value, state=PlannerState(value["state"]))
 
 
 def _progress(value: Json) -> Progress:

@@ -12,6 +12,7 @@ from typing import Any
 
 from pliant.core.job import Phase
 from pliant.core.memory_advice import memory_advice
+from pliant.core.planning.plan_record import PlanRecord
 from pliant.core.status import JobStatus
 from pliant.core.status_json import status_from_json, status_to_json
 
@@ -28,6 +29,7 @@ class JobSummary:
     metrics: Metrics = field(default_factory=dict)  # last values: the program's own, and of the latest evaluation
     evaluation: Metrics = field(default_factory=dict)  # the latest
     master_parts: Mapping[str, object] = field(default_factory=dict)  # which components the job's spec asked for
+    plans: tuple[PlanRecord, ...] = ()  # of a job that plans its own resources, oldest first
     left_out: tuple[str, ...] = ()  # keys that were too large to keep
 
     @property
@@ -71,6 +73,7 @@ class JobSummary:
             "master_parts": dict(self.master_parts),
             "metrics": dict(self.metrics),
             "evaluation": dict(self.evaluation),
+            **({"plans": [plan.to_json() for plan in self.plans]} if self.plans else {}),
             **({"left_out": list(self.left_out)} if self.left_out else {}),
         }
 
@@ -83,6 +86,7 @@ class JobSummary:
             metrics=dict(value.get("metrics", {})),
             evaluation=dict(value.get("evaluation", {})),
             master_parts=dict(value.get("master_parts", {})),
+            plans=tuple(PlanRecord.from_json(plan) for plan in value.get("plans", ())),
             left_out=tuple(value.get("left_out", ())),
         )
 

@@ -20,4 +20,5 @@ def job_summary(master: JobController, components: Mapping[str, object]) -> JobS
         metrics=metrics,
         evaluation=evaluation,
         master_parts=components,
+        plans=master.state.planner.records() if master.state.planner is not None else (),
     )

@@ -40,6 +40,8 @@ from pliant.operator.observed import (
     last_termination,
     uid_of,
 )
+from pliant.operator.plan_events import SeenPlan, plan_events
+from pliant.platforms.kubernetes.elastic_job_status import status_of_resource
 from pliant.platforms.kubernetes.kinds import Object
 from pliant.platforms.kubernetes.machines import capacity_of
 from pliant.platforms.kubernetes.names import node_of
@@ -74,6 +76,7 @@ class Memory:
     ended_seen: dict[str, float] = field(default_factory=dict)  # uid of a Pod -> when its end was first observed
     machines: tuple[Object, ...] | None = None  # of the cluster; None: they cannot be read
     overdue_checked: dict[str, float] = field(default_factory=dict)  # uid -> when its machine was last checked
+    planning: SeenPlan | None = None  # what was last seen of the job's plans
 
 
 def decide(observed: ObservedJob, memory: Memory, now: float, policy: PodPolicy | None = None) -> Decision:
@@ -90,6 +93,7 @@ def decide(observed: ObservedJob, memory: Memory, now: float, policy: PodPolicy 
         actions.append(EmitEvent("InvalidSpec", problem, warning=True))
     requeue_after = RESYNC_S if any(is_deleting(pod) for pod in observed.own_pods) else None
     actions += _force_overdue(observed, memory, now)
+    actions += _plan_events(job, memory, now)
     if failure := _unrecoverable(observed, memory, now):
         actions.append(EmitEvent("Failed", failure.message, warning=True))
         actions.append(PatchStatus(status_patch(observed, problem, nodes_left=False, now=now, failure=failure)))
@@ -275,6 +279,15 @@ def _after_end(observed: ObservedJob, memory: Memory, now: float) -> Decision:
         actions.append(DeletePod(observed.master["metadata"]["name"], uid_of(observed.master)))
     waiting = left or any(is_deleting(pod) for pod in observed.own_pods)
     return Decision(tuple(actions), requeue_after=RESYNC_S if waiting else None)
+
+
+def _plan_events(job: Object, memory: Memory, now: float) -> list[EmitEvent]:
+    if not status_of(job).get("planner"):
+        return []
+    status = status_of_resource(job, now)
+    events = plan_events(status, memory.planning, now)
+    memory.planning = SeenPlan(status.last_plan, status.planner)
+    return events
 
 
 def _recovery_events(observed: ObservedJob, status: dict[str, object]) -> list[Action]:

@@ -106,6 +106,7 @@ class Stubs:
         self.training = services.TrainingStub(channel)
         self.checkpoints = services.CheckpointsStub(channel)
         self.stats = services.StatsStub(channel)
+        self.planning = services.PlanningStub(channel)
         self.parameters = services.ParametersStub(channel)
 
 

@@ -11,6 +11,9 @@ from pliant.core.job import Phase
 from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.nodes.permanent import PermanentKind
 from pliant.core.nodes.states import NodeState
+from pliant.core.planning.history import Objective
+from pliant.core.planning.plan_record import Outcome
+from pliant.core.planning.planner_state import PlannerState
 from pliant.core.shards.datasets import ShardType
 from pliant.core.shards.leases import Availability
 from pliant.rpc import pliant_pb2 as pb
@@ -48,3 +51,6 @@ PERMANENT_KIND = EnumCodec(PermanentKind, pb.PermanentKind, "PERMANENT_KIND")
 SHARD_TYPE = EnumCodec(ShardType, pb.ShardType, "SHARD_TYPE", default=ShardType.TRAIN)
 NODE_STATE = EnumCodec(NodeState, pb.NodeState, "NODE_STATE")
 PHASE = EnumCodec(Phase, pb.Phase, "PHASE")
+PLANNER_STATE = EnumCodec(PlannerState, pb.PlannerState, "PLANNER_STATE")
+PLAN_OUTCOME = EnumCodec(Outcome, pb.PlanOutcome, "PLAN_OUTCOME")
+PLAN_OBJECTIVE = EnumCodec(Objective, pb.PlanObjective, "PLAN_OBJECTIVE")

@@ -85,6 +85,36 @@ class ExchangeState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     EXCHANGE_STATE_COMPLETE: _ClassVar[ExchangeState]
     EXCHANGE_STATE_BROKEN: _ClassVar[ExchangeState]
 
+class PlannerState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PLANNER_STATE_UNSPECIFIED: _ClassVar[PlannerState]
+    PLANNER_STATE_OBSERVING: _ClassVar[PlannerState]
+    PLANNER_STATE_PLANNED: _ClassVar[PlannerState]
+    PLANNER_STATE_PROBING: _ClassVar[PlannerState]
+    PLANNER_STATE_SETTLING: _ClassVar[PlannerState]
+    PLANNER_STATE_JUDGING: _ClassVar[PlannerState]
+    PLANNER_STATE_ROLLED_BACK: _ClassVar[PlannerState]
+    PLANNER_STATE_PAUSED: _ClassVar[PlannerState]
+
+class PlanOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PLAN_OUTCOME_UNSPECIFIED: _ClassVar[PlanOutcome]
+    PLAN_OUTCOME_ADVISED: _ClassVar[PlanOutcome]
+    PLAN_OUTCOME_PLANNED: _ClassVar[PlanOutcome]
+    PLAN_OUTCOME_CARRIED_OUT: _ClassVar[PlanOutcome]
+    PLAN_OUTCOME_KEPT: _ClassVar[PlanOutcome]
+    PLAN_OUTCOME_ROLLED_BACK: _ClassVar[PlanOutcome]
+    PLAN_OUTCOME_REFUSED: _ClassVar[PlanOutcome]
+    PLAN_OUTCOME_EXPIRED: _ClassVar[PlanOutcome]
+    PLAN_OUTCOME_SUPERSEDED: _ClassVar[PlanOutcome]
+
+class PlanObjective(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PLAN_OBJECTIVE_UNSPECIFIED: _ClassVar[PlanObjective]
+    PLAN_OBJECTIVE_FASTEST: _ClassVar[PlanObjective]
+    PLAN_OBJECTIVE_BALANCED: _ClassVar[PlanObjective]
+    PLAN_OBJECTIVE_CHEAPEST: _ClassVar[PlanObjective]
+
 class OrderKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     ORDER_NOTHING: _ClassVar[OrderKind]
@@ -158,6 +188,27 @@ EXCHANGE_STATE_UNSPECIFIED: ExchangeState
 EXCHANGE_STATE_WAITING: ExchangeState
 EXCHANGE_STATE_COMPLETE: ExchangeState
 EXCHANGE_STATE_BROKEN: ExchangeState
+PLANNER_STATE_UNSPECIFIED: PlannerState
+PLANNER_STATE_OBSERVING: PlannerState
+PLANNER_STATE_PLANNED: PlannerState
+PLANNER_STATE_PROBING: PlannerState
+PLANNER_STATE_SETTLING: PlannerState
+PLANNER_STATE_JUDGING: PlannerState
+PLANNER_STATE_ROLLED_BACK: PlannerState
+PLANNER_STATE_PAUSED: PlannerState
+PLAN_OUTCOME_UNSPECIFIED: PlanOutcome
+PLAN_OUTCOME_ADVISED: PlanOutcome
+PLAN_OUTCOME_PLANNED: PlanOutcome
+PLAN_OUTCOME_CARRIED_OUT: PlanOutcome
+PLAN_OUTCOME_KEPT: PlanOutcome
+PLAN_OUTCOME_ROLLED_BACK: PlanOutcome
+PLAN_OUTCOME_REFUSED: PlanOutcome
+PLAN_OUTCOME_EXPIRED: PlanOutcome
+PLAN_OUTCOME_SUPERSEDED: PlanOutcome
+PLAN_OBJECTIVE_UNSPECIFIED: PlanObjective
+PLAN_OBJECTIVE_FASTEST: PlanObjective
+PLAN_OBJECTIVE_BALANCED: PlanObjective
+PLAN_OBJECTIVE_CHEAPEST: PlanObjective
 ORDER_NOTHING: OrderKind
 ORDER_DEFINE: OrderKind
 ORDER_ASSIGN: OrderKind
@@ -179,7 +230,7 @@ class Empty(_message.Message):
     def __init__(self) -> None: ...
 
 class JobStatus(_message.Message):
-    __slots__ = ("name", "phase", "reason", "message", "started_at", "suspended_at", "ended_at", "time", "master_starts", "components", "conditions", "roles", "nodes", "datasets", "progress", "records_per_second", "stalled_seconds", "eta", "goodput", "last_plan", "evaluations", "best", "first_failure", "world", "parameters", "steps_per_second", "checkpoints")
+    __slots__ = ("name", "phase", "reason", "message", "started_at", "suspended_at", "ended_at", "time", "master_starts", "components", "conditions", "roles", "nodes", "datasets", "progress", "records_per_second", "stalled_seconds", "eta", "goodput", "last_plan", "evaluations", "best", "first_failure", "world", "parameters", "steps_per_second", "checkpoints", "planner")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -207,6 +258,7 @@ class JobStatus(_message.Message):
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     STEPS_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
+    PLANNER_FIELD_NUMBER: _ClassVar[int]
     name: str
     phase: Phase
     reason: str
@@ -234,7 +286,8 @@ class JobStatus(_message.Message):
     parameters: ParametersStatus
     steps_per_second: float
     checkpoints: _containers.RepeatedCompositeFieldContainer[CheckpointStatus]
-    def __init__(self, name: _Optional[str] = ..., phase: _Optional[_Union[Phase, str]] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., started_at: _Optional[float] = ..., suspended_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., time: _Optional[float] = ..., master_starts: _Optional[int] = ..., components: _Optional[_Iterable[str]] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., roles: _Optional[_Iterable[_Union[RoleStatus, _Mapping]]] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., datasets: _Optional[_Iterable[_Union[DatasetStatus, _Mapping]]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., records_per_second: _Optional[float] = ..., stalled_seconds: _Optional[float] = ..., eta: _Optional[float] = ..., goodput: _Optional[float] = ..., last_plan: _Optional[_Union[PlanStatus, _Mapping]] = ..., evaluations: _Optional[_Iterable[_Union[EvaluationResult, _Mapping]]] = ..., best: _Optional[_Union[EvaluationResult, _Mapping]] = ..., first_failure: _Optional[_Union[Failure, _Mapping]] = ..., world: _Optional[_Union[World, _Mapping]] = ..., parameters: _Optional[_Union[ParametersStatus, _Mapping]] = ..., steps_per_second: _Optional[float] = ..., checkpoints: _Optional[_Iterable[_Union[CheckpointStatus, _Mapping]]] = ...) -> None: ...
+    planner: PlannerStatus
+    def __init__(self, name: _Optional[str] = ..., phase: _Optional[_Union[Phase, str]] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., started_at: _Optional[float] = ..., suspended_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., time: _Optional[float] = ..., master_starts: _Optional[int] = ..., components: _Optional[_Iterable[str]] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., roles: _Optional[_Iterable[_Union[RoleStatus, _Mapping]]] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., datasets: _Optional[_Iterable[_Union[DatasetStatus, _Mapping]]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., records_per_second: _Optional[float] = ..., stalled_seconds: _Optional[float] = ..., eta: _Optional[float] = ..., goodput: _Optional[float] = ..., last_plan: _Optional[_Union[PlanStatus, _Mapping]] = ..., evaluations: _Optional[_Iterable[_Union[EvaluationResult, _Mapping]]] = ..., best: _Optional[_Union[EvaluationResult, _Mapping]] = ..., first_failure: _Optional[_Union[Failure, _Mapping]] = ..., world: _Optional[_Union[World, _Mapping]] = ..., parameters: _Optional[_Union[ParametersStatus, _Mapping]] = ..., steps_per_second: _Optional[float] = ..., checkpoints: _Optional[_Iterable[_Union[CheckpointStatus, _Mapping]]] = ..., planner: _Optional[_Union[PlannerStatus, _Mapping]] = ...) -> None: ...
 
 class Condition(_message.Message):
     __slots__ = ("type", "status", "reason", "message", "since")
@@ -330,14 +383,20 @@ class Progress(_message.Message):
     def __init__(self, records_done: _Optional[int] = ..., records_total: _Optional[int] = ..., step: _Optional[int] = ..., epoch: _Optional[int] = ..., total_steps: _Optional[int] = ..., metrics: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class PlanStatus(_message.Message):
-    __slots__ = ("name", "reason", "time")
+    __slots__ = ("name", "reason", "time", "algorithm", "outcome", "judgement")
     NAME_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     TIME_FIELD_NUMBER: _ClassVar[int]
+    ALGORITHM_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    JUDGEMENT_FIELD_NUMBER: _ClassVar[int]
     name: str
     reason: str
     time: str
-    def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ..., time: _Optional[str] = ...) -> None: ...
+    algorithm: str
+    outcome: str
+    judgement: str
+    def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ..., time: _Optional[str] = ..., algorithm: _Optional[str] = ..., outcome: _Optional[str] = ..., judgement: _Optional[str] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
     __slots__ = ("name", "role", "state", "exit_reason", "message", "pid", "agent_pid", "host", "restarts", "replaces", "cpu", "memory_mb", "memory_limit_mb", "records_per_second", "created_at", "ended_at", "records", "cpu_limit", "gpu", "peak_memory_mb", "virtual_workers", "unit_seconds")
@@ -1566,6 +1625,223 @@ class ReportStepRequest(_message.Message):
     run: str
     acknowledged: int
     def __init__(self, node: _Optional[str] = ..., step: _Optional[int] = ..., records: _Optional[int] = ..., metrics: _Optional[_Mapping[str, float]] = ..., total_steps: _Optional[int] = ..., epoch: _Optional[int] = ..., records_done: _Optional[int] = ..., records_total: _Optional[int] = ..., run: _Optional[str] = ..., acknowledged: _Optional[int] = ...) -> None: ...
+
+class PlannerStatus(_message.Message):
+    __slots__ = ("state", "until", "reason", "plan", "dry_run")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    state: PlannerState
+    until: float
+    reason: str
+    plan: str
+    dry_run: bool
+    def __init__(self, state: _Optional[_Union[PlannerState, str]] = ..., until: _Optional[float] = ..., reason: _Optional[str] = ..., plan: _Optional[str] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+
+class PlansReply(_message.Message):
+    __slots__ = ("name", "planner", "plans")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PLANNER_FIELD_NUMBER: _ClassVar[int]
+    PLANS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    planner: PlannerStatus
+    plans: _containers.RepeatedCompositeFieldContainer[PlanRecord]
+    def __init__(self, name: _Optional[str] = ..., planner: _Optional[_Union[PlannerStatus, _Mapping]] = ..., plans: _Optional[_Iterable[_Union[PlanRecord, _Mapping]]] = ...) -> None: ...
+
+class NodeShape(_message.Message):
+    __slots__ = ("replicas", "cpu", "memory_mb", "gpu")
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    CPU_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    GPU_FIELD_NUMBER: _ClassVar[int]
+    replicas: int
+    cpu: float
+    memory_mb: int
+    gpu: int
+    def __init__(self, replicas: _Optional[int] = ..., cpu: _Optional[float] = ..., memory_mb: _Optional[int] = ..., gpu: _Optional[int] = ...) -> None: ...
+
+class JobConfiguration(_message.Message):
+    __slots__ = ("worker", "server", "micro_batch")
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    MICRO_BATCH_FIELD_NUMBER: _ClassVar[int]
+    worker: NodeShape
+    server: NodeShape
+    micro_batch: int
+    def __init__(self, worker: _Optional[_Union[NodeShape, _Mapping]] = ..., server: _Optional[_Union[NodeShape, _Mapping]] = ..., micro_batch: _Optional[int] = ...) -> None: ...
+
+class PlanPrediction(_message.Message):
+    __slots__ = ("rate", "low", "high", "memory_mb", "node_seconds", "change_s")
+    RATE_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    NODE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_S_FIELD_NUMBER: _ClassVar[int]
+    rate: float
+    low: float
+    high: float
+    memory_mb: float
+    node_seconds: float
+    change_s: float
+    def __init__(self, rate: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., memory_mb: _Optional[float] = ..., node_seconds: _Optional[float] = ..., change_s: _Optional[float] = ...) -> None: ...
+
+class PlanProposal(_message.Message):
+    __slots__ = ("algorithm", "reason", "configuration", "prediction", "replace", "seats", "moves", "urgent", "at_next_restart")
+    class SeatsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class MovesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    ALGORITHM_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
+    PREDICTION_FIELD_NUMBER: _ClassVar[int]
+    REPLACE_FIELD_NUMBER: _ClassVar[int]
+    SEATS_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    URGENT_FIELD_NUMBER: _ClassVar[int]
+    AT_NEXT_RESTART_FIELD_NUMBER: _ClassVar[int]
+    algorithm: str
+    reason: str
+    configuration: JobConfiguration
+    prediction: PlanPrediction
+    replace: _containers.RepeatedScalarFieldContainer[str]
+    seats: _containers.ScalarMap[str, int]
+    moves: _containers.ScalarMap[str, float]
+    urgent: bool
+    at_next_restart: bool
+    def __init__(self, algorithm: _Optional[str] = ..., reason: _Optional[str] = ..., configuration: _Optional[_Union[JobConfiguration, _Mapping]] = ..., prediction: _Optional[_Union[PlanPrediction, _Mapping]] = ..., replace: _Optional[_Iterable[str]] = ..., seats: _Optional[_Mapping[str, int]] = ..., moves: _Optional[_Mapping[str, float]] = ..., urgent: _Optional[bool] = ..., at_next_restart: _Optional[bool] = ...) -> None: ...
+
+class PlanRecord(_message.Message):
+    __slots__ = ("id", "time", "proposal", "before", "before_rate", "before_error", "objective", "base_version", "expires", "outcome", "accepted_at", "ended_at", "achieved_rate", "achieved_error", "judgement", "rolls_back")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    PROPOSAL_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_RATE_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_ERROR_FIELD_NUMBER: _ClassVar[int]
+    OBJECTIVE_FIELD_NUMBER: _ClassVar[int]
+    BASE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_AT_FIELD_NUMBER: _ClassVar[int]
+    ENDED_AT_FIELD_NUMBER: _ClassVar[int]
+    ACHIEVED_RATE_FIELD_NUMBER: _ClassVar[int]
+    ACHIEVED_ERROR_FIELD_NUMBER: _ClassVar[int]
+    JUDGEMENT_FIELD_NUMBER: _ClassVar[int]
+    ROLLS_BACK_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    time: float
+    proposal: PlanProposal
+    before: JobConfiguration
+    before_rate: float
+    before_error: float
+    objective: PlanObjective
+    base_version: int
+    expires: float
+    outcome: PlanOutcome
+    accepted_at: float
+    ended_at: float
+    achieved_rate: float
+    achieved_error: float
+    judgement: str
+    rolls_back: str
+    def __init__(self, id: _Optional[str] = ..., time: _Optional[float] = ..., proposal: _Optional[_Union[PlanProposal, _Mapping]] = ..., before: _Optional[_Union[JobConfiguration, _Mapping]] = ..., before_rate: _Optional[float] = ..., before_error: _Optional[float] = ..., objective: _Optional[_Union[PlanObjective, str]] = ..., base_version: _Optional[int] = ..., expires: _Optional[float] = ..., outcome: _Optional[_Union[PlanOutcome, str]] = ..., accepted_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., achieved_rate: _Optional[float] = ..., achieved_error: _Optional[float] = ..., judgement: _Optional[str] = ..., rolls_back: _Optional[str] = ...) -> None: ...
+
+class StepParts(_message.Message):
+    __slots__ = ("data", "compute", "peers")
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_FIELD_NUMBER: _ClassVar[int]
+    PEERS_FIELD_NUMBER: _ClassVar[int]
+    data: float
+    compute: float
+    peers: float
+    def __init__(self, data: _Optional[float] = ..., compute: _Optional[float] = ..., peers: _Optional[float] = ...) -> None: ...
+
+class CurvePoint(_message.Message):
+    __slots__ = ("workers", "rate", "low", "high", "measured")
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
+    RATE_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    MEASURED_FIELD_NUMBER: _ClassVar[int]
+    workers: int
+    rate: float
+    low: float
+    high: float
+    measured: float
+    def __init__(self, workers: _Optional[int] = ..., rate: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., measured: _Optional[float] = ...) -> None: ...
+
+class SpeedExplanation(_message.Message):
+    __slots__ = ("state", "rate", "parts", "terms", "bottleneck", "curve", "identified", "next_plan", "not_yet", "configuration")
+    class PartsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    class TermsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    class IdentifiedEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    RATE_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    TERMS_FIELD_NUMBER: _ClassVar[int]
+    BOTTLENECK_FIELD_NUMBER: _ClassVar[int]
+    CURVE_FIELD_NUMBER: _ClassVar[int]
+    IDENTIFIED_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PLAN_FIELD_NUMBER: _ClassVar[int]
+    NOT_YET_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
+    state: PlannerState
+    rate: float
+    parts: _containers.ScalarMap[str, float]
+    terms: _containers.ScalarMap[str, float]
+    bottleneck: str
+    curve: _containers.RepeatedCompositeFieldContainer[CurvePoint]
+    identified: _containers.ScalarMap[str, float]
+    next_plan: PlanProposal
+    not_yet: str
+    configuration: JobConfiguration
+    def __init__(self, state: _Optional[_Union[PlannerState, str]] = ..., rate: _Optional[float] = ..., parts: _Optional[_Mapping[str, float]] = ..., terms: _Optional[_Mapping[str, float]] = ..., bottleneck: _Optional[str] = ..., curve: _Optional[_Iterable[_Union[CurvePoint, _Mapping]]] = ..., identified: _Optional[_Mapping[str, float]] = ..., next_plan: _Optional[_Union[PlanProposal, _Mapping]] = ..., not_yet: _Optional[str] = ..., configuration: _Optional[_Union[JobConfiguration, _Mapping]] = ...) -> None: ...
+
+class ExplainReply(_message.Message):
+    __slots__ = ("name", "planner", "time", "explanation", "plans")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PLANNER_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    EXPLANATION_FIELD_NUMBER: _ClassVar[int]
+    PLANS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    planner: PlannerStatus
+    time: StepParts
+    explanation: SpeedExplanation
+    plans: _containers.RepeatedCompositeFieldContainer[PlanRecord]
+    def __init__(self, name: _Optional[str] = ..., planner: _Optional[_Union[PlannerStatus, _Mapping]] = ..., time: _Optional[_Union[StepParts, _Mapping]] = ..., explanation: _Optional[_Union[SpeedExplanation, _Mapping]] = ..., plans: _Optional[_Iterable[_Union[PlanRecord, _Mapping]]] = ...) -> None: ...
 
 class OptimizerSpec(_message.Message):
     __slots__ = ("kind", "learning_rate", "weight_decay", "decoupled", "momentum", "beta1", "beta2", "epsilon", "learning_rate_decay", "initial_accumulator", "l1", "l2", "beta", "learning_rate_power")

@@ -2183,6 +2183,129 @@ class Stats:
             _registered_method=True)
 
 
+class PlanningStub:
+    """--- plans of a job that plans its own resources, and why it has what it has
+
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.GetPlans = channel.unary_unary(
+                '/pliant.v1.Planning/GetPlans',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.PlansReply.FromString,
+                _registered_method=True)
+        self.Explain = channel.unary_unary(
+                '/pliant.v1.Planning/Explain',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.ExplainReply.FromString,
+                _registered_method=True)
+
+
+class PlanningServicer:
+    """--- plans of a job that plans its own resources, and why it has what it has
+
+    """
+
+    def GetPlans(self, request, context):
+        """All plans, oldest first; of a job that plans nothing, none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Explain(self, request, context):
+        """Takes a while: fits are computed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_PlanningServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'GetPlans': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPlans,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.PlansReply.SerializeToString,
+            ),
+            'Explain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Explain,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.ExplainReply.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'pliant.v1.Planning', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('pliant.v1.Planning', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Planning:
+    """--- plans of a job that plans its own resources, and why it has what it has
+
+    """
+
+    @staticmethod
+    def GetPlans(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Planning/GetPlans',
+            pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.PlansReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Explain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Planning/Explain',
+            pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.ExplainReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
 class ParametersStub:
     """--- parameter servers: for the servers themselves and for the workers that use them
 

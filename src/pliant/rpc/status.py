@@ -35,6 +35,7 @@ from pliant.core.status import (
 from pliant.core.training import Result
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.enums import EXIT_REASON, NODE_STATE, PHASE, SHARD_TYPE
+from pliant.rpc.planning import planner_from, planner_message
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -54,6 +55,7 @@ def status_message(status: JobStatus) -> pb.JobStatus:
         "datasets": [_dataset_message(dataset) for dataset in status.datasets],
         "progress": _progress_message(status.progress),
         "last_plan": pb.PlanStatus(**_values(status.last_plan)) if status.last_plan else None,
+        "planner": planner_message(status.planner) if status.planner else None,
         "evaluations": [_evaluation_message(evaluation) for evaluation in status.evaluations],
         "best": _evaluation_message(status.best) if status.best else None,
         "first_failure": pb.Failure(**_values(status.first_failure)) if status.first_failure else None,
@@ -129,6 +131,7 @@ def status_from_message(message: pb.JobStatus) -> JobStatus:
         eta=optional("eta"),
         goodput=optional("goodput"),
         last_plan=_read(PlanStatus, plan) if plan is not None else None,
+        planner=planner_from(message.planner) if message.HasField("planner") else None,
         evaluations=tuple(_evaluation(evaluation) for evaluation in message.evaluations),
         best=_evaluation(best) if best is not None else None,
         first_failure=_read(Failure, failure) if failure is not None else None,

@@ -16,7 +16,7 @@ MAX_OPEN = {"worker": 16, "ps": 4}  # nodes of a role for which no number is giv
 
 def with_open_replicas(value: Any) -> Any:
     """The description of a job; if it plans its own resources, with a range for each role that may be planned."""
-    if not isinstance(value, Mapping) or not _is_automatic(value.get("optimize")):
+    if not isinstance(value, Mapping) or not is_automatic(value.get("optimize")):
         return value
     roles = value.get("roles")
     if not isinstance(roles, Mapping):
@@ -28,7 +28,8 @@ def with_open_replicas(value: Any) -> Any:
     return {**value, "roles": filled}
 
 
-def _is_automatic(optimize: object) -> bool:
+def is_automatic(optimize: object) -> bool:
+    """Whether the section ``optimize``, in any of its forms, has the job plan its own resources."""
     return optimize == AUTOMATIC or _option(optimize, "mode") == AUTOMATIC
 
 

@@ -330,7 +330,7 @@ def test_explain_says_where_time_goes_what_comes_next_and_why_not_yet() -> None:
     found = explain(job.planner, job.history(), job.now)
     assert found.rate == 40.0
     assert found.next_plan is not None
-    assert found.next_plan["configuration"]["worker"]["replicas"] == 8
+    assert found.next_plan.configuration.worker.replicas == 8
     assert sum(found.terms.values()) == pytest.approx(1.0)
     assert found.bottleneck in found.terms
     measured = {point.workers: point.measured for point in found.curve}

@@ -1,5 +1,8 @@
 """Watch the progress of a running job, and CPU cores, memory and records/s of each node, busiest first.
 
+CPU and memory are what is used of what was asked for, of each node and as sums of each role. Of a job that plans its own
+resources (`--auto`), the planner's state and its last plan are shown.
+
     pliant top
     pliant top digits --once
     pliant top digits --json
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -31,7 +35,7 @@ def top(
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
-    from pliant.cli.render.tables import busiest_first, table_console, usage_view
+    from pliant.cli.render.tables import busiest_first, role_usages, table_console, usage_view
 
     handle = find_job_handle(name, job_dir, cluster_of(namespace, context, job_dir))
     view = handle.view()
@@ -49,7 +53,13 @@ def top(
             **rates,
             "eta": status.eta,
             "nodes": rows,
+            "roles": [asdict(used) for used in role_usages(status)],
+            "optimize": status.optimize,
         }
+        if status.planner is not None:
+            value["planner"] = part_to_json(status.planner)
+        if status.last_plan is not None:
+            value["last_plan"] = part_to_json(status.last_plan)
         if status.parameters is not None:
             value["parameters"] = part_to_json(status.parameters)
         print(json.dumps(value, indent=1))

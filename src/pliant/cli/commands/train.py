@@ -3,6 +3,7 @@
     pliant train --model digits_cnn.py --model-class DigitsCNN --data 'train/*.rio' --num-epochs 5
     pliant train --model net.py --model-class Net --data train.parquet --eval-data test.parquet \\
         --strategy allreduce --max-workers 4 --batch-size 256 --output trained
+    pliant train --auto --model net.py --model-class Net --data train.parquet --batch-size 256
     pliant train --model_class=Net --model=net.py --max_workers=4 --batch_size=64 --num_epoch=3 --data='t/*.rio'
 
 The model file defines the model, `loss`, `optimizer` and `dataset_fn` (docs/native-training.md, `pliant zoo init`). It is checked
@@ -12,7 +13,8 @@ before anything is launched, and copied into the job's directory together with t
 spelled with underscores.
 
 --num-ps is the initial number of parameter servers; `pliant scale JOB ps=3` changes it while the job trains, within --min-ps and
---max-ps. Nothing else changes it.
+--max-ps. Nothing else changes it, unless the job plans its own resources: with --auto, numbers of workers and servers, --cpu,
+--memory and --ps-memory are bounds, and what is not given is left to the job (`pliant plans`, `pliant explain`).
 
 Exit code: that of the job: 0 succeeded, 1 failed, 130 stopped; 2 for a usage error or an invalid model file.
 """
@@ -26,8 +28,10 @@ import typer
 from pliant.cli.options import native as o
 from pliant.cli.options.checkpoints import Every, OnFailure, failure_mode, interval
 from pliant.cli.options.groups import grouped
+from pliant.cli.options.planning import PlanningOptions
 from pliant.cli.options.run import RunOptions, pairs
 from pliant.core.errors import InvalidRequest
+from pliant.spec.planning import MAX_OPEN
 
 STRATEGIES = ("local", "allreduce", "ps-sync", "ps-async")
 
@@ -96,13 +100,16 @@ def train(
         int, typer.Option("--keep-checkpoints", "--keep-checkpoint-max", min=1, help="Number of checkpoints to keep.")
     ] = 3,
     *,
+    planning: PlanningOptions,
     options: RunOptions,
 ) -> None:
     from pliant.cli.launch.native import run_native
     from pliant.cli.launch.paths import absolute, pod_path
     from pliant.native.model_file.description import Evaluation
 
-    max_workers = workers.range()[1]
+    planned = planning.changes()
+    limits = workers.bounds(open_workers(strategy, batch_size, virtual_workers)) if planned else workers.range()
+    max_workers = limits[1]
     chosen = choose_strategy(strategy, max_workers, servers.given)
     parts = virtual_workers or (fitting_parts(batch_size, max_workers) if chosen in ("allreduce", "ps-sync") else 1)
     check_batch(batch_size, max_workers, parts, chosen, given=virtual_workers is not None)
@@ -153,7 +160,7 @@ def train(
         saving["dir"] = pod_path(checkpoint_dir, "--checkpoint-dir", options.claim)
     elif checkpoint_dir:
         saving["dir"] = absolute(checkpoint_dir)
-    changes: dict[str, Any] = {"checkpoint": saving}
+    changes: dict[str, Any] = {"checkpoint": saving, **planned}
     if ps_options and not chosen.startswith("ps"):
         raise InvalidRequest(f"--ps-options with --strategy {chosen}, which has no parameter servers")
     if chosen.startswith("ps"):
@@ -162,8 +169,8 @@ def train(
             "max_iterations": max_steps,
             **pairs(ps_options, "--ps-options"),
         }
-        changes["roles"] = {"ps": servers.role()}
-    run_native(description, model.model, options, workers=workers.range(), strategy=chosen, spec_changes=changes)
+        changes["roles"] = {"ps": servers.role(is_planned=bool(planned))}
+    run_native(description, model.model, options, workers=limits, strategy=chosen, spec_changes=changes)
 
 
 def choose_strategy(given: str | None, workers: int, servers: str) -> Any:
@@ -181,6 +188,19 @@ def choose_strategy(given: str | None, workers: int, servers: str) -> Any:
     if servers and not name.startswith("ps"):
         raise InvalidRequest(f"{servers} with --strategy {name}, which has no parameter servers")
     return name
+
+
+def open_workers(strategy: str | None, batch_size: int, parts: int | None) -> int:
+    """The maximum number of workers of a job that plans its own resources, if none is given: that can share a batch.
+    ``parts``: of a batch, if their number is given."""
+    name = o.strategy_name(strategy) if strategy is not None else ""
+    if name == "local":
+        return 1
+    if name.startswith("ps"):
+        return MAX_OPEN["worker"]
+    if parts is not None:
+        return min(parts, MAX_OPEN["worker"])
+    return next(n for n in range(MAX_OPEN["worker"], 0, -1) if batch_size % fitting_parts(batch_size, n) == 0)
 
 
 def fitting_parts(batch_size: int, workers: int) -> int:

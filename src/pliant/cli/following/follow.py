@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pliant.cli.following.held_output import HeldOutput
 from pliant.cli.following.interrupts import Interrupts
+from pliant.cli.following.plan_reporter import PlanReporter
 from pliant.cli.handles.job_handle import Caller, JobHandle, Output
 from pliant.cli.render.console import EscapingConsole
 from pliant.cli.render.final_report import print_final_report
@@ -91,6 +92,7 @@ class Follower:
         self._reported_at = 0.0
         self._warnings_said: set[str] = set()
         self._failing_checkpoints: set[str] = set()  # directories
+        self._plans = PlanReporter(self.say, from_now_on=detaches)
         self._waiting_said = ""  # what the job was last said to wait for
 
     def follow(self, lifetime: Lifetime) -> JobSummary:
@@ -148,6 +150,8 @@ class Follower:
                 self._say_waiting(status)
                 self._say_warnings(status)
                 self._say_recovered(status)
+                if self._progress and self._caller is not None:
+                    self._plans.report(status, self._caller, timeout=self._handle.call_timeout_s)
             if live is not None:
                 live.update(progress_view(status))
             elif status is not None and self._progress and time.monotonic() - self._reported_at > PROGRESS_INTERVAL_S:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from pliant.core.end_policy import SERVICE_ROLES
 from pliant.core.errors import Conflict, MasterUnavailable
 from pliant.core.job import Phase
+from pliant.core.planning.reports import MAX_RECENT, JobExplanation, JobPlans
 from pliant.core.resources import RolloutMode
 from pliant.core.status import JobStatus
 from pliant.core.status_json import status_to_json
@@ -30,6 +31,7 @@ T = TypeVar("T")
 RETRY_TIMEOUT_S = 5.0  # for a master that is being started again
 POLL_INTERVAL_S = 0.1
 CALL_TIMEOUT_S = 3.0
+EXPLAIN_TIMEOUT_S = 30.0  # fits are computed
 
 
 LinePrinter = Callable[[str, str], None]  # of a node's name and a line that it wrote
@@ -208,6 +210,29 @@ class JobHandle(ABC):
         reply = self.command("changed", lambda caller: caller.call(caller.stubs.AssignSeats, request))
         return dict(sorted(reply.seats.items()))
 
+    def plans(self) -> JobPlans:
+        """All plans of the job's planner: of a running job's master, else of its summary."""
+        from pliant.rpc import pliant_pb2 as pb
+        from pliant.rpc.planning import plans_from
+
+        if (summary := self.summary()) is not None:
+            return _plans_of_summary(summary)
+        return plans_from(self.command("read", lambda caller: caller.call(caller.planning.GetPlans, pb.Empty())))
+
+    def explain(self) -> JobExplanation:
+        """Why the job has what it has; of one without a running master, its last plans and a note."""
+        from pliant.rpc import pliant_pb2 as pb
+        from pliant.rpc.planning import explain_from
+
+        if (summary := self.summary()) is not None:
+            found = _plans_of_summary(summary)
+            return JobExplanation(found.name, found.planner, plans=found.plans[-MAX_RECENT:], note=found.note)
+        return explain_from(
+            self.command(
+                "explained", lambda caller: caller.call(caller.planning.Explain, pb.Empty(), timeout=EXPLAIN_TIMEOUT_S)
+            )
+        )
+
     @abstractmethod
     def stop(self, *, now: bool, reason: str, deadline: float) -> JobSummary:
         """Stop it and wait until it is over, at most until ``deadline`` (monotonic). ``now``: without grace."""
@@ -260,6 +285,13 @@ class JobHandle(ABC):
             )
 
 
+def _plans_of_summary(summary: JobSummary) -> JobPlans:
+    note = f"the job has ended ({summary.phase}: {summary.reason})"
+    if "plans" in summary.left_out:
+        note += "; its plans were too large to keep in the summary"
+    return JobPlans(summary.name, summary.status.planner, summary.plans, note)
+
+
 class Caller:
     """Calls to the master of a running job."""
 
@@ -268,6 +300,7 @@ class Caller:
 
         self._client = MasterClient(address)
         self.stubs = self._client.stubs.job
+        self.planning = self._client.stubs.planning
 
     def status(self, *, timeout: float = CALL_TIMEOUT_S) -> JobStatus:
         from pliant.rpc import pliant_pb2 as pb

@@ -30,6 +30,7 @@ from pliant.cli.handles.liveness import launcher_is_alive, master_is_alive
 from pliant.cli.handles.orphans import ask_supervisor_to_stop, sweep_if_alone
 from pliant.core.errors import Conflict, MasterUnavailable, NotFound, PliantError
 from pliant.core.job import Phase
+from pliant.core.planning.reports import MAX_RECENT, JobExplanation, JobPlans
 from pliant.core.status import JobStatus
 from pliant.core.summary import JobSummary
 from pliant.files.atomic import read_json
@@ -199,6 +200,33 @@ class LocalJob(JobHandle):
         from pliant.master.offline import audit_of
 
         return audit_of(self.home).to_json()
+
+    def plans(self) -> JobPlans:
+        """While there is no master, those of the journal."""
+        try:
+            return super().plans()
+        except (Conflict, MasterUnavailable):
+            if self.is_over():  # it has ended just now
+                return super().plans()
+            return self._journaled_plans()
+
+    def explain(self) -> JobExplanation:
+        try:
+            return super().explain()
+        except (Conflict, MasterUnavailable):
+            if self.is_over():
+                return super().explain()
+            found = self._journaled_plans()
+            return JobExplanation(found.name, found.planner, plans=found.plans[-MAX_RECENT:], note=found.note)
+
+    def _journaled_plans(self) -> JobPlans:
+        from pliant.master.explanation import plans_of
+        from pliant.master.offline import JobOnDisk
+
+        job = JobOnDisk(self.home)
+        is_launched = launcher_is_alive(self.home)
+        note = self._why_away(self.home) if is_launched else INTERRUPTED
+        return plans_of(self.name, job.state, f"{note}; shown from the journal")
 
     def is_removable(self) -> bool:
         return self.is_over() and not launcher_is_alive(self.home)

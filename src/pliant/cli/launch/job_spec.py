@@ -6,12 +6,13 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pliant.cli.handles.job_dirs import fresh_name
 from pliant.cli.launch.paths import absolute, pod_path
-from pliant.core.errors import InvalidRequest, NotFound
+from pliant.core.errors import InvalidRequest, NotAvailable, NotFound
 from pliant.core.plurals import counted
 
 if TYPE_CHECKING:
@@ -112,6 +113,11 @@ def check_launchable(spec: JobSpec) -> None:
             hint = f"known: {', '.join(platform_names())}"
             raise NotFound(f"unknown platform {spec.platform.kind!r}", hint=hint)
         return
+    if spec.optimize.is_automatic and find_spec("numpy") is None:
+        raise NotAvailable(
+            "a job that plans its own resources needs a package that is not installed: numpy",
+            hint="pip install 'pliant[auto]'",
+        )
     for role in spec.roles.values():
         if role.command and "PATH" not in role.env:
             _check_program(role.command, Path(spec.working_dir or "."))

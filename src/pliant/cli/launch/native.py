@@ -135,6 +135,8 @@ def _spec(
 ) -> JobSpec:
     """``folder``: where the description lies on a node; empty: in the job's directory."""
     given = {**options.changes(), "workers": f"{workers[0]}:{workers[1]}"}
+    if "optimize" in changes:
+        given["optimize"] = changes.pop("optimize")
     spec = make_spec(["python", "-P", "-m", "pliant.native"], options.name, given)
     value = spec.entries()
     home = JobDir((options.job_dir or jobs_home() / spec.name).absolute())

@@ -11,6 +11,7 @@ import typer
 from pliant.cli.options.run import pairs
 from pliant.core.errors import InvalidRequest
 from pliant.spec.parameters import PS_COMMAND
+from pliant.spec.planning import MAX_OPEN
 
 if TYPE_CHECKING:
     from pliant.native.model_file.description import Description
@@ -100,6 +101,14 @@ class WorkerOptions:
             raise InvalidRequest(f"--min-workers {low} is more than --max-workers {high}")
         return low, high
 
+    def bounds(self, max_open: int) -> tuple[int, int]:
+        """Of a job that plans its own resources: a single number is the maximum, and without any it is ``max_open``."""
+        if self.workers is None and self.max_workers is None:
+            low = self.min_workers or 1
+            return low, max(low, max_open)
+        low, high = self.range()
+        return (1 if self.workers is not None and ":" not in self.workers else low), high
+
     def _of_workers(self, text: str) -> tuple[int, int]:
         if self.max_workers is not None or self.min_workers is not None:
             raise InvalidRequest("--workers cannot be combined with --min-workers or --max-workers")
@@ -146,10 +155,27 @@ class ServerOptions:
         }
         return next((f"{option} {given}" for option, given in asked.items() if given), "")
 
-    def role(self) -> dict[str, Any]:
-        """The role ``ps``."""
-        resources = {"resources": {"memory": self.ps_memory}} if self.ps_memory else {}
-        return {"replicas": self.replicas(), "command": list(PS_COMMAND), **resources}
+    def role(self, *, is_planned: bool = False) -> dict[str, Any]:
+        """The role ``ps``. ``is_planned``: what is given are bounds for the planner."""
+        resources: dict[str, Any] = {"resources": {"memory": self.ps_memory}} if self.ps_memory else {}
+        if is_planned and self.ps_memory:
+            resources["max_resources"] = {"memory": self.ps_memory}
+        replicas = self.bounds() if is_planned else self.replicas()
+        return {"replicas": replicas, "command": list(PS_COMMAND), **resources}
+
+    def bounds(self) -> dict[str, int]:
+        """Of the role ``ps`` of a job that plans its own resources, which decides with how many it starts."""
+        if self.num_ps and self.max_ps is not None:
+            raise InvalidRequest(
+                "--num-ps and --max-ps are both maximums with --auto, which decides the initial number",
+                hint="leave out --num-ps",
+            )
+        low = self.min_ps or 1
+        high = self.max_ps or self.num_ps or max(low, MAX_OPEN["ps"])
+        if low > high:
+            option = "--max-ps" if self.max_ps else "--num-ps"
+            raise InvalidRequest(f"--min-ps {low} is more than {option} {high}")
+        return {"min": low, "max": high}
 
     def replicas(self) -> dict[str, int]:
         """Of the role ``ps``."""

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from pliant.cli.handles.job_handle import JobHandle
 from pliant.cli.render.console import output_text
+from pliant.cli.render.plans import summed_up
 from pliant.cli.render.progress import clock, metrics_line, step_text
 from pliant.core.job import Failure, Phase
 from pliant.core.memory_advice import memory_advice
@@ -45,6 +46,8 @@ def print_final_report(console: Console, handle: JobHandle, summary: JobSummary)
         console.print(styled)
     for advice in memory_advice(status):
         console.print(f"pliant | {advice.sentence()}")
+    if summary.plans:
+        console.print(f"pliant | resources: {summed_up(summary.plans)}; see `pliant plans {handle.argument}`")
     if survived := _survived(summary):
         console.print(f"pliant | survived: {', '.join(survived)}")
     console.print(f"pliant | {handle.logs_at}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from rich.console import Console, Group, RenderableType
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from pliant.cli.handles.job_handle import JobView
 from pliant.cli.render.console import EscapingConsole, output_text
+from pliant.cli.render.plans import last_plan_line
 from pliant.cli.render.progress import (
     NODE_STYLES,
     clock,
@@ -52,6 +54,7 @@ def job_view(view: JobView) -> RenderableType:
     if metrics := metrics_line(status):
         parts.append(Text(metrics))
     parts += [_checkpoint(checkpoint) for checkpoint in status.checkpoints]
+    parts += planning_lines(status, is_over=view.is_over)
     if has_bars(status):
         parts += [Text(), progress_of(status)]
         for dataset in status.used_datasets:
@@ -117,13 +120,13 @@ def usage_table(status: JobStatus) -> Table:
     table.add_column("NODE")
     table.add_column("STATE")
     for name in ("CPU", "MEMORY", "RECORDS/S", "RECORDS", "RESTARTS"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=name in ("CPU", "MEMORY"))
     for node in busiest_first(status):
         table.add_row(
             node.name,
             Text(node.state, style=NODE_STYLES.get(node.state, "default")),
-            f"{node.cpu:.2f}",
-            memory(node),
+            amount(node.cpu, node.cpu_limit, digits=2),
+            amount(node.memory_mb, node.memory_limit_mb, unit=" MB"),
             f"{node.records_per_second:,.0f}",
             f"{node.records:,}",
             str(node.restarts),
@@ -131,12 +134,81 @@ def usage_table(status: JobStatus) -> Table:
     return table
 
 
+@dataclass(frozen=True, slots=True)
+class RoleUsage:
+    """What the live nodes of a role use, and what they were given; 0: one of them has no limit."""
+
+    role: str
+    nodes: int
+    cpu: float
+    cpu_limit: float
+    memory_mb: float
+    memory_limit_mb: float
+    records_per_second: float
+
+
+def role_usages(status: JobStatus) -> list[RoleUsage]:
+    live = status.live_nodes
+    found = []
+    for role in dict.fromkeys(node.role for node in live):
+        nodes = [node for node in live if node.role == role]
+        cpus, memories = [node.cpu_limit for node in nodes], [node.memory_limit_mb for node in nodes]
+        found.append(
+            RoleUsage(
+                role,
+                len(nodes),
+                sum(node.cpu for node in nodes),
+                sum(cpus) if all(cpus) else 0.0,
+                sum(node.memory_mb for node in nodes),
+                sum(memories) if all(memories) else 0.0,
+                sum(node.records_per_second for node in nodes),
+            )
+        )
+    return found
+
+
+def role_table(status: JobStatus) -> Table:
+    """Sums over the live nodes of each role."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("ROLE")
+    for name in ("NODES", "CPU", "MEMORY", "RECORDS/S"):
+        table.add_column(name, justify="right", no_wrap=name in ("CPU", "MEMORY"))
+    for used in role_usages(status):
+        table.add_row(
+            used.role,
+            str(used.nodes),
+            amount(used.cpu, used.cpu_limit, digits=2),
+            amount(used.memory_mb, used.memory_limit_mb, unit=" MB"),
+            f"{used.records_per_second:,.0f}",
+        )
+    return table
+
+
+def planning_lines(status: JobStatus, *, is_over: bool = False) -> list[RenderableType]:
+    """Of a job that plans its own resources: the planner's state and its last plan; of others, the last change."""
+    lines: list[RenderableType] = []
+    planner, plan = status.planner, status.last_plan
+    if planner is not None and not is_over:
+        lines.append(Text(f"resources: planned by the job ({status.optimize}); {planner.sentence(status.time)}"))
+    elif planner is not None:
+        lines.append(Text(f"resources: planned by the job ({status.optimize})"))
+    if plan is not None and (plan.algorithm or not is_over):
+        lines.append(Text(last_plan_line(plan)))
+    return lines
+
+
 def usage_view(status: JobStatus) -> RenderableType:
     """How far the job is, what its nodes use, and its parameter servers where there are some."""
     parts: list[RenderableType] = [_training_line(status)]
     if metrics := metrics_line(status):
         parts.append(Text(metrics))
-    parts += [Text(), usage_table(status)]
+    if status.planner is not None:
+        planned = f"planner: {status.planner.sentence(status.time)}"
+        last = (
+            f"; {last_plan_line(status.last_plan)}" if status.last_plan is not None and not status.planner.plan else ""
+        )
+        parts.append(Text(planned + last))
+    parts += [Text(), usage_table(status), Text(), role_table(status)]
     if status.parameters is not None:
         parts += [Text(), _parameters(status.parameters), parameter_table(status.parameters)]
     return Group(*parts)
@@ -197,6 +269,12 @@ def _roles(status: JobStatus) -> list[Text]:
             text.append(f"; {role.rollout} {role.rollout_done}/{role.rollout_total}", style="yellow")
         lines.append(text)
     return lines
+
+
+def amount(used: float, limit: float, *, digits: int = 0, unit: str = "") -> str:
+    """Used of what was asked for."""
+    whole = f"{limit:g}" if digits else f"{limit:,.0f}"
+    return f"{used:,.{digits}f}" + (f" of {whole}" if limit else "") + unit
 
 
 def cpu(node: NodeStatus) -> str:

@@ -1,47 +1,22 @@
 """Why a job has what it has: where its time goes, what limits it, the fitted curve, and what the planner would do next.
 
-Plain values for the command line and the page; nothing here decides anything.
+Plain values (``explanation.py``) for the command line and the page; nothing here decides anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from pliant.core.planning.candidates import useful_workers
+from pliant.core.planning.explanation import CurvePoint, Explanation
 from pliant.core.planning.fits import Fit, fit_history
 from pliant.core.planning.history import JobHistory, StepParts
 from pliant.core.planning.objectives import current_period, is_alike
-from pliant.core.planning.planner import Planner, PlannerState
+from pliant.core.planning.planner import Planner
+from pliant.core.planning.planner_status import planner_status
 
 MAX_POINTS = 24
 _PARTS = {"data": "waiting for data", "compute": "computing", "peers": "waiting for peers or servers"}
-
-
-@dataclass(frozen=True, slots=True)
-class CurvePoint:
-    workers: int
-    rate: float
-    low: float
-    high: float
-    measured: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    state: str  # of the planner
-    rate: float | None  # records per second, settled
-    parts: Mapping[str, float]  # shares of a worker's time, measured
-    terms: Mapping[str, float]  # shares of a step's time, by the fit
-    bottleneck: str  # for people; empty: not known yet
-    curve: tuple[CurvePoint, ...]  # over the number of workers, all else as it is
-    identified: Mapping[str, float]  # by term: 1 if it is known, 0 if it may be anything
-    next_plan: Mapping[str, Any] | None  # a proposal
-    not_yet: str  # why it is not made, or why there is none
-
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "curve": [asdict(point) for point in self.curve]}
 
 
 def explain(planner: Planner, history: JobHistory, now: float) -> Explanation:
@@ -52,29 +27,22 @@ def explain(planner: Planner, history: JobHistory, now: float) -> Explanation:
     terms = fit.shares(history.configuration) if fit is not None else {}
     found = planner.verdict(history, now)
     return Explanation(
-        planner.state.value,
+        planner.state,
         period.rate if period is not None else None,
         shares,
         terms,
         max(shares or terms, key=lambda name: (shares or terms)[name], default=""),
         _curve(fit, history) if fit is not None else (),
         fit.identified(history.configuration) if fit is not None else {},
-        found.proposal.to_json() if found.proposal is not None else None,
+        found.proposal,
         waits_for(planner, history, now) or found.blocked or ("" if found.proposal is not None else _nothing(history)),
+        history.configuration,
     )
 
 
 def waits_for(planner: Planner, history: JobHistory, now: float) -> str:
     """Why the planner makes no plan now, whatever the algorithms say; empty: it would."""
-    if planner.paused is not None:
-        until, why = planner.paused
-        return f"paused for another {max(0.0, until - now):.0f} s: {why}"
-    record = planner.under_way
-    if record is not None:
-        return f"plan {record.id} is {planner.state.value}: {record.proposal.reason}"
-    if planner.state is PlannerState.OBSERVING and now < planner.not_before:
-        return f"cool-down for another {planner.not_before - now:.0f} s"
-    return ""
+    return planner_status(planner).waits_for(now)
 
 
 def _nothing(history: JobHistory) -> str:

@@ -46,6 +46,11 @@ class PlanRecord:
     rolls_back: str = ""  # the plan that this one takes back
 
     @property
+    def standing(self) -> str:
+        """For people: the outcome, or that there is none yet."""
+        return "under way" if self.outcome in (Outcome.PLANNED, Outcome.CARRIED_OUT) else self.outcome.value
+
+    @property
     def changes_speed(self) -> bool:
         """It can be measured as a period of its own, and be taken back."""
         return not self.proposal.at_next_restart and not is_alike(self.before, self.proposal.configuration)

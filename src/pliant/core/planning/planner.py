@@ -27,7 +27,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
 from math import log
 from typing import Any
 from zlib import crc32
@@ -39,20 +38,12 @@ from pliant.core.planning.history import JobHistory, Objective, Period
 from pliant.core.planning.objectives import MIN_GAIN, SERVER, WORKER, current_period, is_alike, rollout_s, shape_of
 from pliant.core.planning.plan import ResourcePlan
 from pliant.core.planning.plan_record import Outcome, PlanRecord
+from pliant.core.planning.planner_state import PlannerState
 from pliant.core.planning.proposal import Algorithm, Proposal
 from pliant.core.planning.registry import DEFAULT_CHAIN, URGENT, algorithm, chain
 from pliant.core.state_machine import StateMachine
 
-
-class PlannerState(StrEnum):
-    OBSERVING = "observing"
-    PLANNED = "planned"  # made, and not answered yet
-    PROBING = "probing"  # a try is carried out and settles
-    SETTLING = "settling"
-    JUDGING = "judging"  # settled: measured until it can be judged
-    ROLLED_BACK = "rolled back"  # and that settles
-    PAUSED = "paused"
-
+__all__ = ["Planner", "PlannerSettings", "PlannerState", "Step", "Verdict"]
 
 LOOK_AGAIN_S = 600.0  # even if nothing has changed: the job is older
 _UNDER_WAY = (PlannerState.PROBING, PlannerState.SETTLING, PlannerState.JUDGING)

@@ -13,6 +13,7 @@ from pliant.master.services.checkpoints import CheckpointsServicer
 from pliant.master.services.job import JobServicer
 from pliant.master.services.nodes import NodesServicer
 from pliant.master.services.parameters import ParametersServicer
+from pliant.master.services.planning import PlanningServicer
 from pliant.master.services.rendezvous import RendezvousServicer
 from pliant.master.services.shards import ShardsServicer
 from pliant.master.services.stats import StatsServicer
@@ -29,3 +30,4 @@ def add_services(server: grpc.aio.Server, controller: JobController) -> None:
     services.add_ParametersServicer_to_server(ParametersServicer(controller), server)
     services.add_CheckpointsServicer_to_server(CheckpointsServicer(controller), server)
     services.add_StatsServicer_to_server(StatsServicer(controller), server)
+    services.add_PlanningServicer_to_server(PlanningServicer(controller), server)

@@ -131,8 +131,8 @@ class ElasticJobChannel(ControlChannel):
         for _ in range(MAX_TRIES if wanted is not None else 0):
             job = await self._api.get(ELASTIC_JOBS, self._job, self._namespace)
             replicas = (job["spec"].get("roles") or {}).get(WORKER, {}).get("replicas") or {}
-            if _generation(job) > max(self._seen, self._written) or replicas.get("wanted") == wanted:
-                return  # somebody edited it meanwhile, which is newer and comes as a request of its own
+            if _generation(job) > max(self._seen, self._written) or replicas.get("wanted") in (None, wanted):
+                return  # somebody edited it meanwhile, which is newer and comes as a request of its own; or it has no number
             patch = {"metadata": {"resourceVersion": job["metadata"]["resourceVersion"]}, "spec": {"replicas": wanted}}
             try:
                 made = await self._api.patch(ELASTIC_JOBS, self._job, patch, self._namespace, subresource="scale")
@@ -143,9 +143,9 @@ class ElasticJobChannel(ControlChannel):
             return
 
     async def report(self, status: JobStatus) -> None:
-        patch = status_patch(
-            status, generation=self._generation, last_plan=_last_plan(self._last_plan()) or status.last_plan
-        )
+        found = [plan for plan in (_last_plan(self._last_plan()), status.last_plan) if plan is not None]
+        newest = max(found, key=lambda plan: (plan.time, plan.algorithm), default=None)
+        patch = status_patch(status, generation=self._generation, last_plan=newest)
         await self._api.patch(ELASTIC_JOBS, self._job, {"status": patch}, self._namespace, subresource="status")
 
     async def finish(self, status: JobStatus, summary: Mapping[str, Any]) -> None:
@@ -234,7 +234,12 @@ def _fitting(summary: Mapping[str, Any]) -> str:
         text = json.dumps({**summary, "events": facts}, separators=(",", ":"))
         if len(text.encode()) <= MAX_SUMMARY:
             return text
-    for left_out in (("events",), ("events", "nodes"), ("events", "nodes", "audit", "first_failure")):
+    for left_out in (
+        ("events",),
+        ("events", "nodes"),
+        ("events", "nodes", "plans"),
+        ("events", "nodes", "plans", "audit", "first_failure"),
+    ):
         kept = {key: value for key, value in summary.items() if key not in left_out}
         kept |= {"events": [], "left_out": list(left_out)}
         if "nodes" in left_out:

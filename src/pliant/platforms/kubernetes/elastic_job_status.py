@@ -15,8 +15,18 @@ from pydantic import Field, WithJsonSchema
 
 from pliant.core.job import FINAL_PHASES, Phase
 from pliant.core.nodes.capacity import Capacity, Machine
+from pliant.core.planning.planner_state import PlannerState
 from pliant.core.progress import LOSS
-from pliant.core.status import CheckpointStatus, Condition, DatasetStatus, JobStatus, PlanStatus, Progress, RoleStatus
+from pliant.core.status import (
+    CheckpointStatus,
+    Condition,
+    DatasetStatus,
+    JobStatus,
+    PlannerStatus,
+    PlanStatus,
+    Progress,
+    RoleStatus,
+)
 from pliant.core.takeover import JOURNAL_LOST
 from pliant.platforms.kubernetes.kinds import Object
 from pliant.platforms.kubernetes.names import worker_selector
@@ -60,9 +70,22 @@ class ProgressModel(StatusModel):
 
 
 class PlanModel(StatusModel):
-    name: str | None = Field(default=None, description="The ScalePlan.")
+    name: str | None = Field(default=None, description="The ScalePlan, or the plan of the job's planner.")
     reason: str | None = Field(default=None, description="Reason for the plan.")
     time: str | None = Field(default=None, description="Creation time, RFC 3339.")
+    algorithm: str | None = Field(default=None, description="The algorithm that made it; none if a person did.")
+    outcome: str | None = Field(default=None, description="What became of it, such as kept or rolled back.")
+    judgement: str | None = Field(default=None, description="What it achieved.")
+
+
+class PlannerModel(StatusModel):
+    """Of a job with ``optimize: single-job``."""
+
+    state: str | None = Field(default=None, description="State of the planner, such as observing or settling.")
+    reason: str | None = Field(default=None, description="Reason for a pause, or for the plan that is under way.")
+    plan: str | None = Field(default=None, description="The plan that is under way.")
+    until: str | None = Field(default=None, description="End of the pause or the cool-down, RFC 3339.")
+    dry_run: bool | None = Field(default=None, description="Whether plans are only shown.")
 
 
 class MasterModel(StatusModel):
@@ -131,6 +154,7 @@ class ElasticJobStatus(StatusModel):
     progress: ProgressModel | None = Field(default=None, description="Training progress.")
     goodput: float | None = Field(default=None, description="Useful time of the workers, percent.")
     last_plan: PlanModel | None = Field(default=None, description="The latest plan and its reason.")
+    planner: PlannerModel | None = Field(default=None, description="The planner of a job that plans its own resources.")
     master: MasterModel | None = Field(default=None, description="The master's Pod.")
     datasets: tuple[str, ...] | None = Field(
         default=None, description="Datasets whose progress is only in the master's journal."
@@ -171,6 +195,7 @@ def status_patch(status: JobStatus, *, generation: int, last_plan: PlanStatus | 
         ),
         goodput=round(status.goodput, 1) if status.goodput is not None else None,
         last_plan=_plan_model(last_plan) if last_plan is not None else None,
+        planner=_planner_model(status.planner) if status.planner is not None else None,
         datasets=status.journaled_datasets,
         checkpoints=tuple(map(_checkpoint_model, status.checkpoints)) or None,
         recovery=next(map(_recovery_model, filter(_is_recovery, status.conditions)), None),
@@ -181,6 +206,10 @@ def status_patch(status: JobStatus, *, generation: int, last_plan: PlanStatus | 
     patch["suspended"] = _moment(status.suspended_at)  # null takes it away
     waiting = status.waiting
     patch["waiting"] = {"reason": waiting.reason, "message": waiting.message} if waiting is not None else None
+    if last_plan is not None:
+        patch["last_plan"] = {"algorithm": None, "outcome": None, "judgement": None, **patch["last_plan"]}
+    if status.planner is not None:
+        patch["planner"] = {"reason": None, "plan": None, "until": None, **patch["planner"]}
     patch["progress"] = {"eta": None, "loss": None, **patch["progress"]}  # likewise
     return patch
 
@@ -192,7 +221,24 @@ def _role_model(role: RoleStatus) -> RoleModel:
 
 
 def _plan_model(plan: PlanStatus) -> PlanModel:
-    return PlanModel(name=plan.name, reason=plan.reason or None, time=plan.time or None)
+    return PlanModel(
+        name=plan.name,
+        reason=plan.reason or None,
+        time=plan.time or None,
+        algorithm=plan.algorithm or None,
+        outcome=plan.outcome or None,
+        judgement=plan.judgement or None,
+    )
+
+
+def _planner_model(planner: PlannerStatus) -> PlannerModel:
+    return PlannerModel(
+        state=planner.state.value,
+        reason=planner.reason or None,
+        plan=planner.plan or None,
+        until=_moment(planner.until),
+        dry_run=planner.dry_run,
+    )
 
 
 def _checkpoint_model(found: CheckpointStatus) -> CheckpointModel:
@@ -298,8 +344,24 @@ def status_of_resource(job: Object, now: float) -> JobStatus:
         ),
         records_per_second=0.0 if is_over(job) else progress.records_per_second or 0.0,
         goodput=found.goodput,
-        last_plan=PlanStatus(plan.name or "", plan.reason or "", plan.time or "") if plan is not None else None,
+        last_plan=_plan(plan) if plan is not None else None,
+        planner=_planner(found.planner) if found.planner is not None else None,
         checkpoints=tuple(map(_checkpoint, found.checkpoints or ())),
+    )
+
+
+def _plan(model: PlanModel) -> PlanStatus:
+    algorithm, outcome, judgement = model.algorithm or "", model.outcome or "", model.judgement or ""
+    return PlanStatus(model.name or "", model.reason or "", model.time or "", algorithm, outcome, judgement)
+
+
+def _planner(model: PlannerModel) -> PlannerStatus:
+    return PlannerStatus(
+        PlannerState(model.state or PlannerState.OBSERVING),
+        seconds_of(model.until),
+        model.reason or "",
+        model.plan or "",
+        bool(model.dry_run),
     )
 
 

@@ -37,7 +37,7 @@ from pliant.master.components.signals import ChangeApplied, JobOver, Signal
 from pliant.master.journal.journal import Journal
 
 if TYPE_CHECKING:
-    from pliant.core.planning.explain import Explanation
+    from pliant.core.planning.explanation import Explanation
 
 log = logging.getLogger(__name__)
 
