@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.operator.builders import job
+from tests.operator.builders import job, observed
 
 from pliant.core.job import Phase
 from pliant.core.planning.planner_state import PlannerState
 from pliant.core.status import JobStatus, PlannerStatus, PlanStatus
 from pliant.operator.job_decisions import Memory, decide
 from pliant.operator.job_spec import missing_replicas, spec_of
-from pliant.operator.observed import ObservedJob
 from pliant.operator.plan_events import SeenPlan, plan_events
 from pliant.platforms.kubernetes.elastic_job_status import status_patch
 from pliant.platforms.kubernetes.timestamps import seconds_of
@@ -61,7 +60,7 @@ def test_a_pause_is_reported_with_its_reason() -> None:
 def test_a_reconciler_reports_what_the_master_wrote_into_the_status_once() -> None:
     owner = job(status=status_patch(status(PLAN), generation=1, last_plan=PLAN))
     memory = Memory()
-    found = [decide(ObservedJob(owner), memory, NOW).actions for _ in range(2)]
+    found = [decide(observed(owner), memory, NOW).actions for _ in range(2)]
     assert [[a for a in actions if getattr(a, "reason", "") == "Plan"] != [] for actions in found] == [True, False]
 
 

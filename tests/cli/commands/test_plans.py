@@ -21,8 +21,8 @@ def ended(command_line: CommandLine) -> CommandLine:
     """With the job ``digits``, which planned its own resources, and ``plain``, which did not."""
     planner = PlannerStatus(PlannerState.OBSERVING)
     for name, status, plans in (
-        ("digits", JobStatus("digits", Phase.SUCCEEDED, "done", NOW, planner=planner), RECORDS),
-        ("plain", JobStatus("plain", Phase.SUCCEEDED, "done", NOW), ()),
+        ("digits", JobStatus("digits", Phase.SUCCEEDED, "done", started_at=NOW, planner=planner), RECORDS),
+        ("plain", JobStatus("plain", Phase.SUCCEEDED, "done", started_at=NOW), ()),
     ):
         folder = command_line.job(name)
         folder.mkdir(parents=True, mode=0o700)

@@ -35,8 +35,8 @@ def test_the_busiest_node_comes_first_and_ended_ones_not_at_all() -> None:
     shown = StringIO()
     Console(file=shown, width=120).print(usage_view(status))
     _, _, _, *rows = shown.getvalue().splitlines()  # the job, an empty line, and the head of the table
-    nodes, (role,) = rows[:4], rows[6:]  # an empty line and a head are between them
-    assert [line.split()[0] for line in nodes] == expected
+    lines, (role,) = rows[:4], rows[6:]  # an empty line and a head are between them
+    assert [line.split()[0] for line in lines] == expected
     assert role.split()[:3] == ["worker", "4", "2.50"]
 
 
