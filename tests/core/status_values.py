@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from pliant.core.job import Failure, Phase
 from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.nodes.states import NodeState
+from pliant.core.planning.planner_state import PlannerState
 from pliant.core.rendezvous.book import Member, World
 from pliant.core.shards.datasets import ShardType
 from pliant.core.status import (
@@ -19,6 +20,7 @@ from pliant.core.status import (
     ParametersStatus,
     ParkedShard,
     PartitionStatus,
+    PlannerStatus,
     PlanStatus,
     Progress,
     RoleStatus,
@@ -146,7 +148,9 @@ def job_statuses(metrics: st.SearchStrategy[float | None]) -> st.SearchStrategy[
         stalled_seconds=SECONDS,
         eta=st.none() | SECONDS,
         goodput=st.none() | SECONDS,
-        last_plan=st.none() | st.builds(PlanStatus, WORDS, WORDS, WORDS),
+        last_plan=st.none() | st.builds(PlanStatus, *[WORDS] * 6),
+        planner=st.none()
+        | st.builds(PlannerStatus, st.sampled_from(PlannerState), SECONDS, WORDS, WORDS, st.booleans()),
         evaluations=_tuple(evaluations(metrics)),
         best=st.none() | evaluations(metrics),
         first_failure=st.none() | st.builds(Failure, WORDS, WORDS, WORDS, WORDS, SECONDS, WORDS),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
+from tests.core.planning.records import RECORDS
 
 from pliant.core.job import Phase
 from pliant.core.nodes.states import NodeState
@@ -28,7 +30,8 @@ def test_a_summary_is_read_back_as_it_was_written() -> None:
         datasets=(DatasetStatus("train", records_done=30, records_total=60),),
     )
     metrics = {"loss": None, "auc": 0.5}
-    summary = JobSummary(status, restarts=2, replacements=1, metrics=metrics, evaluation=metrics, left_out=("events",))
+    summary = JobSummary(status, restarts=2, replacements=1, metrics=metrics, evaluation=metrics, plans=RECORDS)
+    summary = replace(summary, left_out=("events",))
     value = json.loads(json.dumps(summary.to_json()))
     assert JobSummary.from_json(value) == summary
     assert (value["seconds"], value["records_done"], value["average_records_per_second"]) == (15.0, 30, 2.0)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.cli.command_line import CommandLine
 
-from pliant.cli.commands.train import choose_strategy, fitting_parts
+from pliant.cli.commands.train import choose_strategy, fitting_parts, open_workers
 from pliant.cli.options.native import ServerOptions, WorkerOptions
 from pliant.native.model_file.description import Description
 from pliant.native.zoo import models
@@ -111,6 +111,68 @@ def test_a_job_starts_with_the_servers_asked_for_and_may_be_scaled(
 ) -> None:
     made = ServerOptions(**given).replicas()
     assert (made["min"], made["wanted"], made["max"]) == replicas
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (WorkerOptions(), (1, 16)),
+        (WorkerOptions(workers="4"), (1, 4)),
+        (WorkerOptions(workers="2:4"), (2, 4)),
+        (WorkerOptions(max_workers=4), (1, 4)),
+        (WorkerOptions(max_workers=4, min_workers=2), (2, 4)),
+        (WorkerOptions(min_workers=20), (20, 20)),
+    ],
+)
+def test_numbers_of_workers_are_bounds_for_a_job_that_plans(options: WorkerOptions, expected: tuple[int, int]) -> None:
+    assert options.bounds(16) == expected
+
+
+@pytest.mark.parametrize(
+    ("strategy", "batch", "parts", "workers"),
+    [
+        (None, 32, None, 16),
+        (None, 10, None, 10),
+        (None, 97, None, 1),
+        (None, 64, 8, 8),
+        ("local", 32, None, 1),
+        ("ps-async", 7, None, 16),
+    ],
+)
+def test_a_job_that_plans_may_have_as_many_workers_as_can_share_a_batch(
+    strategy: str | None, batch: int, parts: int | None, workers: int
+) -> None:
+    assert open_workers(strategy, batch, parts) == workers
+
+
+def test_with_auto_all_that_is_given_bounds_the_plans(
+    command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr("pliant.cli.launch.native.run_native", lambda *_, **more: asked.append(more))
+    given = ["--model", "net.py", "--data", "train.csv", "--auto"]
+    options = ["--max-workers", "6", "--num-ps", "3", "--min-ps", "2", "--ps-memory", "1Gi", "--deadline", "2h"]
+    assert command_line("train", *given, *options).exit_code == 0
+    [made] = asked
+    assert (made["workers"], made["strategy"]) == ((1, 6), "ps-async")
+    changes = made["spec_changes"]
+    assert changes["optimize"] == {"mode": "single-job", "deadline": "2h"}
+    servers = changes["roles"]["ps"]
+    assert (servers["replicas"], servers["max_resources"]) == ({"min": 2, "max": 3}, {"memory": "1Gi"})
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--auto", "--num-ps", "2", "--max-ps", "4"], "--num-ps and --max-ps are both maximums with --auto"),
+        (["--auto", "--num-ps", "2", "--min-ps", "3"], "--min-ps 3 is more than --num-ps 2"),
+        (["--deadline", "2h"], "--deadline requires --auto"),
+    ],
+)
+def test_contradictions_of_a_job_that_plans_are_refused(command_line: CommandLine, args: list[str], told: str) -> None:
+    result = command_line("train", "--model", "net.py", "--data", "train.csv", *args)
+    assert result.exit_code == 2
+    assert told in result.output
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,16 @@ from pliant.cli.render.progress import progress_of
 from pliant.cli.render.tables import busiest_first, job_view, node_table, partition_table, table_console, usage_view
 from pliant.core.job import Phase
 from pliant.core.nodes.states import NodeState
-from pliant.core.status import CheckpointStatus, DatasetStatus, JobStatus, NodeStatus, PartitionStatus
+from pliant.core.planning.planner_state import PlannerState
+from pliant.core.status import (
+    CheckpointStatus,
+    DatasetStatus,
+    JobStatus,
+    NodeStatus,
+    PartitionStatus,
+    PlannerStatus,
+    PlanStatus,
+)
 
 
 def test_the_busiest_node_comes_first_and_ended_ones_not_at_all() -> None:
@@ -26,7 +35,40 @@ def test_the_busiest_node_comes_first_and_ended_ones_not_at_all() -> None:
     shown = StringIO()
     Console(file=shown, width=120).print(usage_view(status))
     _, _, _, *rows = shown.getvalue().splitlines()  # the job, an empty line, and the head of the table
-    assert [line.split()[0] for line in rows] == expected
+    lines, (role,) = rows[:4], rows[6:]  # an empty line and a head are between them
+    assert [line.split()[0] for line in lines] == expected
+    assert role.split()[:3] == ["worker", "4", "2.50"]
+
+
+def test_what_is_used_is_shown_against_what_was_asked_for() -> None:
+    given = NodeStatus(
+        "worker-0", "worker", NodeState.RUNNING, cpu=0.5, cpu_limit=2.0, memory_mb=100, memory_limit_mb=512
+    )
+    other = replace(given, name="worker-1", cpu=1.25)
+    free = replace(given, name="ps-0", role="ps", cpu_limit=0.0, memory_limit_mb=0.0)
+    planner = PlannerStatus(PlannerState.OBSERVING)
+    plan = PlanStatus("auto-2", "8 workers", "", "plan_job", "kept")
+    status = JobStatus("digits", Phase.RUNNING, nodes=(given, other, free), planner=planner, last_plan=plan)
+    shown = StringIO()
+    Console(file=shown, width=120).print(usage_view(status))
+    text = shown.getvalue()
+    assert "planner: observing; last plan auto-2 by plan_job (kept): 8 workers" in text
+    rows = {line.split("  ")[0]: " ".join(line.split()) for line in text.splitlines() if line}
+    assert rows["worker-1"] == "worker-1 Running 1.25 of 2 100 of 512 MB 0 0 0"
+    assert rows["worker"] == "worker 2 1.75 of 4 200 of 1,024 MB 0"
+    assert rows["ps"] == "ps 1 0.50 100 MB 0", "without a limit there is nothing to compare with"
+
+
+def test_a_status_says_who_plans_and_what_was_planned_last() -> None:
+    plan = PlanStatus("auto-2", "8 workers", "", "plan_job", "kept")
+    planner = PlannerStatus(PlannerState.OBSERVING, until=20.0)
+    status = JobStatus("digits", Phase.RUNNING, time=10.0, planner=planner, last_plan=plan)
+    shown = StringIO()
+    handle = cast(JobHandle, SimpleNamespace(where="here", argument="digits"))
+    Console(file=shown, width=200).print(job_view(JobView(handle, status, master_alive=True)))
+    lines = [line.rstrip() for line in shown.getvalue().splitlines()]
+    assert "resources: planned by the job (single-job); observing, cool-down for another 10 s" in lines
+    assert "last plan auto-2 by plan_job (kept): 8 workers" in lines
 
 
 def test_seats_are_shown_where_there_are_some() -> None:

@@ -5,25 +5,41 @@ from __future__ import annotations
 import ast
 import json
 import re
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
 import pytest
 from tests.cli.command_line import CommandLine
+from tests.core.planning.records import EXPLANATION, SERVERS
 
 import pliant.cli
 from pliant.cli.handles.job_handle import JobView
 from pliant.cli.render.console import EscapingConsole
+from pliant.cli.render.explanation import explanation_view
 from pliant.cli.render.final_report import print_final_report
 from pliant.cli.render.job_list import job_list
 from pliant.cli.render.output_lines import for_people
+from pliant.cli.render.plans import plans_view
 from pliant.cli.render.progress import progress_view
 from pliant.cli.render.tables import job_view, usage_view
 from pliant.cli.render.terminal import say
 from pliant.core.job import Failure, Phase
 from pliant.core.nodes.states import NodeState
+from pliant.core.planning.plan_record import PlanRecord
+from pliant.core.planning.planner_state import PlannerState
+from pliant.core.planning.reports import JobExplanation, JobPlans
 from pliant.core.shards.datasets import ShardType
-from pliant.core.status import DatasetStatus, JobStatus, NodeStatus, ParkedShard, PartitionStatus, Progress
+from pliant.core.status import (
+    DatasetStatus,
+    JobStatus,
+    NodeStatus,
+    ParkedShard,
+    PartitionStatus,
+    PlannerStatus,
+    PlanStatus,
+    Progress,
+)
 from pliant.core.summary import JobSummary
 
 EVIL = "a[/b][red]\x1b]0;owned\x07\x1b[2J\x9b2J\u202e\ud800"
@@ -61,7 +77,34 @@ def hostile_status() -> JobStatus:
         datasets=(dataset,),
         first_failure=failure,
         progress=Progress(step=3, metrics={EVIL: 1.0}),
+        planner=PlannerStatus(PlannerState.PAUSED, reason=EVIL),
+        last_plan=PlanStatus(EVIL, EVIL, EVIL, EVIL, EVIL, EVIL),
     )
+
+
+def hostile_plan() -> PlanRecord:
+    proposal = replace(
+        SERVERS.proposal, algorithm=EVIL, reason=EVIL, replace=(EVIL,), seats={EVIL: 1}, moves={EVIL: 1.0}
+    )
+    return replace(SERVERS, id=EVIL, proposal=proposal, judgement=EVIL)
+
+
+@pytest.mark.parametrize("width", [30, 400])
+def test_no_view_of_plans_passes_a_control_sequence_on(width: int) -> None:
+    record, planner = hostile_plan(), PlannerStatus(PlannerState.PAUSED, reason=EVIL)
+    shares = {EVIL: 1.0}
+    explained = replace(
+        EXPLANATION, parts=shares, terms=shares, bottleneck=EVIL, next_plan=record.proposal, not_yet=EVIL
+    )
+    for thing in (
+        plans_view(JobPlans(EVIL, planner, (record,), EVIL), 0.0),
+        explanation_view(JobExplanation(EVIL, planner, None, explained, (record,)), 0.0),
+        explanation_view(JobExplanation(EVIL, planner, plans=(record,), note=EVIL), 0.0),
+    ):
+        out = StringIO()
+        EscapingConsole(file=out, width=width, force_terminal=True).print(thing)
+        assert_harmless(out.getvalue())
+        assert "\\x1b" in out.getvalue()
 
 
 def assert_harmless(text: str) -> None:

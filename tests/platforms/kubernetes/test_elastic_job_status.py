@@ -7,7 +7,16 @@ from dataclasses import replace
 import pytest
 
 from pliant.core.job import Phase
-from pliant.core.status import CheckpointStatus, Condition, JobStatus, PlanStatus, Progress, RoleStatus
+from pliant.core.planning.planner_state import PlannerState
+from pliant.core.status import (
+    CheckpointStatus,
+    Condition,
+    JobStatus,
+    PlannerStatus,
+    PlanStatus,
+    Progress,
+    RoleStatus,
+)
 from pliant.platforms.kubernetes.elastic_job_status import PHASES, duration, status_of_resource, status_patch
 from pliant.platforms.kubernetes.timestamps import rfc3339, seconds_of
 
@@ -35,7 +44,24 @@ def test_a_status_becomes_what_kubectl_shows() -> None:
     progress = {"percent": 25.0, "step": 7, "total_steps": 28, "loss": 0.25, "epoch": 1, "eta": "4m30s", **records}
     assert (patch["progress"], patch["goodput"]) == (progress, 87.6)
     assert (patch["started"], patch["suspended"]) == ("2027-01-15T08:00:00Z", None)
-    assert patch["last_plan"] == {"name": "digits-7", "reason": "more data", "time": "2026-01-01T00:00:00Z"}
+    plan = {"name": "digits-7", "reason": "more data", "time": "2026-01-01T00:00:00Z"}
+    assert patch["last_plan"] == {**plan, "algorithm": None, "outcome": None, "judgement": None}
+    assert "planner" not in patch
+
+
+def test_the_planner_and_its_last_plan_are_read_back_and_what_no_longer_holds_is_taken_away() -> None:
+    planner = PlannerStatus(PlannerState.PAUSED, 1_800_000_050.0, "scaled by hand", dry_run=True)
+    plan = PlanStatus("auto-2", "8 workers", "2026-01-01T00:00:00Z", "plan_job", "kept", "better")
+    patch = status_patch(replace(STATUS, planner=planner), generation=1, last_plan=plan)
+    assert patch["planner"] == {
+        "state": "paused",
+        "reason": "scaled by hand",
+        "until": "2027-01-15T08:00:50Z",
+        "plan": None,
+        "dry_run": True,
+    }
+    found = status_of_resource({"metadata": {"name": "digits"}, "spec": SPEC, "status": patch}, 5.0)
+    assert (found.planner, found.last_plan) == (planner, plan)
 
 
 def test_workers_that_are_done_count_as_there() -> None:
