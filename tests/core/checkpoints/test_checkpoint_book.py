@@ -49,6 +49,13 @@ def test_a_streak_ends_with_a_complete_checkpoint_of_the_same_step_or_a_later_on
     assert entry(book).failed_step == 200
 
 
+def test_a_checkpoint_that_is_reported_after_a_later_one_is_not_the_newest() -> None:
+    book = CheckpointBook()
+    book.completed(1.0, directory=HERE, step=200)
+    book.completed(2.0, directory=HERE, step=100)  # by another node, whose report took longer
+    assert (entry(book).last_step, entry(book).written, entry(book).last_time) == (200, 2, 2.0)
+
+
 def test_destinations_fail_apart_from_each_other() -> None:
     book = CheckpointBook()
     failed(book, 1.0, 10)

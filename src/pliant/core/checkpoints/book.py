@@ -2,7 +2,8 @@
 
 Every part of a checkpoint is written by a node of its own, and any node may be the one that completes it. So a failure is
 counted once per step, whoever reports it and however often, and a streak ends with a complete checkpoint of the same step or a
-later one. One that completes late, of an earlier step, counts as the newest but ends nothing.
+later one. One of an earlier step, which completed late or was reported late, ends nothing, and it is the newest only if none of a
+later step is complete.
 
 Agents and programs report (service ``Checkpoints`` of the proto), parameter servers do so with their dumps. ``policy`` decides what
 follows.
@@ -76,7 +77,7 @@ class CheckpointBook(StateMachine):
         self._destinations[directory] = replace(
             before,
             written=before.written + 1,
-            last_step=step,
+            last_step=max(step, before.last_step),
             last_time=now,
             failures_in_a_row=0 if ends else before.failures_in_a_row,
             failing_since=0.0 if ends else before.failing_since,
