@@ -1,0 +1,134 @@
+"""The planner of a real master, on a platform in memory: what it does before nodes run, and who it gives way to."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pliant.core.changes import ChangeRequest, RequestSource, Scale
+from pliant.core.nodes.capacity import Machine
+from pliant.core.planning.configuration import Configuration, Shape
+from pliant.core.planning.past_jobs import PastJob, fingerprint
+from pliant.core.planning.plan_record import Outcome
+from pliant.core.planning.planner import PlannerState
+from pliant.master.components.changes import ChangeHandler
+from pliant.master.components.planning.past_jobs import MAX_KEPT, PastJobs
+from pliant.master.components.planning.planner import ResourcePlanner
+from pliant.master.controller import JobController
+from pliant.testing import wait_until
+from pliant.testing.platform import FakePlatform
+from pliant.testing.running import RunningMaster
+
+COMMAND = ("python", "train.py")
+MARK = fingerprint("none", COMMAND, "tested")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PLIANT_HOME", str(tmp_path))
+    return tmp_path
+
+
+def spec(replicas: Any = "1:9", **optimize: Any) -> dict[str, Any]:
+    worker: dict[str, Any] = {"command": list(COMMAND)}
+    if replicas is not None:
+        worker["replicas"] = replicas
+    return {"roles": {"worker": worker}, "optimize": {"mode": "single-job", "interval": 0.1, **optimize}}
+
+
+def look(master: RunningMaster, read: Callable[[ResourcePlanner], Any]) -> Any:
+    def call(controller: JobController) -> Any:
+        return read(controller.require(ResourcePlanner))
+
+    return master.call(call)
+
+
+def past(workers: int, *, ended: float = 1000.0, memory: float = 100.0) -> PastJob:
+    return PastJob(MARK, ended, True, Configuration(Shape(workers)), 50.0, memory)
+
+
+def test_a_job_begins_between_its_bounds_and_no_node_is_launched_for_nothing(tmp_path: Path) -> None:
+    platform = FakePlatform()
+    with RunningMaster(tmp_path, spec(), platform=platform) as master:
+        wait_until(lambda: len(platform.launched) == 3, what="the first nodes")
+        [plan] = look(master, lambda planner: planner.plans())
+        assert (plan.proposal.algorithm, plan.outcome) == ("create_from_history", Outcome.KEPT)
+        assert platform.launched == ["worker-0", "worker-1", "worker-2"]
+
+
+def test_a_job_begins_with_what_a_similar_one_ended_with(tmp_path: Path, home: Path) -> None:
+    PastJobs(home / "history", MARK).remember(past(7))
+    platform = FakePlatform()
+    with RunningMaster(tmp_path, spec(), platform=platform):
+        wait_until(lambda: len(platform.launched) == 7, what="as many nodes as the earlier job had")
+        assert platform.nodes["worker-0"].launch.resources.memory_mb == 0, "nobody asked for a limit"
+
+
+def test_bounds_that_leave_no_choice_are_no_plan_and_stay_so(tmp_path: Path) -> None:
+    """Also while no node runs yet: a plan for the first configuration would replace what is being launched."""
+    platform = FakePlatform(largest=Machine(4, 8000, 0))
+    with RunningMaster(tmp_path, spec("3:3"), platform=platform) as master:
+        wait_until(lambda: len(platform.launched) == 3, what="the nodes")
+        wait_until(lambda: look(master, lambda planner: planner._periods.settling_since) is not None, what="samples")
+        assert look(master, lambda planner: planner.plans()) == ()
+        assert len(platform.launched) == 3
+
+
+def test_a_given_number_to_begin_with_is_taken(tmp_path: Path) -> None:
+    platform = FakePlatform()
+    with RunningMaster(tmp_path, spec({"min": 1, "max": 9, "wanted": 5}), platform=platform) as master:
+        wait_until(lambda: len(platform.launched) == 5, what="the nodes")
+        assert look(master, lambda planner: planner.plans()) == ()
+
+
+def test_a_request_of_a_person_pauses_the_planner_and_survives_the_master(tmp_path: Path) -> None:
+    platform = FakePlatform()
+    with RunningMaster(tmp_path, spec(), platform=platform) as master:
+        wait_until(lambda: len(platform.launched) == 3, what="the first nodes")
+        request = ChangeRequest("mine", RequestSource.PERSON, (Scale("worker", 2),), "I know better")
+        master.call(lambda controller: controller.require(ChangeHandler).handle(request))
+        paused = look(master, lambda planner: planner.planner.paused)
+        assert paused is not None
+        assert "I know better" in paused[1]
+        master.kill()
+        master.start()
+        assert look(master, lambda planner: planner.planner.state) is PlannerState.PAUSED
+
+
+def test_an_unknown_algorithm_keeps_the_master_from_starting(tmp_path: Path) -> None:
+    with (
+        pytest.raises(Exception, match="unknown algorithm 'nope'"),
+        RunningMaster(tmp_path, spec(algorithms=["nope"])),
+    ):
+        pass
+
+
+def test_files_that_are_no_history_are_passed_over(home: Path) -> None:
+    folder = home / "history"
+    jobs = PastJobs(folder, MARK)
+    assert jobs.similar() == (), "there is no folder yet"
+    jobs.remember(past(4))
+    (folder / "0000000000009.000-bad.json").write_text(json.dumps({"fingerprint": 3}))
+    (folder / "0000000000009.100-cut.json").write_text('{"ended": ')
+    os.mkfifo(folder / "0000000000009.200-pipe.json")
+    assert [job.configuration.worker.replicas for job in jobs.similar()] == [4]
+
+
+def test_only_the_last_jobs_are_kept_newest_first(home: Path) -> None:
+    jobs = PastJobs(home / "history", MARK, keeps_memory=False)
+    for number in range(MAX_KEPT + 3):
+        jobs.remember(past(1 + number, ended=float(number)))
+    found = jobs.similar()
+    assert len(found) == MAX_KEPT
+    assert (found[0].configuration.worker.replicas, found[0].worker_memory_p95_mb) == (MAX_KEPT + 3, 0.0)
+
+
+def test_a_home_that_cannot_be_written_is_no_failure(home: Path) -> None:
+    (home / "history").write_text("a file")
+    PastJobs(home / "history", MARK).remember(past(4))
+    assert PastJobs(home / "history", MARK).similar() == ()
