@@ -170,6 +170,14 @@ class JobSpec(Model):
         """What differs from the defaults; ``full`` pins every default of this version as well."""
         return text.write(self.to_json() if full else self.differences())
 
+    def differences(self, base: Model | None = None) -> dict[str, Any]:
+        """Of a job that plans its own resources every range of nodes is written: one that is missing would be an open one."""
+        found = super().differences(base)
+        if self.optimize.is_automatic:
+            for name, role in self.roles.items():
+                found["roles"][name].setdefault("replicas", role.replicas.to_json())
+        return found
+
     def replaced(self, **changes: Any) -> JobSpec:
         """A copy with other values for top-level fields, checked as a whole."""
         return self.from_dict(self.entries() | changes)
