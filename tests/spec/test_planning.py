@@ -50,7 +50,7 @@ def test_without_planning_a_number_is_a_number() -> None:
     assert isinstance(initial_state(job(4)).planner, Planner)
 
 
-@pytest.mark.parametrize("given", [None, 4, "2:8"])
+@pytest.mark.parametrize("given", [None, 1, 4, "1:1", "2:8"])
 def test_a_planned_job_is_the_same_after_a_round_trip_through_yaml(given: object) -> None:
     section = {"mode": "single-job", "deadline": "1h30m", "objective": "fastest", "budget": 2.5, "dry_run": True}
     spec = job(given, optimize=section)

@@ -171,8 +171,9 @@ class JobSpec(Model):
         return text.write(self.to_json() if full else self.differences())
 
     def differences(self, base: Model | None = None) -> dict[str, Any]:
+        """Of a job that plans its own resources every range of nodes is written: one that is missing would be an open one."""
         found = super().differences(base)
-        if self.optimize.is_automatic:  # there, one node that is given is another thing than no number at all
+        if self.optimize.is_automatic:
             for name, role in self.roles.items():
                 found["roles"][name].setdefault("replicas", role.replicas.to_json())
         return found

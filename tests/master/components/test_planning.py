@@ -45,7 +45,7 @@ def look(master: RunningMaster, read: Callable[[ResourcePlanner], Any]) -> Any:
     def call(controller: JobController) -> Any:
         return read(controller.require(ResourcePlanner))
 
-    return master.call(call)
+    return master.run_inside(call)
 
 
 def past(workers: int, *, ended: float = 1000.0, memory: float = 100.0) -> PastJob:
@@ -91,7 +91,7 @@ def test_a_request_of_a_person_pauses_the_planner_and_survives_the_master(tmp_pa
     with RunningMaster(tmp_path, spec(), platform=platform) as master:
         wait_until(lambda: len(platform.launched) == 3, what="the first nodes")
         request = ChangeRequest("mine", RequestSource.PERSON, (Scale("worker", 2),), "I know better")
-        master.call(lambda controller: controller.require(ChangeHandler).handle(request))
+        master.run_inside(lambda controller: controller.require(ChangeHandler).handle(request))
         paused = look(master, lambda planner: planner.planner.paused)
         assert paused is not None
         assert "I know better" in paused[1]
