@@ -22,6 +22,7 @@ from pliant.master.components.changes import ChangeHandler
 from pliant.master.components.rendezvous import RendezvousServer
 from pliant.rpc import pliant_pb2 as pb
 from pliant.testing import wait_until
+from pliant.torch.worlds.membership import Membership
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
@@ -199,28 +200,32 @@ def test_a_plan_takes_effect_at_the_next_step_boundary_in_the_same_process(tmp_p
         threads.start()
         threads.finish()
         threads.assert_each_record_once(38)
-        rounds = {worker.trainer._elastic.world.round for worker in threads.workers}
-        assert len(rounds) == 1
         if deterministic:
             threads.assert_all_equal(bits(alone_result(**options).trainer.model))
         assert sorted(before.values()) == [1, 2, 2]
-        assert {worker.name: counts_of(worker)[0] for worker in threads.workers} == before
-        # The word may come to a worker that has just reported for step 1; step 2 is a short one.
-        for step in (3, 4):
-            assert {worker.name: counts_of(worker)[step] for worker in threads.workers} == seats
+        # The word may come to a worker that has just reported for step 1. Who leaves for the new world first may break
+        # the step of one that is behind, so only a step well after it is surely computed in one world.
+        assert {worker.name: counts_of(worker)[4] for worker in threads.workers} == seats
 
 
-def test_a_worker_that_dies_while_the_new_assignment_is_taken_changes_nothing(tmp_path: Path) -> None:
-    with TrainerThreads(tmp_path, workers=3) as threads, threads.points():
+def test_a_worker_that_dies_when_it_enters_the_new_world_changes_nothing(tmp_path: Path) -> None:
+    entering = "entering a world"
+    with (
+        TrainerThreads(tmp_path, workers=3, virtual_workers=5) as threads,
+        threads.points(),
+        threads._point(Membership, "_enter", entering),
+    ):
         victim = threads.workers[1]
 
         def change() -> None:
-            assign(threads, {"worker-0": 1, "worker-1": 1, "worker-2": 2})
+            victim.dies(entering)
+            assign(threads, {"worker-0": 1, "worker-1": 1, "worker-2": 3})
+            wait_until(lambda: any(w.trainer._elastic.world.outdated for w in threads.workers), what="word of it")
 
         threads.workers[0].does(change, "before the collective", step=1)
-        victim.dies("after the optimizer", step=2)
         threads.start()
         threads.finish()
-        threads.assert_all_equal(bits(alone_result().trainer.model))
+        threads.assert_all_equal(bits(alone_result(virtual_workers=5).trainer.model))
         threads.assert_each_record_once(38)
-        assert [counts_of(worker)[5] for worker in threads.survivors] == [1, 3]
+        assert victim.died
+        assert [counts_of(worker)[4] for worker in threads.survivors] == [1, 4]

@@ -187,3 +187,26 @@ def test_a_member_that_falls_silent_is_out_and_a_stranger_that_asked_is_nobody(r
     assert list(status.missing) == ["worker-1"]
     rendezvous.passes(100)
     assert rendezvous.master.status().phase == "Running"
+
+
+def test_members_learn_that_virtual_workers_were_assigned_and_the_next_world_has_them(
+    rendezvous: RendezvousClient,
+) -> None:
+    names = [f"worker-{number}" for number in range(3)]
+    for name in names:
+        rendezvous.join(name, attrs={"virtual_workers": "8"})
+    assert list(rendezvous.world("worker-0").world.seats) == [3, 3, 2]
+    watching = rendezvous.start_watching(1)
+    client = rendezvous.master.client
+    wrong = pb.AssignSeatsRequest(seats={"worker-0": 8})
+    with pytest.raises(InvalidRequest, match="no virtual workers given for worker-1, worker-2"):
+        client.call(client.stubs.job.AssignSeats, wrong)
+    asked = pb.AssignSeatsRequest(seats={"worker-0": 1, "worker-1": 5, "worker-2": 2}, id="r1")
+    for _ in range(2):
+        reply = client.call(client.stubs.job.AssignSeats, asked)
+        assert (reply.virtual_workers, dict(reply.seats)) == (8, dict(asked.seats))
+    status = watching.result(timeout=10)
+    assert (status.intact, status.outdated) == (True, True)
+    for name in names:
+        rendezvous.join(name, attrs={"virtual_workers": "8"}, after=1)
+    assert list(rendezvous.world("worker-0").world.seats) == [1, 5, 2]
