@@ -224,6 +224,21 @@ def test_no_second_plan_while_one_is_under_way_unless_it_is_urgent() -> None:
     assert job.configuration == workers(6)
 
 
+def test_what_all_wait_for_is_repaired_before_a_plan_is_judged_and_what_is_not_urgent_waits() -> None:
+    repair = Proposal("straggler", "worker-3 is slow", workers(8), replace=("worker-3",), urgent=True)
+    seen: list[Proposal] = []
+    job = Job(Says("straggler", lambda history, now: seen[-1] if seen else None), always(to(8, 80.0)))
+    job.rates |= {8: 30.0}
+    job.run(15.0)
+    seen.append(replace(repair, urgent=False))
+    assert job.step() == ""
+    assert job.planner.state is PlannerState.SETTLING
+    seen.append(repair)
+    job.obeys = False
+    assert job.step() == "plan"
+    assert job.outcomes() == [("ours", "superseded"), ("straggler", "planned")]
+
+
 def test_where_nodes_were_unschedulable_it_does_not_go_again_for_a_while() -> None:
     down = replace(to(3, 30.0, name="pending_fit"), urgent=True, prediction=None)
     job = Job(

@@ -19,7 +19,7 @@ Invariants, held by ``tests/core/planning/test_planner*.py``:
   cool-down; a configuration that was rolled back is not tried again for a while that doubles, too.
 - An algorithm whose rates lie outside its own intervals by more than 30 % only advises, until its advice came true or time has
   passed. Advice is judged when the job comes to have what was advised, by whomever.
-- Urgent proposals (memory, nodes without room) wait for no cool-down and supersede what settles.
+- Urgent proposals (memory, nodes without room, stragglers that all wait for) wait for no cool-down and supersede what settles.
 - All plans are kept as records, the last ``max_records`` of them.
 """
 
@@ -55,6 +55,7 @@ class PlannerState(StrEnum):
 
 
 LOOK_AGAIN_S = 600.0  # even if nothing has changed: the job is older
+_STEPS_OF_MANY = ("probe", "straggler")  # more follow at once as long as they bring something
 _UNDER_WAY = (PlannerState.PROBING, PlannerState.SETTLING, PlannerState.JUDGING)
 
 
@@ -162,7 +163,7 @@ class Planner(StateMachine):
             if is_urgent_only and each.name not in URGENT:
                 continue
             proposal = each(history, now)
-            if proposal is None:
+            if proposal is None or (is_urgent_only and not proposal.urgent):
                 continue
             found = self._check(proposal, history, now)
             if not found.blocked:
@@ -270,8 +271,8 @@ class Planner(StateMachine):
                 self._cool_down_s = self.settings.cool_down_s
             else:
                 self._grow_cool_down()
-            is_try = record.proposal.algorithm == "probe" and found.gain >= MIN_GAIN / 2
-            self._rest(now, 0.0 if is_try else self._cool_down_s)
+            goes_on = record.proposal.algorithm in _STEPS_OF_MANY and found.gain >= MIN_GAIN / 2
+            self._rest(now, 0.0 if goes_on else self._cool_down_s)
             return None
         self._end(now, plan, Outcome.ROLLED_BACK, found.reason)
         self._avoid(now, record.proposal.configuration)

@@ -37,7 +37,8 @@ DEFAULT_CHAIN = (
     "probe",
     "right_size",
 )
-URGENT = frozenset({"oom_recover", "memory_forecast", "pending_fit"})  # heard at any time, also while a plan settles
+# Heard at any time, also while a plan settles, if what they propose is urgent.
+URGENT = frozenset({"oom_recover", "memory_forecast", "pending_fit", "straggler"})
 
 
 def algorithm_names() -> list[str]:
