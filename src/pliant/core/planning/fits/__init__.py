@@ -7,19 +7,23 @@ coefficients and draws of them, ``fit.py`` predicts. Everything is deterministic
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
+from pliant.core.planning.configuration import Configuration
 from pliant.core.planning.fits.allreduce import AllreduceModel
 from pliant.core.planning.fits.fit import Datum, Fit, Rates, fit_rates
 from pliant.core.planning.fits.model import SpeedModel
 from pliant.core.planning.fits.ps import PsModel
 from pliant.core.planning.fits.queue import QueueModel
-from pliant.core.planning.history import JobHistory, JobKind
+from pliant.core.planning.history import JobHistory, JobKind, Period
 
 __all__ = ["AllreduceModel", "Datum", "Fit", "PsModel", "QueueModel", "Rates", "SpeedModel", "fit_history", "fit_rates"]
 
 AGE_ERROR_PER_HOUR = 0.1  # relative: what was measured long ago says less of the present
 MAX_AGE_ERROR = 0.3
 PRIOR_ERROR = 0.25  # relative, of the rate of another job that is exactly alike
+CONTRADICTION = 3.0  # standard errors
+SAME = 0.1  # relative: rates that differ by less are no contradiction
 MIN_CPU_USED = 0.2  # cores of a worker: with less, CPU is not what runs out
 
 
@@ -28,13 +32,15 @@ def fit_history(history: JobHistory, *, seed: int = 0) -> Fit | None:
     if not history.periods:
         return None
     latest = history.periods[-1].ended
+    busy = _busiest_server(history)
     data = []
-    for period in history.periods:
+    for period in _not_outdated(history.periods):
         if period.rate > 0 and _has_servers(history, period.configuration.server is not None):
             age = min(MAX_AGE_ERROR, AGE_ERROR_PER_HOUR * (latest - period.ended) / 3600.0)
-            data.append(
-                Datum(period.configuration, period.rate, float((period.error / period.rate) ** 2 + age**2) ** 0.5)
-            )
+            error = float((period.error / period.rate) ** 2 + age**2) ** 0.5
+            is_present = period is history.periods[-1] and period.configuration == history.configuration
+            shared = busy if is_present and history.settling_since is None else 0.0
+            data.append(Datum(period.configuration, period.rate, error, period.parts.compute, shared))
     if not data:
         return None
     prior = [
@@ -43,6 +49,26 @@ def fit_history(history: JobHistory, *, seed: int = 0) -> Fit | None:
         if job.rate > 0 and job.similarity > 0 and _has_servers(history, job.configuration.server is not None)
     ]
     return fit_rates(model_of(history), [*prior, *data], seed=seed)
+
+
+def _not_outdated(periods: Sequence[Period]) -> list[Period]:
+    """Without those that a newer one of the same configuration contradicts: nodes were slow then, or the job has changed."""
+    newest: dict[Configuration, Period] = {}
+    found = []
+    for period in reversed(periods):
+        other = newest.setdefault(period.configuration, period)
+        noise = CONTRADICTION * float(period.error**2 + other.error**2) ** 0.5
+        if abs(period.rate - other.rate) <= max(noise, SAME * max(period.rate, other.rate)):
+            found.append(period)
+    return found[::-1]
+
+
+def _busiest_server(history: JobHistory) -> float:
+    """The share of its CPU that it uses; 0: nobody knows."""
+    servers = [node for node in history.nodes if node.role == "ps"]
+    if history.configuration.server is None or len(servers) != history.configuration.server.replicas:
+        return 0.0
+    return max((min(1.0, node.cpu / node.cpu_limit) for node in servers if node.cpu_limit), default=0.0)
 
 
 def model_of(history: JobHistory) -> SpeedModel:

@@ -18,6 +18,9 @@ class Term:
     penalty: float = 0.0  # the larger, the later the time is put down to it where the data do not decide: optimism
 
 
+COMPUTE = "compute of workers"  # the name of that term in every model: it is measured by itself, too
+
+
 class SpeedModel(ABC):
     terms: tuple[Term, ...]
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pliant.core.planning.configuration import Configuration
-from pliant.core.planning.fits.model import SpeedModel, Term, cores
+from pliant.core.planning.fits.model import COMPUTE, SpeedModel, Term, cores
 
-_OWN = (Term("overhead of a worker", False), Term("compute of workers", False))
+_OWN = (Term("overhead of a worker", False), Term(COMPUTE, False))
 _SHARED = (
     Term("CPU of servers", True, 1.0),
     Term("requests at servers", True, 1.5),

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pliant.core.planning.configuration import Configuration
-from pliant.core.planning.fits.model import SpeedModel, Term, cores
+from pliant.core.planning.fits.model import COMPUTE, SpeedModel, Term, cores
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class QueueModel(SpeedModel):
     knee: float | None = None  # workers
     terms: tuple[Term, ...] = (
         Term("waiting of workers", False),
-        Term("compute of workers", False),
+        Term(COMPUTE, False),
         Term("what workers share", True, 1.0),
         Term("workers that hinder each other", True, 2.0),
     )
