@@ -8,17 +8,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeAlias
 
 from pliant.core.planning.configuration import Configuration
 from pliant.core.planning.fits.allreduce import AllreduceModel
-from pliant.core.planning.fits.fit import Datum, Fit, Rates, fit_rates
-from pliant.core.planning.fits.model import SpeedModel
+from pliant.core.planning.fits.fit import Datum, Fit, Rates, distance, fit_rates
+from pliant.core.planning.fits.model import SpeedModel, Speedup
 from pliant.core.planning.fits.ps import PsModel
 from pliant.core.planning.fits.queue import QueueModel
 from pliant.core.planning.history import JobHistory, JobKind, Period
 
 __all__ = ["AllreduceModel", "Datum", "Fit", "PsModel", "QueueModel", "Rates", "SpeedModel", "fit_history", "fit_rates"]
 
+AnyModel: TypeAlias = QueueModel | AllreduceModel | PsModel
+DISTRUST = 0.05  # relative, for each doubling from the present configuration: where the job is, the model must be right
+USUAL_SPEEDUP = 0.85  # percent, by a percent more cores of a worker
 AGE_ERROR_PER_HOUR = 0.1  # relative: what was measured long ago says less of the present
 MAX_AGE_ERROR = 0.3
 PRIOR_ERROR = 0.25  # relative, of the rate of another job that is exactly alike
@@ -40,7 +45,8 @@ def fit_history(history: JobHistory, *, seed: int = 0) -> Fit | None:
             error = float((period.error / period.rate) ** 2 + age**2) ** 0.5
             is_present = period is history.periods[-1] and period.configuration == history.configuration
             shared = busy if is_present and history.settling_since is None else 0.0
-            data.append(Datum(period.configuration, period.rate, error, period.parts.compute, shared))
+            distrust = DISTRUST * distance(period.configuration, history.configuration)
+            data.append(Datum(period.configuration, period.rate, error, period.parts.compute, shared, distrust))
     if not data:
         return None
     prior = [
@@ -48,7 +54,29 @@ def fit_history(history: JobHistory, *, seed: int = 0) -> Fit | None:
         for job in history.similar
         if job.rate > 0 and job.similarity > 0 and _has_servers(history, job.configuration.server is not None)
     ]
-    return fit_rates(model_of(history), [*prior, *data], seed=seed)
+    model = model_of(history)
+    model = replace(model, speedup=_speedup(model, data))
+    return fit_rates(model, [*prior, *data], seed=seed)
+
+
+def _speedup(model: AnyModel, data: Sequence[Datum]) -> Speedup:
+    """By what workers needed for the same work with other cores; the newest of each number of them."""
+    times = {
+        datum.configuration.worker.cpu: (
+            datum.compute * model.work(datum.configuration) / datum.rate / model.compute(datum.configuration)
+        )
+        / datum.configuration.worker.cpu
+        for datum in data
+        if datum.compute > 0 and datum.configuration.worker.cpu > 0
+    }
+    points: list[tuple[float, float]] = []
+    least = min(times, default=1.0)
+    for cpu, seconds in sorted(times.items()):
+        speed = least * times[least] / seconds
+        if points:  # never slower, never better than in proportion
+            speed = min(max(speed, points[-1][1]), points[-1][1] * cpu / points[-1][0])
+        points.append((cpu, speed))
+    return Speedup(tuple(points), USUAL_SPEEDUP)
 
 
 def _not_outdated(periods: Sequence[Period]) -> list[Period]:
@@ -71,7 +99,7 @@ def _busiest_server(history: JobHistory) -> float:
     return max((min(1.0, node.cpu / node.cpu_limit) for node in servers if node.cpu_limit), default=0.0)
 
 
-def model_of(history: JobHistory) -> SpeedModel:
+def model_of(history: JobHistory) -> AnyModel:
     match history.kind:
         case JobKind.PS_ASYNC | JobKind.PS_SYNC:
             return PsModel(synchronous=history.kind is JobKind.PS_SYNC)

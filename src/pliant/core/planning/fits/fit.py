@@ -40,6 +40,7 @@ class Datum:
     error: float  # relative
     compute: float = 0.0  # share of the workers' time; 0: unknown
     shared: float = 0.0  # share of the time in which what all share (the busiest server) is busy; 0: unknown
+    distrust: float = 0.0  # relative: what a model may miss there, in favour of where it matters
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,20 @@ class Fit:
             + (_QUANTILE * (1 - known) * distrust) ** 2
         )
         centre = centre + correction
-        return Rates(np.exp(centre), np.exp(centre - spread[0]), np.exp(centre + spread[1]))
+        low = np.exp(centre - spread[0])
+        return Rates(
+            np.exp(centre), np.minimum(low, self._without_more_cores(configurations, low)), np.exp(centre + spread[1])
+        )
+
+    def _without_more_cores(self, configurations: Sequence[Configuration], low: Array) -> Array:
+        """The lower bound, if a worker's cores beyond what was tried bring nothing: nobody knows how many it can use."""
+        most = max(datum.configuration.worker.cpu for datum in self.data)
+        beyond = [i for i, configuration in enumerate(configurations) if configuration.worker.cpu > most > 0]
+        found = low.copy()
+        if beyond:
+            clipped = [replace(c, worker=replace(c.worker, cpu=most)) for c in (configurations[i] for i in beyond)]
+            found[beyond] = self.predict_all(clipped).low
+        return found
 
     def shares(self, configuration: Configuration) -> Mapping[str, float]:
         """Where the time of a step goes; they add up to 1."""
@@ -148,9 +162,10 @@ def _fit_rates(model: SpeedModel, data: tuple[Datum, ...], seed: int) -> Fit | N
         return None
     features = np.array([model.features(datum.configuration) for datum in usable])
     times = np.array([model.work(datum.configuration) / datum.rate for datum in usable])
-    errors = np.array([datum.error for datum in usable])
+    errors = np.array([(datum.error**2 + datum.distrust**2) ** 0.5 for datum in usable])
+    distrusts = np.array([datum.distrust for datum in usable])
     is_shared = np.array([term.is_shared for term in model.terms])
-    parts = list(_parts(model, usable, features, times, is_shared))
+    parts = list(_parts(model, usable, features, times, is_shared, distrusts))
     problem = Problem(
         features=np.concatenate([features, *(part[0] for part in parts)]),
         is_shared=is_shared,
@@ -163,7 +178,12 @@ def _fit_rates(model: SpeedModel, data: tuple[Datum, ...], seed: int) -> Fit | N
 
 
 def _parts(
-    model: SpeedModel, data: Sequence[Datum], features: Array, times: Array, is_shared: NDArray[np.bool_]
+    model: SpeedModel,
+    data: Sequence[Datum],
+    features: Array,
+    times: Array,
+    is_shared: NDArray[np.bool_],
+    distrusts: Array,
 ) -> Iterator[tuple[Array, Array, Array]]:
     """What is known of parts of the time: features in which the other terms are missing, times and errors."""
     is_compute = np.array([term.name == COMPUTE for term in model.terms])
@@ -173,7 +193,8 @@ def _parts(
     ):
         known = (shares > 0) & (np.sum(features * terms, axis=1) > 0)
         share = shares[known]
-        yield features[known] * terms, times[known] * share, np.sqrt(_PART_ERROR**2 + (_SHARE_ERROR / share) ** 2)
+        errors = np.sqrt(_PART_ERROR**2 + (_SHARE_ERROR / share) ** 2 + distrusts[known] ** 2)
+        yield features[known] * terms, times[known] * share, errors
 
 
 def _is_usable(model: SpeedModel, datum: Datum) -> bool:
@@ -196,3 +217,9 @@ def _places(configurations: Sequence[Configuration]) -> Array:
         )
     found: Array = np.log2(np.maximum(np.array(rows, dtype=np.float64), 1e-3))
     return found
+
+
+def distance(one: Configuration, other: Configuration) -> float:
+    """In doublings."""
+    places = _places([one, other])
+    return float(np.sqrt(np.sum((places[0] - places[1]) ** 2)))

@@ -12,12 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pliant.core.planning.configuration import Configuration
-from pliant.core.planning.fits.model import COMPUTE, SpeedModel, Term, cores
+from pliant.core.planning.fits.model import COMPUTE, PROPORTIONAL, SpeedModel, Speedup, Term
 
 
 @dataclass(frozen=True)
 class QueueModel(SpeedModel):
     knee: float | None = None  # workers
+    speedup: Speedup = PROPORTIONAL
     terms: tuple[Term, ...] = (
         Term("waiting of workers", False),
         Term(COMPUTE, False),
@@ -34,4 +35,4 @@ class QueueModel(SpeedModel):
 
     def features(self, configuration: Configuration) -> list[float]:
         workers = self.effective(configuration)
-        return [1.0, 1.0 / cores(configuration.worker.cpu), workers, workers * workers]
+        return [1.0, 1.0 / self.speedup.of(configuration.worker.cpu), workers, workers * workers]
