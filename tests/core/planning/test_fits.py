@@ -74,19 +74,19 @@ def test_the_batched_solver_finds_what_scipy_finds() -> None:
 def test_no_other_coefficients_explain_the_data_better(overlap: float) -> None:
     rng = np.random.default_rng(5)
     model = AllreduceModel(16)
-    rate = truth_of(model, [0.2, 0.5, 1.0, 0.05], overlap)
+    rate = truth_of(model, [0.2, 0.5, 1.0, 0.05, 0.002], overlap)
     at = [workers(count) for count in (1, 2, 4, 6, 8, 16)]
     features = np.array([model.features(there) for there in at])
     times = np.array([model.work(there) / rate(there) for there in at]) * np.exp(0.02 * rng.standard_normal(len(at)))
     shared = np.array([term.is_shared for term in model.terms])
-    found = solve(Problem(features, shared, times, np.full(len(at), 0.02), np.ones(4), np.zeros(4)))
+    found = solve(Problem(features, shared, times, np.full(len(at), 0.02), np.ones(5), np.zeros(5)))
 
     def misses(coefficients: Array, power: float) -> Array:
         modelled = times_of(features, shared, coefficients[None, :], np.array([power]))[0]
         return np.asarray((modelled / times - 1.0) / 0.02)
 
     ours = float(np.sum(misses(found.coefficients, found.overlap) ** 2))
-    starts = [np.array([0.5, 0.5, 0.5, 0.5]), np.array([0.1, 1.0, 2.0, 0.1]), np.array([0.2, 0.5, 1.0, 0.05])]
+    starts = [np.array(start) for start in ([0.5] * 5, [0.1, 1.0, 2.0, 0.1, 0.01], [0.2, 0.5, 1.0, 0.05, 0.002])]
     theirs = min(
         2 * least_squares(misses, start, bounds=(0.0, np.inf), args=(power,)).cost
         for start in starts
@@ -129,7 +129,7 @@ def random_truth(
         asked = [with_servers(16, 4, 1.0, 2.0), with_servers(6, 2), with_servers(8, 3), with_servers(4, 1, 2.0)]
         return servers, rate, PS_AT[:6], asked
     allreduce = AllreduceModel(16)
-    drawn = [rng.uniform(0, 0.5), rng.uniform(0.2, 1), rng.uniform(0, 2), rng.uniform(0, 0.2)]
+    drawn = [rng.uniform(0, 0.5), rng.uniform(0.2, 1), rng.uniform(0, 2), rng.uniform(0, 0.2), rng.uniform(0, 0.01)]
     rate = truth_of(allreduce, drawn, overlap)
     return allreduce, rate, [workers(count) for count in (1, 2, 4, 8)], [workers(count) for count in (3, 6, 10, 16)]
 
@@ -186,14 +186,14 @@ def test_where_the_time_goes_adds_up_and_what_was_varied_is_identified() -> None
 def test_allreduce_has_plateaus_where_more_workers_leave_the_slowest_one_as_much_to_do() -> None:
     model = AllreduceModel(8)
     assert [model.units(count) for count in (1, 2, 3, 4, 5, 7, 8)] == [8, 4, 3, 2, 2, 2, 1]
-    rate = truth_of(model, [0.0, 1.0, 0.1, 0.0], 1.0)
+    rate = truth_of(model, [0.0, 1.0, 0.1, 0.0, 0.0], 1.0)
     fit = fitted(model, measured(rate, [workers(count) for count in (1, 2, 4, 8)], 0.005, np.random.default_rng(1)))
     assert fit.predict(workers(6)).rate == pytest.approx(fit.predict(workers(5)).rate, rel=0.05)
 
 
 def test_workers_on_several_machines_have_a_collective_of_their_own_cost() -> None:
     model = AllreduceModel(16, workers_per_host=4)
-    rate = truth_of(model, [0.0, 1.0, 0.01, 0.0, 3.0, 0.0], 1.0)
+    rate = truth_of(model, [0.0, 1.0, 0.01, 0.0, 0.0, 3.0, 0.0], 1.0)
     at = [workers(count) for count in (1, 2, 4, 8)]
     fit = fitted(model, measured(rate, at, 0.005, np.random.default_rng(1)))
     assert fit.predict(workers(16)).rate == pytest.approx(rate(workers(16)), rel=0.1)
