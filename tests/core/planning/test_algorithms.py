@@ -236,14 +236,19 @@ def test_the_first_configuration_is_what_similar_jobs_ended_with() -> None:
     assert few.configuration == workers(12, 0.0, 1300), "few are trusted less"
 
 
-def test_without_a_similar_job_it_starts_in_the_middle_of_the_bounds() -> None:
+def test_without_a_similar_job_it_starts_between_the_bounds_and_higher_the_more_speed_counts() -> None:
     job = JobHistory(JobKind.QUEUE, workers(1), Bounds(RoleBounds(1, 64)), similar=(finished(5, 0.1),))
     found = proposed(CreateFromHistory()(job, NOW))
-    assert found.configuration.worker.replicas == 8
+    assert found.configuration.worker.replicas == 23, "one or two doublings below the most"
+    counts = {
+        objective: proposed(CreateFromHistory()(replace(job, objective=objective), NOW)).configuration.worker.replicas
+        for objective in Objective
+    }
+    assert counts[Objective.CHEAPEST] == 8 < counts[Objective.BALANCED] < counts[Objective.FASTEST] < 64
     assert "no similar job" in found.reason
     failed = replace(job, similar=(finished(60, 0.9, succeeded=False, worker_memory_p95_mb=2000.0),))
     found = proposed(CreateFromHistory()(failed, NOW))
-    assert found.configuration == workers(8, 0.0, 2600), "of a job that failed only the memory counts"
+    assert found.configuration == workers(23, 0.0, 2600), "of a job that failed only the memory counts"
 
 
 def test_the_first_configuration_respects_the_sum_of_all_nodes() -> None:
@@ -356,12 +361,12 @@ def test_at_the_maximum_an_allreduce_job_is_advised_of_smaller_micro_batches_and
     assert found.server.replicas == 3
 
 
-def test_right_size_asks_for_less_at_the_next_restart_only() -> None:
+def test_right_size_asks_for_less_memory_at_the_next_restart_only_and_leaves_cpu_to_what_is_measured() -> None:
     node = NodeView("worker-0", "worker", cpu_p95=0.5, cpu_limit=2.0, memory_peak_mb=400.0, age_s=4000.0)
     job = replace(queue([(1, 10.0)]), configuration=workers(1, 2.0, 2000), nodes=(node,))
     found = proposed(RightSize()(job, NOW))
     assert found.at_next_restart
-    assert found.configuration == workers(1, 0.57, 460)
+    assert found.configuration == workers(1, 2.0, 460)
     oom = replace(job, out_of_memory=(OutOfMemory(NOW, "worker", 900.0, 900.0),))
     assert proposed(RightSize()(oom, NOW)).configuration.worker.memory_mb == 1080
     assert RightSize()(replace(job, nodes=(replace(node, age_s=60.0),)), NOW) is None
@@ -400,11 +405,37 @@ def allreduce(unit_seconds: list[float], seats: int = 4, **more: Any) -> JobHist
     return replace(job, **more)
 
 
-def test_a_slow_worker_gets_fewer_seats_and_their_sum_stays() -> None:
-    found = proposed(Straggler()(allreduce([1.0, 1.0, 1.0, 2.5]), NOW))
-    assert sum(found.seats.values()) == 16
-    assert found.seats["worker-3"] < 4
+def test_a_slow_worker_gets_fewer_seats_and_their_sum_stays_if_a_replacement_would_hardly_be_better() -> None:
+    many = allreduce([1.0] * 7 + [1.6], seats=16)
+    found = proposed(Straggler()(many, NOW))
+    assert sum(found.seats.values()) == 8 * 16
+    assert found.seats["worker-7"] < 16
     assert not found.replace
+    assert found.urgent, "all wait for it"
+
+
+def test_a_slow_worker_is_replaced_if_fewer_seats_are_not_enough_and_else_gets_those() -> None:
+    job = allreduce([1.0, 1.0, 1.0, 2.5])
+    assert proposed(Straggler()(job, NOW)).replace == ("worker-3",)
+    found = proposed(Straggler()(replace(job, replaced_stragglers=3), NOW))
+    assert not found.replace
+    assert found.seats["worker-3"] < 4
+    assert sum(found.seats.values()) == 16
+
+
+def test_all_slow_workers_are_replaced_at_once_since_those_that_are_left_keep_all_waiting() -> None:
+    job = replace(allreduce([1.0] * 13 + [2.0, 2.1, 2.5], seats=0), kind=JobKind.PS_SYNC)
+    found = proposed(Straggler()(job, NOW))
+    assert set(found.replace) == {"worker-13", "worker-14", "worker-15"}
+    assert found.urgent
+    assert "worker-15, worker-14 and worker-13 need up to 2.5 times as long" in found.reason
+    assert Straggler()(replace(job, replaced_stragglers=4), NOW) is None, "if new nodes are as slow, it is not the node"
+
+
+def test_nodes_with_less_cpu_are_no_stragglers_while_resources_are_rolled_out() -> None:
+    job = replace(allreduce([1.0, 1.0, 1.0, 2.5], seats=0), kind=JobKind.PS_SYNC)
+    nodes = tuple(replace(node, cpu_limit=1.0 if node.name == "worker-3" else 2.0) for node in job.nodes)
+    assert Straggler()(replace(job, nodes=nodes), NOW) is None
 
 
 def test_a_slow_worker_with_a_single_seat_is_replaced_if_that_pays_and_only_so_often() -> None:

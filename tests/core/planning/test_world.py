@@ -127,6 +127,7 @@ def test_nodes_without_room_do_not_make_it_go_to_and_fro() -> None:
 @pytest.mark.parametrize("remaining", [2_000, 2_000_000])
 def test_a_job_that_is_nearly_done_is_left_alone(remaining: int) -> None:
     world = queue(1)
+    world.configuration = Configuration(Shape(23))  # where a job begins
     world.remaining = remaining
     world.run(300.0)
     assert bool(world.changes) == (remaining > 1_000_000)

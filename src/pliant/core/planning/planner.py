@@ -19,13 +19,13 @@ Invariants, held by ``tests/core/planning/test_planner*.py``:
   cool-down; a configuration that was rolled back is not tried again for a while that doubles, too.
 - An algorithm whose rates lie outside its own intervals by more than 30 % only advises, until its advice came true or time has
   passed. Advice is judged when the job comes to have what was advised, by whomever.
-- Urgent proposals (memory, nodes without room) wait for no cool-down and supersede what settles.
+- Urgent proposals (memory, nodes without room, stragglers that all wait for) wait for no cool-down and supersede what settles.
 - All plans are kept as records, the last ``max_records`` of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import log
 from typing import Any
@@ -46,6 +46,7 @@ from pliant.core.state_machine import StateMachine
 __all__ = ["Planner", "PlannerSettings", "PlannerState", "Step", "Verdict"]
 
 LOOK_AGAIN_S = 600.0  # even if nothing has changed: the job is older
+_STEPS_OF_MANY = ("probe", "straggler")  # more follow at once as long as they bring something
 _UNDER_WAY = (PlannerState.PROBING, PlannerState.SETTLING, PlannerState.JUDGING)
 
 
@@ -158,21 +159,29 @@ class Planner(StateMachine):
         return self._planning(proposal, history, is_advice=found.is_advice) if not found.blocked else None
 
     def verdict(self, history: JobHistory, now: float, *, is_urgent_only: bool = False) -> Verdict:
-        """The first proposal of the chain that may be planned; else the first that may not, and why. Only reads."""
+        """The first proposal of the chain that may be planned, urgent ones first; else the first that may not, and why. Only
+        reads."""
         history = replace(history, bounds=self._bounds(history, now))
         blocked = Verdict(None)
-        for each in self._chain():
-            if is_urgent_only and each.name not in URGENT:
-                continue
-            proposal = each(history, now)
-            if proposal is None:
-                continue
+        for proposal in self._proposals(history, now, is_urgent_only):
             found = self._check(proposal, history, now)
             if not found.blocked:
                 return found
             if blocked.proposal is None:
                 blocked = found
         return blocked
+
+    def _proposals(self, history: JobHistory, now: float, is_urgent_only: bool) -> Iterator[Proposal]:
+        waiting: dict[str, Proposal | None] = {}
+        for each in self._chain():
+            if each.name in URGENT:
+                waiting[each.name] = proposal = each(history, now)
+                if proposal is not None and proposal.urgent:
+                    yield proposal
+        for each in () if is_urgent_only else self._chain():
+            later = waiting[each.name] if each.name in waiting else each(history, now)
+            if later is not None and not (each.name in URGENT and later.urgent):
+                yield later
 
     # --- operations: plans
 
@@ -273,8 +282,8 @@ class Planner(StateMachine):
                 self._cool_down_s = self.settings.cool_down_s
             else:
                 self._grow_cool_down()
-            is_try = record.proposal.algorithm == "probe" and found.gain >= MIN_GAIN / 2
-            self._rest(now, 0.0 if is_try else self._cool_down_s)
+            goes_on = record.proposal.algorithm in _STEPS_OF_MANY and found.gain >= MIN_GAIN / 2
+            self._rest(now, 0.0 if goes_on else self._cool_down_s)
             return None
         self._end(now, plan, Outcome.ROLLED_BACK, found.reason)
         self._avoid(now, record.proposal.configuration)
@@ -437,7 +446,7 @@ class Planner(StateMachine):
         tried = len({period.configuration for period in history.periods})
         is_settling = history.settling_since is not None
         nodes = tuple(node.name for node in history.nodes)
-        room = (int(history.room.free_cpu), int(history.room.free_memory_mb) >> 10) if history.room is not None else ()
+        room = _room_that_matters(history)
         wanted = (history.version, history.objective.value, history.deadline, history.bounds)
         facts = (tried, rate, is_settling, nodes, room, wanted, int(now // LOOK_AGAIN_S))
         return f"{crc32(repr(facts).encode()):08x}"
@@ -457,10 +466,10 @@ class Planner(StateMachine):
         if not record.changes_speed:
             return period if period.ended >= record.accepted_at + self.settings.judge_s else None
         is_new = period.began >= record.accepted_at or period.ended - record.accepted_at >= 2 * self.settings.judge_s
-        return period if is_new and is_alike(period.configuration, record.proposal.configuration) else None
+        return period if is_new and record.is_reached_by(period.configuration) else None
 
     def _is_present(self, record: PlanRecord, history: JobHistory) -> bool:
-        return is_alike(history.configuration, record.proposal.configuration)
+        return record.is_reached_by(history.configuration)
 
     def _is_enough(self, record: PlanRecord, period: Period, now: float) -> bool:
         assert record.accepted_at is not None
@@ -592,6 +601,22 @@ class Planner(StateMachine):
         self._ceilings = {role: (entry[0], entry[1], entry[2]) for role, entry in state["ceilings"].items()}
         self._failed = [(Configuration.from_json(entry[0]), entry[1], entry[2]) for entry in state["failed"]]
         self._looked = state["looked"]
+
+
+def _room_that_matters(history: JobHistory) -> tuple[int, int]:
+    """Free cores and GB, no more of them than the job could ever take: what others do on a large cluster is no news."""
+    if history.room is None:
+        return (0, 0)
+    cpu = memory_mb = 0.0
+    for role, bounds in ((WORKER, history.bounds.worker), (SERVER, history.bounds.server)):
+        shape = shape_of(history.configuration, role)
+        if bounds is not None and shape is not None:
+            cpu += bounds.max_replicas * (bounds.max_cpu or 2 * shape.cpu or 1.0)
+            memory_mb += bounds.max_replicas * max(bounds.max_memory_mb, 2 * shape.memory_mb)
+    room = history.room
+    return int(min(room.free_cpu, cpu)), int(
+        min(room.free_memory_mb, memory_mb) if memory_mb else room.free_memory_mb
+    ) >> 10
 
 
 def _judged_by(history: JobHistory, proposal: Proposal, period: Period | None) -> Objective:

@@ -1,18 +1,19 @@
 """The first configuration of a job, before any node is launched: what similar jobs ended with.
 
 Their *final* configurations count, weighted by how similar they are; of jobs that failed only the memory does. Memory is the
-p95 of what they used and 15 % more, or 30 % if they are few. Without any, a job starts in the (geometric) middle of its bounds,
-from where both ends are a few doublings away, and ``probe`` goes on from there.
+p95 of what they used and 15 % more, or 30 % if they are few. Without any, a job starts between its bounds, and ``probe`` goes on
+from there. The two ways are not alike: each doubling waits for nodes to start and is measured again, while surplus workers leave
+at once, and too few lose what time costs, too many only what nodes do. So workers begin above the (geometric) middle unless
+nodes are what counts, the objective says how far; servers, which would have to move what they hold, begin in the middle.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import sqrt
 
 from pliant.core.planning.configuration import Bounds, Configuration, RoleBounds, Shape
-from pliant.core.planning.history import FinishedJob, JobHistory, JobKind
+from pliant.core.planning.history import FinishedJob, JobHistory, JobKind, Objective
 from pliant.core.planning.objectives import SERVER, WORKER, shape_of, with_shape
 from pliant.core.planning.proposal import Proposal
 from pliant.core.plurals import counted
@@ -20,6 +21,13 @@ from pliant.core.plurals import counted
 MIN_SIMILARITY = 0.3
 MEMORY_MARGIN, WIDE_MEMORY_MARGIN = 1.15, 1.3
 FEW = 3  # jobs
+START = {
+    Objective.CHEAPEST: 0.5,
+    Objective.BALANCED: 0.75,
+    Objective.FASTEST: 0.85,
+}  # of the doublings from fewest to most workers
+MIDDLE = 0.5
+START_CPU = 1 / 3  # of the doublings from the least to the most CPU of a node
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +44,7 @@ class CreateFromHistory:
             if job.similarity >= MIN_SIMILARITY and (job.configuration.server is not None) == has_servers
         ]
         succeeded = [job for job in similar if job.succeeded]
-        configuration = _final(history, succeeded) if succeeded else _middle(history)
+        configuration = _final(history, succeeded) if succeeded else _between(history)
         found = within(history.bounds, _with_memory(history, configuration, similar))
         if found is None:
             found = within(history.bounds, configuration)
@@ -46,7 +54,7 @@ class CreateFromHistory:
         if succeeded:
             reason = f"as {counted(len(succeeded), 'similar job')} ended: {configuration}"
         else:
-            reason = f"no similar job has run: starting in the middle of the bounds, {configuration}"
+            reason = f"no similar job has run: starting between the bounds, {configuration}"
         return Proposal(self.name, reason, configuration)
 
 
@@ -87,18 +95,28 @@ def _final(history: JobHistory, jobs: Sequence[FinishedJob]) -> Configuration:
     return found
 
 
-def _middle(history: JobHistory) -> Configuration:
+def _between(history: JobHistory) -> Configuration:
     now, bounds = history.configuration, history.bounds
     limit = history.virtual_workers if history.kind is JobKind.ALLREDUCE and history.virtual_workers else 0
-    found = replace(now, worker=_middle_shape(now.worker, bounds.worker, limit))
+    found = replace(now, worker=_start(now.worker, bounds.worker, START[history.objective], limit))
     if now.server is not None and bounds.server is not None:
-        found = replace(found, server=_middle_shape(now.server, bounds.server))
+        found = replace(found, server=_start(now.server, bounds.server, MIDDLE))
     return found
 
 
-def _middle_shape(shape: Shape, bounds: RoleBounds, limit: int = 0) -> Shape:
-    high = min(bounds.max_replicas, limit) if limit else bounds.max_replicas
-    return bounds.clip(replace(shape, replicas=max(1, round(sqrt(max(1, bounds.min_replicas) * max(1, high))))))
+def _start(shape: Shape, bounds: RoleBounds, share: float, limit: int = 0) -> Shape:
+    """``share``: of the doublings from the fewest replicas to the most."""
+    low, high = max(1, bounds.min_replicas), min(bounds.max_replicas, limit) if limit else bounds.max_replicas
+    return bounds.clip(
+        replace(shape, replicas=max(1, round(low * (max(low, high) / low) ** share)), cpu=_cpu(shape, bounds))
+    )
+
+
+def _cpu(shape: Shape, bounds: RoleBounds) -> float:
+    """Between the bounds, too, if only a range is given: other CPU for nodes that run may mean to replace them one by one."""
+    if not shape.cpu or shape.cpu != bounds.min_cpu or bounds.max_cpu <= bounds.min_cpu:
+        return shape.cpu
+    return float(round(bounds.min_cpu * (bounds.max_cpu / bounds.min_cpu) ** START_CPU, 1))
 
 
 def _with_memory(history: JobHistory, configuration: Configuration, jobs: Sequence[FinishedJob]) -> Configuration:

@@ -1,10 +1,15 @@
-"""One slow worker: fewer seats first, then another node, if what it wastes exceeds what a replacement costs.
+"""Slow workers: fewer seats, or other nodes, if what they waste exceeds what a replacement costs.
 
 In synchronous training all wait for the slowest, and all have the rate of the slowest, so what counts is the time of one unit
-before they meet. In an allreduce job its virtual workers go to the others, in proportion to measured speed; their sum stays N, and
-the result of training is the same bit for bit. Otherwise only a replacement can help; workers that take from a queue just take
-less, so there it is worth less. Slow is judged against the median, by the median absolute deviation: a spread that all have is no
-straggler. A job replaces a limited number of them: if new nodes are as slow, it is not the node.
+before they meet. There it is urgent, and it comes before anything is judged: what a configuration achieves with a straggler in it
+says little about the configuration. All slow ones are dealt with at once, since as long as one is left nothing is gained. In an
+allreduce job their virtual workers go to the others, in proportion to measured speed; the sum stays N, and the result of training
+is the same bit for bit. If steps would still be clearly longer than without stragglers, and otherwise anyway, other nodes replace
+them. Workers that take from a queue just take less, so there it is worth less.
+
+Slow is judged against the median, by the median absolute deviation: a spread that all have is no straggler, and neither are nodes
+with less CPU than others while new resources are rolled out. A job replaces a limited number of them: if new nodes are as slow, it
+is not the node.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ from pliant.core.planning.proposal import Proposal
 from pliant.core.rendezvous.virtual_workers import weighted_counts
 
 IN_STEP = frozenset({JobKind.ALLREDUCE, JobKind.PS_SYNC})  # all workers wait for the slowest
+MIN_GAIN = 0.9  # steps that are shorter by less do not pay for another node
 MAD_SCALE = 1.4826  # of a normal distribution: its standard deviation
 
 
@@ -27,35 +33,65 @@ class Straggler:
     name: str = "straggler"
     deviations: float = 4.0
     slower: float = 1.3  # times the median, at least
-    min_age_s: float = 60.0
-    max_replaced: int = 3  # of one job
+    min_age_s: float = 30.0
+    max_replaced: int = 3  # of one job, or ...
+    max_share: float = 0.25  # ... of its workers
 
     def __call__(self, history: JobHistory, now: float) -> Proposal | None:
         workers = [n for n in history.nodes if n.role == WORKER and n.age_s >= self.min_age_s]
         times = {node.name: found for node in workers if (found := _seconds(history, node)) > 0}
-        if len(times) < 3 and not (len(times) == 2 and history.kind in IN_STEP):
+        is_in_step = history.kind in IN_STEP
+        if len(times) < 3 and not (len(times) == 2 and is_in_step):
             return None
-        if len(times) < history.configuration.worker.replicas:
+        if len(times) < history.configuration.worker.replicas or len({node.cpu_limit for node in workers}) > 1:
             return None  # some are new, or not heard of: wait for them
-        slowest = max(times, key=lambda name: (times[name], name))
-        others = [seconds for name, seconds in times.items() if name != slowest]
-        middle = median(others)
-        spread = MAD_SCALE * median(abs(seconds - middle) for seconds in others)
-        if times[slowest] < max(self.slower * middle, middle + self.deviations * spread):
+        slow, middle = self._slow(times)
+        if not slow:
             return None
-        node = next(worker for worker in workers if worker.name == slowest)
-        held_back = f", held back by its CPU limit {node.throttled:.0%} of the time" if node.throttled > 0.1 else ""
-        why = f"{slowest} needs {times[slowest] / middle:.1f} times as long as the others{held_back}"
-        if history.kind is JobKind.ALLREDUCE and (seats := self._seats(history, workers, times)):
-            return Proposal(
-                self.name,
-                f"{why}: it gets {seats[slowest]} instead of {node.virtual_workers} virtual workers",
-                history.configuration,
-                seats=seats,
+        why = _reason(slow, times, middle, {node.name: node for node in workers})
+        replaced = self._replaced(history, now, slow, times, middle)
+        if history.kind is JobKind.ALLREDUCE:
+            seats = self._seats(history, workers, times)
+            is_enough = seats and max(seats[n.name] * times[n.name] for n in workers) * MIN_GAIN <= _ideal(
+                history, middle
             )
-        if history.replaced_stragglers >= self.max_replaced or not self._pays(history, now, middle / times[slowest]):
+            if seats and (is_enough or not replaced):
+                what = ", ".join(
+                    f"{seats[node.name]} instead of {node.virtual_workers}" for node in workers if node.name in slow
+                )
+                is_new = any(
+                    node.virtual_workers * len(workers) >= history.virtual_workers
+                    for node in workers
+                    if node.name in slow
+                )
+                return Proposal(
+                    self.name, f"{why}: {what} virtual workers", history.configuration, seats=seats, urgent=is_new
+                )
+        if not replaced:
             return None
-        return Proposal(self.name, f"{why}: replaced by another node", history.configuration, replace=(slowest,))
+        what = "another node" if len(replaced) == 1 else "other nodes"
+        return Proposal(
+            self.name, f"{why}: replaced by {what}", history.configuration, replace=tuple(replaced), urgent=is_in_step
+        )
+
+    def _slow(self, times: Mapping[str, float]) -> tuple[list[str], float]:
+        """Slowest first, and the median of the others."""
+        ordered = sorted(times, key=lambda name: (-times[name], name))
+        for count in range(min(len(ordered) - 1, max(1, len(ordered) // 2)), 0, -1):
+            others = [times[name] for name in ordered[count:]]
+            middle = median(others)
+            spread = MAD_SCALE * median(abs(seconds - middle) for seconds in others)
+            if times[ordered[count - 1]] >= max(self.slower * middle, middle + self.deviations * spread):
+                return ordered[:count], middle
+        return [], 0.0
+
+    def _replaced(
+        self, history: JobHistory, now: float, slow: Sequence[str], times: Mapping[str, float], middle: float
+    ) -> list[str]:
+        limit = max(self.max_replaced, int(self.max_share * len(times))) - history.replaced_stragglers
+        paying = [name for name in slow if self._pays(history, now, middle / times[name])]
+        is_in_vain = history.kind in IN_STEP and len(paying) > limit  # those that are left keep all of them waiting
+        return [] if is_in_vain and history.replaced_stragglers else paying[: max(0, limit)]
 
     def _seats(self, history: JobHistory, workers: Sequence[NodeView], times: Mapping[str, float]) -> dict[str, int]:
         """By speed; empty if a step would hardly be shorter."""
@@ -74,6 +110,21 @@ class Straggler:
         count = history.configuration.worker.replicas
         share = 1.0 if history.kind in IN_STEP else 1.0 / count
         return left * (1.0 - speed) * share > 2 * history.costs.replace_s * share
+
+
+def _ideal(history: JobHistory, middle: float) -> float:
+    """Seconds of a step before the collective, if nobody was slow."""
+    return -(-history.virtual_workers // max(1, history.configuration.worker.replicas)) * middle
+
+
+def _reason(slow: Sequence[str], times: Mapping[str, float], middle: float, nodes: Mapping[str, NodeView]) -> str:
+    throttled = nodes[slow[0]].throttled
+    held_back = (
+        f", held back by its CPU limit {throttled:.0%} of the time" if throttled > 0.1 and len(slow) == 1 else ""
+    )
+    names = slow[0] if len(slow) == 1 else f"{', '.join(slow[:-1])} and {slow[-1]}"
+    verb = "needs" if len(slow) == 1 else "need up to"
+    return f"{names} {verb} {times[slow[0]] / middle:.1f} times as long as the others{held_back}"
 
 
 def _seconds(history: JobHistory, node: NodeView) -> float:
