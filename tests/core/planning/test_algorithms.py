@@ -318,6 +318,23 @@ def test_one_outlier_does_not_look_like_growth() -> None:
     assert MemoryForecast()(replace(job, nodes=(spike,)), NOW) is None
 
 
+def test_memory_that_a_program_takes_at_its_start_does_not_look_like_growth() -> None:
+    """As seen on a cluster: 20 MB within the first records, then none; the whole job has a hundred thousand."""
+    warm = [
+        (5.0, 6.0),
+        (20.0, 15.0),
+        (40.0, 22.0),
+        (60.0, 26.0),
+        (80.0, 26.1),
+        (100.0, 26.0),
+        (120.0, 26.1),
+        (140.0, 26.0),
+    ]
+    node = replace(growing(0.0), memory_limit_mb=256.0, memory_mb=26.0, memory_points=tuple(warm))
+    job = replace(queue([(1, 20.0)]), configuration=workers(1, 0.0, 256), periods=(period(workers(1, 0.0, 256), 20.0),))
+    assert MemoryForecast()(replace(job, nodes=(node,), remaining_records=100_000), NOW) is None
+
+
 def test_at_the_maximum_one_more_server_takes_rows() -> None:
     job = servers([0.1, 0.1], bounds=Bounds(RoleBounds(1, 16), RoleBounds(1, 8, max_memory_mb=1000)))
     full = replace(job, nodes=(growing(30.0, role="ps"),), periods=(period(job.configuration, 10.0),))

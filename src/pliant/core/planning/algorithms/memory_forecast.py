@@ -1,9 +1,10 @@
 """Memory that grows: more of it before it runs out.
 
 Memory is followed against the records that the job has accepted, not against time, so a job that stands still is not
-extrapolated. The slope is Theil's and Sen's (the median of the slopes of all pairs: one outlier does not turn it), with an
-upper bound from the same slopes. It acts before the upper bound passes 90 % of the limit within the lead time, and asks for
-what is needed until the end of the job as far as that is known.
+extrapolated, and no further than ten times what was seen. A program that starts takes memory, too: what grew in the first half of
+the points and not in the second is no growth. The slope is Theil's and Sen's (the median of the slopes of all pairs: one outlier
+does not turn it), with an upper bound from the same slopes. It acts before the upper bound passes 90 % of the limit within the lead
+time, and asks for what is needed until the end of the job as far as that is known.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from pliant.core.planning.history import JobHistory, NodeView
 from pliant.core.planning.objectives import SERVER, shape_of, with_shape
 from pliant.core.planning.proposal import Prediction, Proposal
 
-MIN_POINTS = 6
+MIN_POINTS = 8
+MAX_REACH = 10.0  # times the records in which it was seen to grow: no further does a trend hold
 MAX_POINTS = 40
 FULL = 0.9  # share of the limit
 HEADROOM = 1.15
@@ -87,29 +89,36 @@ def forecast(node: NodeView, records: float) -> float | None:
     if trend is None:
         return None
     upper, expected = trend
-    return max(expected, node.memory_mb) + upper * records
+    seen = node.memory_points[-1][0] - node.memory_points[0][0]
+    return max(expected, node.memory_mb) + upper * min(records, MAX_REACH * seen)
 
 
 @lru_cache(maxsize=256)  # asked for several horizons, and by several algorithms
 def _trend(all_points: tuple[tuple[float, float], ...]) -> tuple[float, float] | None:
-    """The upper bound of the slope, and the memory that is expected at the last point."""
+    """The upper bound of the slope, and the memory that is expected at the last point. What grew only at first does not grow."""
     points = all_points[:: max(1, len(all_points) // MAX_POINTS)]
     if len(points) < MIN_POINTS:
         return None
-    slopes = sorted(
-        (later[1] - earlier[1]) / (later[0] - earlier[0])
-        for i, earlier in enumerate(points)
-        for later in points[i + 1 :]
-        if later[0] > earlier[0]
-    )
-    if not slopes:
+    whole, late = _slopes(points), _slopes(points[len(points) // 2 :])
+    if not whole or not late:
         return None
-    slope, upper = median(slopes), _upper(slopes, len(points))
+    slope = min(median(whole), median(late))
+    upper = min(_upper(whole, len(points)), _upper(late, len(points) - len(points) // 2))
     if slope <= 0:
         return None
     levels = sorted(memory - slope * at for at, memory in points)
     level = levels[min(len(levels) - 1, int(0.9 * len(levels)))]
     return upper, level + slope * points[-1][0]
+
+
+def _slopes(points: Sequence[tuple[float, float]]) -> list[float]:
+    """Of all pairs, ascending."""
+    return sorted(
+        (later[1] - earlier[1]) / (later[0] - earlier[0])
+        for i, earlier in enumerate(points)
+        for later in points[i + 1 :]
+        if later[0] > earlier[0]
+    )
 
 
 def _is_far_from_full(node: NodeView, records: float) -> bool:
