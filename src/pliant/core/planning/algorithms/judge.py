@@ -1,8 +1,8 @@
 """Predicted against achieved: keep a plan, roll it back, and trust its algorithm less or more.
 
 A plan is rolled back if what it achieved is worse than what was before, by the objective and beyond the noise of both
-measurements. An algorithm's error is by how much the achieved rate lies outside the interval it claimed: being unsure is no
-error, being wrong is.
+measurements; what costs more must have brought something, noise or not. An algorithm's error is by how much the achieved rate lies
+outside the interval it claimed: being unsure is no error, being wrong is.
 """
 
 from __future__ import annotations
@@ -51,10 +51,12 @@ class Judge:
             slack = NOISE * after.error
             miss = max(0.0, prediction.low - after.rate - slack, after.rate - slack - prediction.high)
             outside = miss / prediction.rate
-        is_kept = gain >= -noise
+        costs_more = prediction is not None and prediction.rate > 0 and after.configuration.cpu > before.configuration.cpu
+        is_kept = gain >= (0.0 if costs_more else -noise)
         expected = f", predicted {prediction.rate:.4g}" if prediction is not None and prediction.rate else ""
         speed = f"{after.rate:.4g} records per second{expected}, {before.rate:.4g} before"
         how = "better" if gain > noise else "no worse than the noise" if is_kept else "worse than before"
+        how = "not worth what it costs" if costs_more and -noise <= gain < 0 else how
         return Judgement(is_kept, gain, outside, f"{how}: {speed}")
 
     def rollback(self, present: Configuration, before: Configuration, reason: str) -> Proposal:
