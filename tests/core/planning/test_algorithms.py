@@ -354,12 +354,12 @@ def test_at_the_maximum_an_allreduce_job_gets_smaller_micro_batches_and_servers_
     assert found.server.replicas == 3
 
 
-def test_right_size_asks_for_less_at_the_next_restart_only() -> None:
+def test_right_size_asks_for_less_memory_at_the_next_restart_only_and_leaves_cpu_to_what_is_measured() -> None:
     node = NodeView("worker-0", "worker", cpu_p95=0.5, cpu_limit=2.0, memory_peak_mb=400.0, age_s=4000.0)
     job = replace(queue([(1, 10.0)]), configuration=workers(1, 2.0, 2000), nodes=(node,))
     found = proposed(RightSize()(job, NOW))
     assert found.at_next_restart
-    assert found.configuration == workers(1, 0.57, 460)
+    assert found.configuration == workers(1, 2.0, 460)
     oom = replace(job, out_of_memory=(OutOfMemory(NOW, "worker", 900.0, 900.0),))
     assert proposed(RightSize()(oom, NOW)).configuration.worker.memory_mb == 1080
     assert RightSize()(replace(job, nodes=(replace(node, age_s=60.0),)), NOW) is None

@@ -21,8 +21,9 @@ from pliant.core.planning.fits import (
     fit_history,
     fit_rates,
 )
+from pliant.core.planning.fits.model import Speedup
 from pliant.core.planning.fits.smooth_max import Array, Problem, nnls, solve, times_of
-from pliant.core.planning.history import FinishedJob, JobHistory, JobKind, NodeView, Period, Room
+from pliant.core.planning.history import FinishedJob, JobHistory, JobKind, NodeView, Period, Room, StepParts
 
 Truth = Callable[[Configuration], float]
 
@@ -73,19 +74,19 @@ def test_the_batched_solver_finds_what_scipy_finds() -> None:
 def test_no_other_coefficients_explain_the_data_better(overlap: float) -> None:
     rng = np.random.default_rng(5)
     model = AllreduceModel(16)
-    rate = truth_of(model, [0.2, 0.5, 1.0, 0.05], overlap)
+    rate = truth_of(model, [0.2, 0.5, 1.0, 0.05, 0.002], overlap)
     at = [workers(count) for count in (1, 2, 4, 6, 8, 16)]
     features = np.array([model.features(there) for there in at])
     times = np.array([model.work(there) / rate(there) for there in at]) * np.exp(0.02 * rng.standard_normal(len(at)))
     shared = np.array([term.is_shared for term in model.terms])
-    found = solve(Problem(features, shared, times, np.full(len(at), 0.02), np.ones(4), np.zeros(4)))
+    found = solve(Problem(features, shared, times, np.full(len(at), 0.02), np.ones(5), np.zeros(5)))
 
     def misses(coefficients: Array, power: float) -> Array:
         modelled = times_of(features, shared, coefficients[None, :], np.array([power]))[0]
         return np.asarray((modelled / times - 1.0) / 0.02)
 
     ours = float(np.sum(misses(found.coefficients, found.overlap) ** 2))
-    starts = [np.array([0.5, 0.5, 0.5, 0.5]), np.array([0.1, 1.0, 2.0, 0.1]), np.array([0.2, 0.5, 1.0, 0.05])]
+    starts = [np.array(start) for start in ([0.5] * 5, [0.1, 1.0, 2.0, 0.1, 0.01], [0.2, 0.5, 1.0, 0.05, 0.002])]
     theirs = min(
         2 * least_squares(misses, start, bounds=(0.0, np.inf), args=(power,)).cost
         for start in starts
@@ -99,7 +100,7 @@ def test_no_other_coefficients_explain_the_data_better(overlap: float) -> None:
     [
         (QueueModel(), [0.2, 0.5, 0.05, 0.0], QUEUE_AT, 0.05),
         (PsModel(), [0.1, 0.02, 0.15, 0.05, 0.0], PS_AT, 0.15),
-        (AllreduceModel(16), [0.1, 0.5, 0.8, 0.1], [workers(count) for count in (1, 2, 3, 4, 6, 8, 16)], 0.15),
+        (AllreduceModel(16), [0.1, 0.5, 0.8, 0.1, 0.0], [workers(count) for count in (1, 2, 3, 4, 6, 8, 16)], 0.15),
     ],
 )
 def test_known_coefficients_are_found_again(
@@ -128,7 +129,7 @@ def random_truth(
         asked = [with_servers(16, 4, 1.0, 2.0), with_servers(6, 2), with_servers(8, 3), with_servers(4, 1, 2.0)]
         return servers, rate, PS_AT[:6], asked
     allreduce = AllreduceModel(16)
-    drawn = [rng.uniform(0, 0.5), rng.uniform(0.2, 1), rng.uniform(0, 2), rng.uniform(0, 0.2)]
+    drawn = [rng.uniform(0, 0.5), rng.uniform(0.2, 1), rng.uniform(0, 2), rng.uniform(0, 0.2), rng.uniform(0, 0.01)]
     rate = truth_of(allreduce, drawn, overlap)
     return allreduce, rate, [workers(count) for count in (1, 2, 4, 8)], [workers(count) for count in (3, 6, 10, 16)]
 
@@ -185,14 +186,14 @@ def test_where_the_time_goes_adds_up_and_what_was_varied_is_identified() -> None
 def test_allreduce_has_plateaus_where_more_workers_leave_the_slowest_one_as_much_to_do() -> None:
     model = AllreduceModel(8)
     assert [model.units(count) for count in (1, 2, 3, 4, 5, 7, 8)] == [8, 4, 3, 2, 2, 2, 1]
-    rate = truth_of(model, [0.0, 1.0, 0.1, 0.0], 1.0)
+    rate = truth_of(model, [0.0, 1.0, 0.1, 0.0, 0.0], 1.0)
     fit = fitted(model, measured(rate, [workers(count) for count in (1, 2, 4, 8)], 0.005, np.random.default_rng(1)))
     assert fit.predict(workers(6)).rate == pytest.approx(fit.predict(workers(5)).rate, rel=0.05)
 
 
 def test_workers_on_several_machines_have_a_collective_of_their_own_cost() -> None:
     model = AllreduceModel(16, workers_per_host=4)
-    rate = truth_of(model, [0.0, 1.0, 0.01, 0.0, 3.0, 0.0], 1.0)
+    rate = truth_of(model, [0.0, 1.0, 0.01, 0.0, 0.0, 3.0, 0.0], 1.0)
     at = [workers(count) for count in (1, 2, 4, 8)]
     fit = fitted(model, measured(rate, at, 0.005, np.random.default_rng(1)))
     assert fit.predict(workers(16)).rate == pytest.approx(rate(workers(16)), rel=0.1)
@@ -232,3 +233,57 @@ def test_the_knee_is_where_the_cpu_of_the_machine_runs_out_unless_more_was_tried
     tried = fit_history(replace(job, periods=history([(1, 10.0), (2, 20.0), (8, 80.0)]).periods))
     assert tried is not None
     assert tried.predict(workers(8, 0.0)).rate == pytest.approx(80.0, rel=0.05)
+
+
+def seen(configuration: Configuration, rate: float, at: float, compute: float = 0.0) -> Period:
+    return Period(configuration, at, at + 60.0, rate, 0.02 * rate, 12, StepParts(compute=compute))
+
+
+def job_of(kind: JobKind, *periods: Period, **more: object) -> JobHistory:
+    server = RoleBounds(1, 8) if periods[-1].configuration.server is not None else None
+    job = JobHistory(kind, periods[-1].configuration, Bounds(RoleBounds(1, 64), server), periods=periods)
+    return replace(job, **more)  # type: ignore[arg-type]
+
+
+def predicted(job: JobHistory, configuration: Configuration) -> float:
+    found = fit_history(job)
+    assert found is not None
+    return found.predict(configuration).rate
+
+
+def test_one_configuration_says_what_more_cores_bring_if_it_is_known_how_much_workers_compute() -> None:
+    computing = job_of(JobKind.QUEUE, seen(workers(4), 40.0, 0.0, compute=0.95))
+    waiting = job_of(JobKind.QUEUE, seen(workers(4), 40.0, 0.0, compute=0.1))
+    assert predicted(computing, workers(4, 2.0)) > 1.5 * 40.0
+    assert predicted(waiting, workers(4, 2.0)) < 1.15 * 40.0
+
+
+def test_busy_servers_are_known_to_be_the_limit_from_the_first_configuration_on() -> None:
+    period = seen(with_servers(8, 2), 1000.0, 0.0, compute=0.3)
+    busy, idle = (tuple(NodeView(f"ps-{i}", "ps", cpu=used, cpu_limit=1.0) for i in range(2)) for used in (1.0, 0.1))
+    assert predicted(job_of(JobKind.PS_ASYNC, period, nodes=busy), with_servers(16, 2)) < 1400.0
+    assert predicted(job_of(JobKind.PS_ASYNC, period, nodes=idle), with_servers(16, 2)) > 1500.0
+
+
+def test_a_newer_period_of_the_same_configuration_outdates_what_contradicts_it() -> None:
+    slow, fast = seen(workers(8), 40.0, 0.0), seen(workers(8), 80.0, 100.0)
+    job = job_of(JobKind.QUEUE, seen(workers(4), 41.0, -100.0), slow, fast)
+    assert predicted(job, workers(8)) == pytest.approx(80.0, rel=0.05)
+    assert predicted(job, workers(16)) > 110.0
+
+
+def test_cores_beyond_what_was_tried_may_bring_nothing() -> None:
+    found = fit_history(job_of(JobKind.QUEUE, seen(workers(4, 2.0), 40.0, 0.0, compute=0.95)))
+    assert found is not None
+    assert found.predict(workers(4, 4.0)).low < 42.0
+    assert found.predict(workers(4, 4.0)).high > 60.0
+
+
+def test_a_speed_up_is_interpolated_and_goes_on_as_it_was_measured_last() -> None:
+    found = Speedup(((1.0, 1.0), (2.0, 1.8), (4.0, 1.8)), 0.85)
+    assert found.of(2.0) == pytest.approx(1.8)
+    assert 1.0 < found.of(1.5) < 1.8
+    assert found.of(8.0) == pytest.approx(1.8), "it uses no more than two"
+    assert found.of(0.5) < 0.6
+    assert Speedup().of(3.0) == pytest.approx(3.0)
+    assert Speedup().of(0.0) == 1.0

@@ -12,7 +12,7 @@ import pytest
 from pliant.core.errors import Conflict, InvalidRequest, NotFound
 from pliant.core.planning.configuration import Bounds, Configuration, RoleBounds, Shape
 from pliant.core.planning.explain import explain, waits_for
-from pliant.core.planning.history import JobHistory, JobKind, Period
+from pliant.core.planning.history import JobHistory, JobKind, Objective, Period
 from pliant.core.planning.plan import ResourcePlan
 from pliant.core.planning.plan_record import Outcome, PlanRecord
 from pliant.core.planning.planner import Planner, PlannerSettings, PlannerState
@@ -278,6 +278,27 @@ def test_the_cool_down_grows_while_plans_bring_nothing() -> None:
     assert len(waits) >= 3
     assert waits == sorted(waits)
     assert waits[-1] > 2 * waits[0]
+
+
+def test_a_plan_that_leaves_cpu_alone_is_reached_whatever_cpu_nodes_have_that_were_launched_before() -> None:
+    fewer = Proposal("ours", "fewer", Configuration(Shape(8, 1.2)))
+    record = PlanRecord("auto-1", 0.0, fewer, Configuration(Shape(16, 1.2)), 1.0, 0.1, Objective.BALANCED, 1, 60.0)
+    assert record.is_reached_by(Configuration(Shape(8, 2.0)))
+    assert not record.is_reached_by(Configuration(Shape(16, 1.2)))
+    resized = replace(record, before=Configuration(Shape(16, 2.0)))
+    assert not resized.is_reached_by(Configuration(Shape(8, 2.0))), "nodes are not resized yet"
+
+
+def test_what_is_urgent_is_heard_before_the_rest_of_the_chain_and_what_is_not_in_its_order() -> None:
+    slow = Proposal("straggler", "worker-3 is slow", workers(4), replace=("worker-3",))
+    job = Job(always(to(8, 80.0)), Says("straggler", lambda history, now: slow))
+    found = job.planner.verdict(job.history(), job.now).proposal
+    assert found is not None
+    assert found.algorithm == "ours"
+    slow = replace(slow, urgent=True)
+    found = job.planner.verdict(job.history(), job.now).proposal
+    assert found is not None
+    assert found.algorithm == "straggler"
 
 
 def test_what_is_only_for_the_next_restart_is_not_waited_for() -> None:

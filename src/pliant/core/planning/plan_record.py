@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from pliant.core.planning.configuration import Configuration, Shape
 from pliant.core.planning.history import Objective
-from pliant.core.planning.objectives import SERVER, WORKER, is_alike
+from pliant.core.planning.objectives import SERVER, WORKER, is_alike, shape_of, with_shape
 from pliant.core.planning.plan import Replacement, ResourcePlan, RolePlan
 from pliant.core.planning.proposal import Proposal
 from pliant.core.resources import Resources, RolloutMode
@@ -49,6 +49,15 @@ class PlanRecord:
     def changes_speed(self) -> bool:
         """It can be measured as a period of its own, and be taken back."""
         return not self.proposal.at_next_restart and not is_alike(self.before, self.proposal.configuration)
+
+    def is_reached_by(self, configuration: Configuration) -> bool:
+        """In all that the plan changes and that decides the speed. Nodes may have other CPU than they would be launched with."""
+        wanted = self.proposal.configuration
+        for role in (WORKER, SERVER):
+            before, after, there = (shape_of(each, role) for each in (self.before, wanted, configuration))
+            if before is not None and after is not None and there is not None and before.cpu == after.cpu:
+                wanted = with_shape(wanted, role, replace(after, cpu=there.cpu))
+        return is_alike(configuration, wanted)
 
     @property
     def can_be_rolled_back(self) -> bool:

@@ -25,7 +25,7 @@ Invariants, held by ``tests/core/planning/test_planner*.py``:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from math import log
@@ -156,21 +156,29 @@ class Planner(StateMachine):
         return self._next_of_advice(history) or self._next_proposal(history, now)
 
     def verdict(self, history: JobHistory, now: float, *, is_urgent_only: bool = False) -> Verdict:
-        """The first proposal of the chain that may be planned; else the first that may not, and why. Only reads."""
+        """The first proposal of the chain that may be planned, urgent ones first; else the first that may not, and why. Only
+        reads."""
         history = replace(history, bounds=self._bounds(history, now))
         blocked = Verdict(None)
-        for each in self._chain():
-            if is_urgent_only and each.name not in URGENT:
-                continue
-            proposal = each(history, now)
-            if proposal is None or (is_urgent_only and not proposal.urgent):
-                continue
+        for proposal in self._proposals(history, now, is_urgent_only):
             found = self._check(proposal, history, now)
             if not found.blocked:
                 return found
             if blocked.proposal is None:
                 blocked = found
         return blocked
+
+    def _proposals(self, history: JobHistory, now: float, is_urgent_only: bool) -> Iterator[Proposal]:
+        waiting: dict[str, Proposal | None] = {}
+        for each in self._chain():
+            if each.name in URGENT:
+                waiting[each.name] = proposal = each(history, now)
+                if proposal is not None and proposal.urgent:
+                    yield proposal
+        for each in () if is_urgent_only else self._chain():
+            later = waiting[each.name] if each.name in waiting else each(history, now)
+            if later is not None and not (each.name in URGENT and later.urgent):
+                yield later
 
     # --- operations: plans
 
@@ -460,10 +468,10 @@ class Planner(StateMachine):
         if not record.changes_speed:
             return period if period.ended >= record.accepted_at + self.settings.judge_s else None
         is_new = period.began >= record.accepted_at or period.ended - record.accepted_at >= 2 * self.settings.judge_s
-        return period if is_new and is_alike(period.configuration, record.proposal.configuration) else None
+        return period if is_new and record.is_reached_by(period.configuration) else None
 
     def _is_present(self, record: PlanRecord, history: JobHistory) -> bool:
-        return is_alike(history.configuration, record.proposal.configuration)
+        return record.is_reached_by(history.configuration)
 
     def _is_enough(self, record: PlanRecord, period: Period, now: float) -> bool:
         assert record.accepted_at is not None

@@ -26,15 +26,15 @@ BUILT_IN = {
     "right_size": "RightSize",
     "create_from_history": "CreateFromHistory",
 }
-# The first that proposes something is heard: what is urgent, then what is broken, then what could be better.
+# The first that proposes something is heard: what is urgent before anything else, then in this order.
 DEFAULT_CHAIN = (
     "oom_recover",
     "memory_forecast",
     "pending_fit",
     "hot_ps",
-    "straggler",
     "plan_job",
     "probe",
+    "straggler",
     "right_size",
 )
 # Heard at any time, also while a plan settles, if what they propose is urgent.

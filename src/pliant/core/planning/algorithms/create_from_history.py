@@ -27,6 +27,7 @@ START = {
     Objective.FASTEST: 0.85,
 }  # of the doublings from fewest to most workers
 MIDDLE = 0.5
+START_CPU = 1 / 3  # of the doublings from the least to the most CPU of a node
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,16 @@ def _between(history: JobHistory) -> Configuration:
 def _start(shape: Shape, bounds: RoleBounds, share: float, limit: int = 0) -> Shape:
     """``share``: of the doublings from the fewest replicas to the most."""
     low, high = max(1, bounds.min_replicas), min(bounds.max_replicas, limit) if limit else bounds.max_replicas
-    return bounds.clip(replace(shape, replicas=max(1, round(low * (max(low, high) / low) ** share))))
+    return bounds.clip(
+        replace(shape, replicas=max(1, round(low * (max(low, high) / low) ** share)), cpu=_cpu(shape, bounds))
+    )
+
+
+def _cpu(shape: Shape, bounds: RoleBounds) -> float:
+    """Between the bounds, too, if only a range is given: other CPU for nodes that run may mean to replace them one by one."""
+    if not shape.cpu or shape.cpu != bounds.min_cpu or bounds.max_cpu <= bounds.min_cpu:
+        return shape.cpu
+    return float(round(bounds.min_cpu * (bounds.max_cpu / bounds.min_cpu) ** START_CPU, 1))
 
 
 def _with_memory(history: JobHistory, configuration: Configuration, jobs: Sequence[FinishedJob]) -> Configuration:

@@ -1,7 +1,10 @@
-"""Less for nodes that use much less than what is requested: at their next restart, never by a restart of its own.
+"""Less memory for nodes that use much less than what is requested: at their next restart, never by a restart of its own.
 
-By the p95 of CPU and the peak of memory over all nodes of a role, plus 15 %. Memory never goes below what a node of the role
-once ran out of, plus 20 %, nor below what it will need before the end if it still grows.
+By the peak over all nodes of a role, plus 15 %. Never below what a node of the role once ran out of, plus 20 %, nor below what it
+will need before the end if it still grows.
+
+CPU is not cut by what is used of it: a node that computes on all of its cores for half of the time uses half of them, and with half
+of them it is slower. What other CPU would bring is for ``plan_job`` to say, which measures and judges it.
 """
 
 from __future__ import annotations
@@ -18,7 +21,6 @@ from pliant.core.planning.proposal import Proposal
 
 MARGIN = 1.15
 OOM_MARGIN = 1.2
-MIN_CPU = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +52,11 @@ class RightSize:
         bounds = history.bounds.worker if role == WORKER else history.bounds.server
         if not nodes or bounds is None or min(node.age_s for node in nodes) < self.min_age_s:
             return shape
-        cpu, memory = shape.cpu, shape.memory_mb
-        busiest = max(node.cpu_p95 for node in nodes)
-        is_held_back = any(node.throttled > 0.05 for node in nodes)
-        if cpu and 0 < busiest <= self.used * cpu and not is_held_back:
-            cpu = max(MIN_CPU, round(busiest * MARGIN, 2))
+        memory = shape.memory_mb
         fullest = max(node.memory_peak_mb for node in nodes)
         ran_out = max((oom.limit_mb for oom in history.out_of_memory if oom.role == role), default=0.0)
         needed = max(fullest * MARGIN, ran_out * OOM_MARGIN, self._growth(history, nodes))
         if memory and fullest > 0 and needed <= self.used * memory:
             memory = round(needed)
-        smaller = bounds.clip(replace(shape, cpu=cpu, memory_mb=memory))
-        return smaller if smaller.cpu <= shape.cpu and smaller.memory_mb <= shape.memory_mb else shape
+        smaller = bounds.clip(replace(shape, memory_mb=memory))
+        return smaller if smaller.cpu == shape.cpu and smaller.memory_mb <= shape.memory_mb else shape

@@ -2,7 +2,8 @@
 
 N virtual workers are spread over w workers, so the slowest one computes ceil(N / w) micro-batches in a step, and N of them are
 finished in it: the rate has plateaus. T_grad = a + b units / c_w. T_sync is 0 for one worker, a' + b'(w - 2) on one machine and
-a'' + b''(w - 2) across machines. Without virtual workers (N = 0) each worker computes one micro-batch: weak scaling.
+a'' + b''(w - 2) across machines, and grows with the square of w where the network is congested. Without virtual workers (N = 0)
+each worker computes one micro-batch: weak scaling.
 """
 
 from __future__ import annotations
@@ -10,10 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pliant.core.planning.configuration import Configuration
-from pliant.core.planning.fits.model import SpeedModel, Term, cores
+from pliant.core.planning.fits.model import COMPUTE, PROPORTIONAL, SpeedModel, Speedup, Term
 
-_OWN = (Term("overhead of a step", False, 1.0), Term("compute of workers", False))
-_LOCAL = (Term("collective", True, 1.0), Term("collective, by workers", True, 2.0))
+_OWN = (Term("overhead of a step", False, 1.0), Term(COMPUTE, False))
+_LOCAL = (
+    Term("collective", True, 1.0),
+    Term("collective, by workers", True, 2.0),
+    Term("collective, congested", True, 3.0),
+)
 _ACROSS = (Term("collective across machines", True, 1.0), Term("collective across machines, by workers", True, 2.0))
 
 
@@ -21,6 +26,7 @@ _ACROSS = (Term("collective across machines", True, 1.0), Term("collective acros
 class AllreduceModel(SpeedModel):
     virtual_workers: int = 0
     workers_per_host: int = 0  # more than that are on several machines; 0: all are on one, or nobody knows
+    speedup: Speedup = PROPORTIONAL
     terms: tuple[Term, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
@@ -35,9 +41,11 @@ class AllreduceModel(SpeedModel):
 
     def features(self, configuration: Configuration) -> list[float]:
         workers = max(1, configuration.worker.replicas)
-        compute = self.units(workers) * max(1, configuration.micro_batch) / cores(configuration.worker.cpu)
+        compute = self.units(workers) * max(1, configuration.micro_batch) / self.speedup.of(configuration.worker.cpu)
         sync = [1.0, float(workers - 2)] if workers > 1 else [0.0, 0.0]
+        congested = float(workers - 2) ** 2 if workers > 1 else 0.0
         if not self.workers_per_host:
-            return [1.0, compute, *sync]
+            return [1.0, compute, *sync, congested]
         is_across = workers > self.workers_per_host
-        return [1.0, compute, *([0.0, 0.0] if is_across else sync), *(sync if is_across else [0.0, 0.0])]
+        local, across = ([0.0, 0.0], sync) if is_across else (sync, [0.0, 0.0])
+        return [1.0, compute, *local, congested, *across]

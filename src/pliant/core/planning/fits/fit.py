@@ -4,18 +4,23 @@ A model is never quite true. So what it misses where the job has been is added b
 the logarithms of replicas and cores), and the interval is as narrow there as what was measured: a configuration that was tried is
 predicted as it was, whatever the model says of it. Away from that, the interval is that of the draws (``smooth_max.py``), and
 grows with the distance.
+
+Two parts of the time are measured by themselves, where somebody measures them: what workers compute, and how long the busiest
+server works. Each is a datum of its own, of one term or of the shared terms alone, so one configuration already says what
+other cores, workers or servers would bring; rates alone need several.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pliant.core.planning.configuration import Configuration
-from pliant.core.planning.fits.model import SpeedModel
+from pliant.core.planning.fits.model import COMPUTE, SpeedModel
 from pliant.core.planning.fits.smooth_max import Array, Problem, Solution, solve, times_of, weights_of
 from pliant.core.planning.proposal import Prediction
 
@@ -24,6 +29,8 @@ _NEAR = 0.12  # doublings: how far what was measured holds for its neighbours
 _RESIDUAL = 0.1  # what a model is expected to miss, relative
 _DISTRUST = 0.06  # relative error of a model for each doubling away from what was measured
 MIN_ERROR = 0.02  # relative: no measured rate is known better
+_PART_ERROR = 0.1  # relative, of a part of the time: what it is made of is a matter of definition, and ...
+_SHARE_ERROR = 0.03  # ... of the whole time, what is lost on its borders
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,9 @@ class Datum:
     configuration: Configuration
     rate: float
     error: float  # relative
+    compute: float = 0.0  # share of the workers' time; 0: unknown
+    shared: float = 0.0  # share of the time in which what all share (the busiest server) is busy; 0: unknown
+    distrust: float = 0.0  # relative: what a model may miss there, in favour of where it matters
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +103,20 @@ class Fit:
             + (_QUANTILE * (1 - known) * distrust) ** 2
         )
         centre = centre + correction
-        return Rates(np.exp(centre), np.exp(centre - spread[0]), np.exp(centre + spread[1]))
+        low = np.exp(centre - spread[0])
+        return Rates(
+            np.exp(centre), np.minimum(low, self._without_more_cores(configurations, low)), np.exp(centre + spread[1])
+        )
+
+    def _without_more_cores(self, configurations: Sequence[Configuration], low: Array) -> Array:
+        """The lower bound, if a worker's cores beyond what was tried bring nothing: nobody knows how many it can use."""
+        most = max(datum.configuration.worker.cpu for datum in self.data)
+        beyond = [i for i, configuration in enumerate(configurations) if configuration.worker.cpu > most > 0]
+        found = low.copy()
+        if beyond:
+            clipped = [replace(c, worker=replace(c.worker, cpu=most)) for c in (configurations[i] for i in beyond)]
+            found[beyond] = self.predict_all(clipped).low
+        return found
 
     def shares(self, configuration: Configuration) -> Mapping[str, float]:
         """Where the time of a step goes; they add up to 1."""
@@ -134,24 +157,44 @@ def fit_rates(model: SpeedModel, data: Sequence[Datum], *, seed: int = 0) -> Fit
 
 @lru_cache(maxsize=8)  # several algorithms look at the same periods
 def _fit_rates(model: SpeedModel, data: tuple[Datum, ...], seed: int) -> Fit | None:
-    usable = [
-        Datum(datum.configuration, datum.rate, max(datum.error, MIN_ERROR))
-        for datum in data
-        if _is_usable(model, datum)
-    ]
+    usable = [replace(datum, error=max(datum.error, MIN_ERROR)) for datum in data if _is_usable(model, datum)]
     if not usable:
         return None
     features = np.array([model.features(datum.configuration) for datum in usable])
-    work = np.array([model.work(datum.configuration) for datum in usable])
+    times = np.array([model.work(datum.configuration) / datum.rate for datum in usable])
+    errors = np.array([(datum.error**2 + datum.distrust**2) ** 0.5 for datum in usable])
+    distrusts = np.array([datum.distrust for datum in usable])
+    is_shared = np.array([term.is_shared for term in model.terms])
+    parts = list(_parts(model, usable, features, times, is_shared, distrusts))
     problem = Problem(
-        features=features,
-        is_shared=np.array([term.is_shared for term in model.terms]),
-        times=work / np.array([datum.rate for datum in usable]),
-        errors=np.array([datum.error for datum in usable]),
+        features=np.concatenate([features, *(part[0] for part in parts)]),
+        is_shared=is_shared,
+        times=np.concatenate([times, *(part[1] for part in parts)]),
+        errors=np.concatenate([errors, *(part[2] for part in parts)]),
         reference=np.ones(len(model.terms)),
         penalties=np.array([term.penalty for term in model.terms]),
     )
     return Fit(model, usable, solve(problem, seed=seed))
+
+
+def _parts(
+    model: SpeedModel,
+    data: Sequence[Datum],
+    features: Array,
+    times: Array,
+    is_shared: NDArray[np.bool_],
+    distrusts: Array,
+) -> Iterator[tuple[Array, Array, Array]]:
+    """What is known of parts of the time: features in which the other terms are missing, times and errors."""
+    is_compute = np.array([term.name == COMPUTE for term in model.terms])
+    for terms, shares in (
+        (is_compute, np.array([datum.compute for datum in data])),
+        (is_shared, np.array([datum.shared for datum in data])),
+    ):
+        known = (shares > 0) & (np.sum(features * terms, axis=1) > 0)
+        share = shares[known]
+        errors = np.sqrt(_PART_ERROR**2 + (_SHARE_ERROR / share) ** 2 + distrusts[known] ** 2)
+        yield features[known] * terms, times[known] * share, errors
 
 
 def _is_usable(model: SpeedModel, datum: Datum) -> bool:
@@ -174,3 +217,9 @@ def _places(configurations: Sequence[Configuration]) -> Array:
         )
     found: Array = np.log2(np.maximum(np.array(rows, dtype=np.float64), 1e-3))
     return found
+
+
+def distance(one: Configuration, other: Configuration) -> float:
+    """In doublings."""
+    places = _places([one, other])
+    return float(np.sqrt(np.sum((places[0] - places[1]) ** 2)))

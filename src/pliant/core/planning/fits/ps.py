@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pliant.core.planning.configuration import Configuration
-from pliant.core.planning.fits.model import SpeedModel, Term, cores
+from pliant.core.planning.fits.model import COMPUTE, PROPORTIONAL, SpeedModel, Speedup, Term, cores
 
-_OWN = (Term("overhead of a worker", False), Term("compute of workers", False))
+_OWN = (Term("overhead of a worker", False), Term(COMPUTE, False))
 _SHARED = (
     Term("CPU of servers", True, 1.0),
     Term("requests at servers", True, 1.5),
@@ -27,6 +27,7 @@ _PEERS = Term("waiting for other workers", True, 2.0)
 @dataclass(frozen=True)
 class PsModel(SpeedModel):
     synchronous: bool = False
+    speedup: Speedup = PROPORTIONAL
     terms: tuple[Term, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
@@ -42,7 +43,7 @@ class PsModel(SpeedModel):
         batch = float(max(1, configuration.micro_batch))
         found = [
             1.0,
-            batch / cores(worker.cpu),
+            batch / self.speedup.of(worker.cpu),
             workers / (servers * cores(server.cpu)),
             workers / servers,
             batch / servers,

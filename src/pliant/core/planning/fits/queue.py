@@ -12,15 +12,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pliant.core.planning.configuration import Configuration
-from pliant.core.planning.fits.model import SpeedModel, Term, cores
+from pliant.core.planning.fits.model import COMPUTE, PROPORTIONAL, SpeedModel, Speedup, Term
 
 
 @dataclass(frozen=True)
 class QueueModel(SpeedModel):
     knee: float | None = None  # workers
+    speedup: Speedup = PROPORTIONAL
     terms: tuple[Term, ...] = (
         Term("waiting of workers", False),
-        Term("compute of workers", False),
+        Term(COMPUTE, False),
         Term("what workers share", True, 1.0),
         Term("workers that hinder each other", True, 2.0),
     )
@@ -34,4 +35,4 @@ class QueueModel(SpeedModel):
 
     def features(self, configuration: Configuration) -> list[float]:
         workers = self.effective(configuration)
-        return [1.0, 1.0 / cores(configuration.worker.cpu), workers, workers * workers]
+        return [1.0, 1.0 / self.speedup.of(configuration.worker.cpu), workers, workers * workers]

@@ -9,7 +9,7 @@ With g = 1 nothing overlaps: plain non-negative least squares. A large g is the 
 homogeneous of degree one, T = (own/T)^(g-1) own + (shared/T)^(g-1) shared, which is also its linearisation: a Gauss-Newton step is
 a non-negative least-squares problem with reweighted features.
 
-Such a problem has few unknowns (at most 6), so it is solved exactly by trying every set of coefficients that may be positive, for
+Such a problem has few unknowns (at most 7), so it is solved exactly by trying every set of coefficients that may be positive, for
 all draws at once: one batched solve instead of hundreds of small ones.
 
 The *draws* are what is uncertain: each repeats the fit with errors added to the data and a random prior (randomised maximum a
