@@ -7,7 +7,8 @@ rows move to the others when there are fewer of them, so what would not fit into
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 
 from pliant.core.planning.configuration import Configuration, RoleBounds, Shape
@@ -30,13 +31,35 @@ def candidates(history: JobHistory) -> list[Configuration]:
     else:
         servers = _shapes(history, SERVER, [c.server for c in tried if c.server is not None])
         found = (Configuration(worker, server, now.micro_batch) for worker, server in product(workers, servers))
-    usable = [candidate for candidate in found if is_possible(history, candidate) and not is_alike(candidate, now)]
+    held = _Held.of(history)
+    usable = [candidate for candidate in found if held.allows(history, candidate) and not is_alike(candidate, now)]
     return _thinned(usable, MAX_CANDIDATES)
 
 
 def is_possible(history: JobHistory, candidate: Configuration) -> bool:
     """Within the bounds, the free room and the memory of servers."""
-    return history.bounds.allows(candidate) and _fits_room(history, candidate) and _fits_servers(history, candidate)
+    return _Held.of(history).allows(history, candidate)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What nodes use, looked up once for many candidates."""
+
+    memory_mb: Mapping[str, float]  # by role: of the fullest, ever
+    all_servers_mb: float
+
+    @classmethod
+    def of(cls, history: JobHistory) -> _Held:
+        used = {
+            role: max((node.memory_peak_mb for node in history.nodes if node.role == role), default=0.0)
+            for role in (WORKER, SERVER)
+        }
+        return cls(used, server_memory_mb(history, 1))
+
+    def allows(self, history: JobHistory, candidate: Configuration) -> bool:
+        if not history.bounds.allows(candidate) or not _fits_room(history, candidate, self.memory_mb):
+            return False
+        return _fits_servers(history, candidate, self.all_servers_mb)
 
 
 def server_memory_mb(history: JobHistory, servers: int) -> float:
@@ -107,7 +130,7 @@ def _cpus(history: JobHistory, bounds: RoleBounds, now: Shape, tried: Sequence[f
     return sorted(round(cpu, 3) for cpu in inside)
 
 
-def _fits_room(history: JobHistory, candidate: Configuration) -> bool:
+def _fits_room(history: JobHistory, candidate: Configuration, used_mb: Mapping[str, float]) -> bool:
     room, now = history.room, history.configuration
     if room is None:
         return True
@@ -119,7 +142,7 @@ def _fits_room(history: JobHistory, candidate: Configuration) -> bool:
         if before is None or after is None:
             continue
         cpu += after.replicas * after.cpu - before.replicas * before.cpu
-        used = max((node.memory_peak_mb for node in history.nodes if node.role == role), default=0.0)
+        used = used_mb[role]
         memory += after.replicas * (after.memory_mb or used) - before.replicas * (before.memory_mb or used)
         is_larger = after.cpu > before.cpu or after.replicas > before.replicas
         if is_larger and room.largest_cpu and after.cpu > max(room.largest_cpu, before.cpu):
@@ -127,11 +150,11 @@ def _fits_room(history: JobHistory, candidate: Configuration) -> bool:
     return cpu <= max(0.0, room.free_cpu) + 1e-9 and memory <= max(0.0, room.free_memory_mb)
 
 
-def _fits_servers(history: JobHistory, candidate: Configuration) -> bool:
+def _fits_servers(history: JobHistory, candidate: Configuration, all_mb: float) -> bool:
     before, after = history.configuration.server, candidate.server
     if before is None or after is None or after.replicas >= before.replicas or not after.memory_mb:
         return True
-    return server_memory_mb(history, after.replicas) * MEMORY_MARGIN <= after.memory_mb
+    return all_mb / max(1, after.replicas) * MEMORY_MARGIN <= after.memory_mb
 
 
 def _thinned(found: list[Configuration], limit: int) -> list[Configuration]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import sqrt
 from statistics import median
 
@@ -82,7 +83,17 @@ class MemoryForecast:
 
 def forecast(node: NodeView, records: float) -> float | None:
     """Upper bound (95 %) of a node's memory after so many more records; None: too little is known, or it does not grow."""
-    points = node.memory_points[:: max(1, len(node.memory_points) // MAX_POINTS)]
+    trend = _trend(node.memory_points)
+    if trend is None:
+        return None
+    upper, expected = trend
+    return max(expected, node.memory_mb) + upper * records
+
+
+@lru_cache(maxsize=256)  # asked for several horizons, and by several algorithms
+def _trend(all_points: tuple[tuple[float, float], ...]) -> tuple[float, float] | None:
+    """The upper bound of the slope, and the memory that is expected at the last point."""
+    points = all_points[:: max(1, len(all_points) // MAX_POINTS)]
     if len(points) < MIN_POINTS:
         return None
     slopes = sorted(
@@ -98,8 +109,7 @@ def forecast(node: NodeView, records: float) -> float | None:
         return None
     levels = sorted(memory - slope * at for at, memory in points)
     level = levels[min(len(levels) - 1, int(0.9 * len(levels)))]
-    last = points[-1][0]
-    return max(level + slope * last, node.memory_mb) + upper * records
+    return upper, level + slope * points[-1][0]
 
 
 def _is_far_from_full(node: NodeView, records: float) -> bool:
