@@ -22,7 +22,7 @@ from pliant.core.planning.fits import (
     fit_rates,
 )
 from pliant.core.planning.fits.model import Speedup
-from pliant.core.planning.fits.smooth_max import Array, Problem, nnls, solve, times_of
+from pliant.core.planning.fits.smooth_max import Array, Problem, _best_subset, nnls, solve, times_of
 from pliant.core.planning.history import FinishedJob, JobHistory, JobKind, NodeView, Period, Room, StepParts
 
 Truth = Callable[[Configuration], float]
@@ -287,3 +287,10 @@ def test_a_speed_up_is_interpolated_and_goes_on_as_it_was_measured_last() -> Non
     assert found.of(0.5) < 0.6
     assert Speedup().of(3.0) == pytest.approx(3.0)
     assert Speedup().of(0.0) == 1.0
+
+
+def test_trying_every_set_finds_what_exchanging_finds() -> None:
+    rng = np.random.default_rng(7)
+    rows = rng.standard_normal((300, 9, 5))
+    gram, target = np.swapaxes(rows, 1, 2) @ rows, rng.standard_normal((300, 5))
+    assert nnls(gram, target) == pytest.approx(np.maximum(_best_subset(gram, target), 0.0), abs=1e-9)

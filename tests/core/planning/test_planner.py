@@ -12,7 +12,7 @@ import pytest
 from pliant.core.errors import Conflict, InvalidRequest, NotFound
 from pliant.core.planning.configuration import Bounds, Configuration, RoleBounds, Shape
 from pliant.core.planning.explain import explain, waits_for
-from pliant.core.planning.history import JobHistory, JobKind, Objective, Period
+from pliant.core.planning.history import JobHistory, JobKind, Objective, Period, Room
 from pliant.core.planning.plan import ResourcePlan
 from pliant.core.planning.plan_record import Outcome, PlanRecord
 from pliant.core.planning.planner import Planner, PlannerSettings, PlannerState
@@ -299,6 +299,18 @@ def test_what_is_urgent_is_heard_before_the_rest_of_the_chain_and_what_is_not_in
     found = job.planner.verdict(job.history(), job.now).proposal
     assert found is not None
     assert found.algorithm == "straggler"
+
+
+def test_room_that_the_job_could_never_use_is_no_news() -> None:
+    asked: list[float] = []
+    job = Job(Says("ours", lambda history, now: asked.append(now)))
+    for free in (1000.0, 900.0, 800.0, 1000.0):
+        job.more = {"room": Room(free, 10_000_000.0)}
+        job.step(0.001)
+    assert len(asked) == 1
+    job.more = {"room": Room(2.0, 10_000_000.0)}
+    job.step(0.001)
+    assert len(asked) == 2
 
 
 def test_what_is_only_for_the_next_restart_is_not_waited_for() -> None:

@@ -448,7 +448,7 @@ class Planner(StateMachine):
         tried = len({period.configuration for period in history.periods})
         is_settling = history.settling_since is not None
         nodes = tuple(node.name for node in history.nodes)
-        room = (int(history.room.free_cpu), int(history.room.free_memory_mb) >> 10) if history.room is not None else ()
+        room = _room_that_matters(history)
         wanted = (history.version, history.objective.value, history.deadline, history.bounds)
         facts = (tried, rate, is_settling, nodes, room, wanted, int(now // LOOK_AGAIN_S))
         return f"{crc32(repr(facts).encode()):08x}"
@@ -603,6 +603,22 @@ class Planner(StateMachine):
         self._ceilings = {role: (entry[0], entry[1], entry[2]) for role, entry in state["ceilings"].items()}
         self._failed = [(Configuration.from_json(entry[0]), entry[1], entry[2]) for entry in state["failed"]]
         self._looked = state["looked"]
+
+
+def _room_that_matters(history: JobHistory) -> tuple[int, int]:
+    """Free cores and GB, no more of them than the job could ever take: what others do on a large cluster is no news."""
+    if history.room is None:
+        return (0, 0)
+    cpu = memory_mb = 0.0
+    for role, bounds in ((WORKER, history.bounds.worker), (SERVER, history.bounds.server)):
+        shape = shape_of(history.configuration, role)
+        if bounds is not None and shape is not None:
+            cpu += bounds.max_replicas * (bounds.max_cpu or 2 * shape.cpu or 1.0)
+            memory_mb += bounds.max_replicas * max(bounds.max_memory_mb, 2 * shape.memory_mb)
+    room = history.room
+    return int(min(room.free_cpu, cpu)), int(
+        min(room.free_memory_mb, memory_mb) if memory_mb else room.free_memory_mb
+    ) >> 10
 
 
 def _judged_by(history: JobHistory, proposal: Proposal, period: Period | None) -> Objective:
