@@ -82,7 +82,8 @@ def test_a_member_that_stands_still_while_the_world_connects_is_left_behind(
         def let_it_back() -> None:
             """Else the other may be gone before it is back, and it waits for ever."""
             halt.released.set()
-            wait_until(lambda: threads.waiting() or not other.trainer._elastic.world.alone, what="its return")
+            world = other.trainer._elastic.world
+            wait_until(lambda: world.waiting or not world.alone, what="its return")
 
         threads.workers[2].does(halt.die, "before the collective", step=3)
         other.does(let_it_back, "before the collective", step=5)
