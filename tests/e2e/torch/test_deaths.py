@@ -183,7 +183,8 @@ def test_a_worker_alone_in_its_world_notices_that_it_was_given_up(tmp_path: Path
         second.thawed.set()
         threads.finish()
         threads.assert_all_equal(expected)
-        assert first.trainer._elastic.world.round == second.trainer._elastic.world.round
+        # Who ends last may have heard of the other's end in time to form a world alone.
+        assert max(worker.trainer._elastic.world.size for worker in (first, second)) == 2, "they were in one world"
 
 
 def test_more_workers_than_virtual_workers_leave_hot_spares_that_take_over(
