@@ -218,6 +218,13 @@ class TrainerThreads:
         for worker in workers or self.workers:
             wait_until(lambda w=worker: w.trainer.step >= step or not w.alive, what=f"step {step}")  # type: ignore[misc]
 
+    def wait_for_joiner(self, *members: Worker) -> None:
+        """Until one of these members knows that somebody waits to join.
+
+        Before that they may end without it, and since time stands still here, it would wait for a world for ever.
+        """
+        wait_until(lambda: any(w.trainer._elastic.world.waiting for w in members), what="word of the joiner")
+
     def waiting(self) -> int:
         return self.master.run_inside(lambda parts: len(parts.require(RendezvousServer).book.waiting))
 

@@ -200,7 +200,12 @@ def test_it_gives_the_same_bits_with_three_workers_one_death_and_one_joiner(tmp_
         joiner = threads.add_worker(program)
         for worker in threads.workers:
             worker.program = program
-        threads.workers[0].does(lambda: threads.start(joiner), "before the collective", step=1)
+
+        def let_it_in() -> None:
+            threads.start(joiner)
+            threads.wait_for_joiner(threads.workers[0])
+
+        threads.workers[0].does(let_it_in, "before the collective", step=1)
         threads.workers[1].dies("before the optimizer", step=3)
         threads.start(*threads.workers[:3])
         threads.finish()

@@ -77,13 +77,19 @@ def test_a_member_that_stands_still_while_the_world_connects_is_left_behind(
 ) -> None:
     halt = Halt(f"worker-{victim}", published=published)
     with TrainerThreads(tmp_path, workers=3) as threads, threads.points(), halt.set():
+        other = threads.workers[1 - victim]
+
+        def let_it_back() -> None:
+            """Else the other may be gone before it is back, and it waits for ever."""
+            halt.released.set()
+            world = other.trainer._elastic.world
+            wait_until(lambda: world.waiting or not world.alone, what="its return")
+
         threads.workers[2].does(halt.die, "before the collective", step=3)
+        other.does(let_it_back, "before the collective", step=5)
         threads.start()
         assert halt.reached.wait(TIMEOUT_S)
         threads.declare_dead(threads.workers[victim])
-        other = threads.workers[1 - victim]
-        wait_until(lambda: other.trainer.step > 3 or not other.alive, TIMEOUT_S, "the other to go on")
-        halt.released.set()
         threads.finish()
         threads.assert_all_equal(expected)
         threads.assert_each_record_once(38)
