@@ -318,6 +318,21 @@ def test_one_outlier_does_not_look_like_growth() -> None:
     assert MemoryForecast()(replace(job, nodes=(spike,)), NOW) is None
 
 
+def test_where_twice_as_many_do_not_fit_some_more_are_tried() -> None:
+    """Three workers that mostly wait, each with a core of its own: two more cores are free."""
+    job = queue([(3, 30.0)])
+    job = replace(
+        job,
+        configuration=workers(3, 1.0),
+        periods=(period(workers(3, 1.0), 30.0),),
+        bounds=Bounds(RoleBounds(1, 8, max_cpu=1.0)),
+        room=Room(2.0, 10_000.0, 2.0, 10_000.0),
+        remaining_records=1_000_000,
+    )
+    found = proposed(Probe()(job, NOW))
+    assert found.configuration.worker.replicas in (4, 5)
+
+
 def test_memory_that_a_program_takes_at_its_start_does_not_look_like_growth() -> None:
     """As seen on a cluster: 20 MB within the first records, then none; the whole job has a hundred thousand."""
     warm = [

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pliant.core.planning.candidates import useful_workers
+from pliant.core.planning.candidates import is_possible, useful_workers
 from pliant.core.planning.explanation import CurvePoint, Explanation
 from pliant.core.planning.fits import Fit, fit_history
 from pliant.core.planning.history import JobHistory, StepParts
@@ -50,6 +50,14 @@ def _nothing(history: JobHistory) -> str:
         return "the rate has not settled since the last change"
     if current_period(history) is None:
         return "nothing has been measured yet of the present configuration"
+    worker, room = history.configuration.worker, history.room
+    larger = replace(
+        history.configuration, worker=replace(worker, replicas=worker.replicas + history.bounds.worker.unit)
+    )
+    if room is not None and history.bounds.allows(larger) and not is_possible(history, larger):
+        return (
+            f"there is no room for one more worker: {room.free_cpu:.3g} CPU and {room.free_memory_mb:.0f} MB are free"
+        )
     return "no change is expected to gain enough to pay for itself"
 
 

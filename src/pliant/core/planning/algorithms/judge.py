@@ -51,7 +51,9 @@ class Judge:
             slack = NOISE * after.error
             miss = max(0.0, prediction.low - after.rate - slack, after.rate - slack - prediction.high)
             outside = miss / prediction.rate
-        costs_more = prediction is not None and prediction.rate > 0 and after.configuration.cpu > before.configuration.cpu
+        costs_more = (
+            prediction is not None and prediction.rate > 0 and after.configuration.cpu > before.configuration.cpu
+        )
         is_kept = gain >= (0.0 if costs_more else -noise)
         expected = f", predicted {prediction.rate:.4g}" if prediction is not None and prediction.rate else ""
         speed = f"{after.rate:.4g} records per second{expected}, {before.rate:.4g} before"

@@ -154,8 +154,12 @@ def _doubled(history: JobHistory, configuration: Configuration, role: str, what:
     assert shape is not None
     if what == "replicas":
         limit = useful_workers(history, bounds) if role == WORKER else bounds.max_replicas
-        count = min(2 * shape.replicas, limit)
-        return with_shape(configuration, role, _with_count(history, role, shape, count))
+        more = min(2 * shape.replicas, limit) - shape.replicas
+        found = with_shape(configuration, role, _with_count(history, role, shape, shape.replicas + more))
+        while more > 1 and not is_possible(history, found):  # where twice as many do not fit, some of them may
+            more //= 2
+            found = with_shape(configuration, role, _with_count(history, role, shape, shape.replicas + more))
+        return found
     is_bounded = bool(bounds.max_cpu or history.bounds.max_cpu or history.room is not None)
     cpu = 2 * shape.cpu if is_bounded else shape.cpu
     return with_shape(configuration, role, bounds.clip(replace(shape, cpu=cpu)))
