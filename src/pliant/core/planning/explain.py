@@ -55,9 +55,7 @@ def _nothing(history: JobHistory) -> str:
         history.configuration, worker=replace(worker, replicas=worker.replicas + history.bounds.worker.unit)
     )
     if room is not None and history.bounds.allows(larger) and not is_possible(history, larger):
-        return (
-            f"there is no room for one more worker: {room.free_cpu:.3g} CPU and {room.free_memory_mb:.0f} MB are free"
-        )
+        return f"one more worker does not fit: {room.free_cpu:.3g} CPU and {room.free_memory_mb:.0f} MB available"
     return "no change is expected to gain enough to pay for itself"
 
 
