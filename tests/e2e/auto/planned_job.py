@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -59,16 +58,6 @@ class PlannedJob(LocalJob):
 
     def plan(self, name: str) -> PlanRecord:
         return next(plan for plan in self.plans() if plan.id == name)
-
-    def wait_for_rest(self, seconds: float = 30.0) -> None:
-        """Until no plan was made or under way for a while, after the first was judged."""
-
-        def rests() -> bool:
-            planner = self.planner()
-            ended = [plan.ended_at for plan in planner.records() if plan.achieved_rate and plan.ended_at]
-            return planner.under_way is None and bool(ended) and time.time() - max(ended) > seconds
-
-        self.until(lambda: rests() or None, "the planner to rest", PLANNING_TIMEOUT_S)
 
     def wait_for_plan(self, algorithm: str, *outcomes: Outcome) -> PlanRecord:
         def found() -> PlanRecord | None:
