@@ -63,3 +63,26 @@ def test_any_other_record_is_corrupt_data(changes: dict[str, Any]) -> None:
 def test_a_rate_that_cannot_be_is_corrupt_data(rate: float) -> None:
     with pytest.raises(CorruptData, match="out of range"):
         PastJob.from_json({**PAST.to_json(), "rate": rate})
+
+
+@pytest.mark.parametrize(
+    ("section", "field", "value"),
+    [
+        ("fingerprint", "records", "7"),
+        ("fingerprint", "records", -7),
+        ("fingerprint", "stem", [1]),
+        ("worker", "replicas", float("inf")),
+        ("worker", "replicas", 2.5),
+        ("worker", "cpu", "x"),
+        ("worker", "cpu", float("nan")),
+        ("worker", "memory_mb", -1),
+        ("server", "replicas", "x"),
+        ("server", "gpu", "x"),
+    ],
+)
+def test_a_record_with_one_wrong_value_inside_is_corrupt_data(section: str, field: str, value: object) -> None:
+    record = PAST.to_json()
+    found = record["fingerprint"] if section == "fingerprint" else record["configuration"][section]
+    found[field] = value
+    with pytest.raises(CorruptData, match="not a record of a past job"):
+        PastJob.from_json(record)

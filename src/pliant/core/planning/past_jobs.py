@@ -16,9 +16,10 @@ from math import exp, isfinite, log
 from typing import Any
 
 from pliant.core.errors import CorruptData
-from pliant.core.planning.configuration import Configuration
+from pliant.core.planning.configuration import Configuration, Shape
 from pliant.core.planning.history import FinishedJob
 
+MAX_NUMBER = 1e12  # of anything in a record; no real one comes near
 _DIGITS = re.compile(r"[-_.]?(\d+|[0-9a-f]{6,})$")
 
 
@@ -90,9 +91,30 @@ class PastJob:
                 float(value["server_memory_mb"]),
             )
             numbers = (made.ended, made.rate, made.worker_memory_mb, made.server_memory_mb)
-            is_sound = made.configuration.worker.replicas >= 1 and all(isfinite(n) and n >= 0 for n in numbers)
+            is_sound = (
+                all(isfinite(n) and 0 <= n <= MAX_NUMBER for n in numbers)
+                and _is_sound_fingerprint(made.fingerprint)
+                and _is_sound_shape(made.configuration.worker)
+                and (made.configuration.server is None or _is_sound_shape(made.configuration.server))
+                and _is_count(made.configuration.micro_batch)
+            )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise CorruptData(f"not a record of a past job: {error!r:.200}") from error
         if not is_sound:
-            raise CorruptData("not a record of a past job: a number is out of range")
+            raise CorruptData("not a record of a past job: a value is of another type or out of range")
         return made
+
+
+def _is_sound_fingerprint(mark: Fingerprint) -> bool:
+    return all(isinstance(text, str) for text in (mark.strategy, mark.command, mark.program, mark.stem)) and _is_count(
+        mark.records
+    )
+
+
+def _is_sound_shape(shape: Shape) -> bool:
+    is_cpu = isinstance(shape.cpu, int | float) and isfinite(shape.cpu) and 0 <= shape.cpu <= MAX_NUMBER
+    return is_cpu and _is_count(shape.replicas, 1) and _is_count(shape.memory_mb) and _is_count(shape.gpu)
+
+
+def _is_count(value: object, least: int = 0) -> bool:
+    return isinstance(value, int) and least <= value <= MAX_NUMBER
