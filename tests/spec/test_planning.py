@@ -100,3 +100,9 @@ def test_a_duration_is_written_with_its_largest_unit_and_read_back(
 def test_what_is_no_duration_is_refused(given: object) -> None:
     with pytest.raises(ValueError, match=r"allowed|such as|seconds|time"):
         seconds_of(given)
+
+
+@pytest.mark.parametrize("roles", [{"chief": {"command": ["a"]}}, {"chief": {"command": ["a"]}, "worker": {}}])
+def test_a_job_that_plans_has_workers_to_plan(roles: dict[str, Any]) -> None:
+    with pytest.raises(SpecError, match=r"roles\.worker.*since optimize: single-job plans it"):
+        JobSpec.from_dict({"roles": roles, "optimize": "single-job"})

@@ -191,6 +191,10 @@ class JobSpec(Model):
         problems = []
         if not any(role.command for role in self.roles.values()):
             problems.append(Problem(("roles",), None, "at least one role needs a command, such as worker"))
+        if self.optimize.is_automatic and not ((worker := self.roles.get("worker")) and worker.command):
+            problems.append(
+                Problem(("roles", "worker"), None, "a role with a command, since optimize: single-job plans it")
+            )
         needed = {"none": (), "local": ("worker",), "allreduce": ("worker",)}.get(self.strategy, ("ps", "worker"))
         for name in needed:
             if name not in self.roles:

@@ -8,6 +8,7 @@ import pytest
 
 from pliant.cli.launch.job_spec import make_spec
 from pliant.cli.options.checkpoints import CheckpointOptions, interval
+from pliant.cli.options.planning import PlanningOptions
 from pliant.core.errors import InvalidRequest
 from pliant.spec.sections import CheckpointSpec
 
@@ -79,3 +80,30 @@ def test_on_kubernetes_a_relative_directory_is_of_the_claim_and_what_would_be_lo
     assert section(CheckpointOptions("s3://bucket/j"), **cluster).dir == "s3://bucket/j"
     with pytest.raises(InvalidRequest, match="--checkpoint-dir"):
         section(CheckpointOptions("saved"), **cluster)
+
+
+AUTO = {"optimize": {"mode": "single-job"}}
+
+
+@pytest.mark.parametrize(("given", "expected"), [("4", (1, 4)), ('"2:8"', (2, 8)), (None, (1, 16))])
+def test_numbers_of_a_file_become_bounds_of_a_job_that_plans(
+    tmp_path: Path, given: str | None, expected: tuple[int, int]
+) -> None:
+    path = tmp_path / "job.yaml"
+    replicas = f", replicas: {given}" if given else ""
+    path.write_text(f"roles: {{worker: {{command: [python, train.py]{replicas}}}}}\n")
+    found = make_spec([str(path)], "job", dict(AUTO)).roles["worker"].replicas
+    assert (found.min, found.max) == expected
+
+
+def test_given_amounts_are_maximums_of_a_job_that_plans() -> None:
+    spec = make_spec(["train.py"], "job", {**AUTO, "cpu": 2, "memory": "1Gi", "workers": "3"})
+    worker = spec.roles["worker"]
+    assert (worker.max_resources.cpu, worker.max_resources.memory) == (2.0, 1024)
+    assert (worker.replicas.min, worker.replicas.max) == (1, 3)
+
+
+@pytest.mark.parametrize("deadline", ["7200", "2h"])
+def test_a_deadline_is_a_time_or_a_number_of_seconds(deadline: str) -> None:
+    changes = PlanningOptions(auto=True, deadline=deadline).changes()
+    assert make_spec(["train.py"], "job", changes).optimize.deadline == 7200.0

@@ -549,3 +549,17 @@ def test_a_team_adds_its_own_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(registry, "entry_points", lambda group: [entry] if group == registry.GROUP else [])
     assert "ours" in registry.algorithm_names()
     assert isinstance(registry.algorithm("ours"), Straggler)
+
+
+@pytest.mark.parametrize("objective", [Objective.FASTEST, Objective.BALANCED])
+def test_a_job_that_would_use_more_than_its_budget_gets_fewer_nodes(objective: Objective) -> None:
+    """A million records: eight workers would use 22,222 node seconds, one 10,000."""
+    rates = {1: 100.0, 2: 190.0, 4: 300.0, 8: 360.0}
+    job = replace(
+        queue(list(rates.items())), configuration=workers(8), remaining_records=1_000_000, objective=objective
+    )
+    assert PlanJob()(replace(job, budget_node_s=1e9), NOW) is None
+    for budget in (20_000.0, 12_000.0, 0.0):
+        found = proposed(PlanJob()(replace(job, budget_node_s=budget), NOW))
+        assert found.configuration.worker.replicas < 8
+        assert "to keep to the budget" in found.reason

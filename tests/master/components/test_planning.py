@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from pliant.core.changes import ChangeRequest, RequestSource, Scale
+from pliant.core.changes import ChangeRequest, RequestSource, Scale, Suspend
 from pliant.core.nodes.capacity import Machine
+from pliant.core.planning.algorithms.create_from_history import CreateFromHistory
 from pliant.core.planning.configuration import Configuration, Shape
 from pliant.core.planning.past_jobs import PastJob, fingerprint
 from pliant.core.planning.plan_record import Outcome
@@ -134,3 +135,34 @@ def test_a_home_that_cannot_be_written_is_no_failure(home: Path) -> None:
     (home / "history").write_text("a file")
     PastJobs(home / "history", MARK).remember(past(4))
     assert PastJobs(home / "history", MARK).similar() == ()
+
+
+def test_a_suspension_by_a_person_is_no_reason_to_plan_no_more(tmp_path: Path) -> None:
+    platform = FakePlatform()
+    with RunningMaster(tmp_path, spec(), platform=platform) as master:
+        wait_until(lambda: platform.launched, what="the first nodes")
+        request = ChangeRequest("later", RequestSource.PERSON, (Suspend(),), "the machine is needed")
+        answer = master.run_inside(lambda controller: controller.require(ChangeHandler).handle(request))
+        assert not answer.refusal
+        assert look(master, lambda planner: planner.planner.paused) is None
+
+
+def test_an_algorithm_that_raises_does_not_keep_a_job_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(CreateFromHistory, "__call__", broken)
+    platform = FakePlatform()
+    with RunningMaster(tmp_path, spec("1:4"), platform=platform):
+        wait_until(lambda: len(platform.launched) == 4, what="as many nodes as the description says")
+
+
+def test_a_folder_among_past_jobs_keeps_none_from_being_forgotten(home: Path) -> None:
+    jobs = PastJobs(home / "history", MARK)
+    jobs.remember(past(1, ended=1.0))
+    (home / "history" / "0000000000000.000-x.json").mkdir()
+    for number in range(MAX_KEPT + 3):
+        jobs.remember(past(1, ended=10.0 + number))
+    assert len(list((home / "history").iterdir())) <= MAX_KEPT + 1

@@ -26,7 +26,7 @@ def make_spec(
 ) -> JobSpec:
     """The job's spec, from a YAML file or from a command, with the changes that the options ask for. Without a command it is
     ``stored``, that of an earlier start, which is changed."""
-    from pliant.spec import JobSpec, load_spec
+    from pliant.spec import JobSpec, load_spec, text
 
     from_file = bool(command) and command[0].endswith((".yaml", ".yml"))
     if from_file and len(command) > 1:
@@ -34,11 +34,17 @@ def make_spec(
     if not command:
         assert stored is not None
         spec = stored
-    elif from_file:
-        spec = load_spec(Path(command[0]))
     else:
-        program = ["python", *command] if command[0].endswith(".py") else command
-        spec = JobSpec.from_dict({"roles": {"worker": {"command": program}}})
+        if from_file:
+            spec, source = load_spec(Path(command[0])), command[0]
+            given = text.read(text.read_file(Path(command[0])), source)
+        else:
+            program = ["python", *command] if command[0].endswith(".py") else command
+            given, source = {"roles": {"worker": {"command": program}}}, "the command line"
+            spec = JobSpec.from_dict(given)
+        if "optimize" in changes:  # as if it had been written there: what is given by number becomes a bound
+            section = {**spec.optimize.entries(), **changes["optimize"]}
+            spec = JobSpec.from_dict({**given, "optimize": section}, source=source)
     flags = spec.component_flags
     if flags.need_rendezvous is None and spec.components().nodes:
         # A program may want shards or a world, and says so only when it asks: both are there for it.
@@ -49,11 +55,8 @@ def make_spec(
     if worker is None and changes.keys() & {"workers", "cpu", "memory", "gpu", "env"}:
         raise InvalidRequest("these options apply to the role `worker`, which this job does not have")
     roles = {role: entry.entries() for role, entry in value["roles"].items()}
-    if "optimize" in changes:
+    if "optimize" in changes and not command:
         value["optimize"] = {**spec.optimize.entries(), **changes["optimize"]}
-        for role, entry in spec.roles.items():
-            if "replicas" not in entry.model_fields_set:  # nobody gave it: the planner decides
-                roles[role]["replicas"] = None
     if "workers" in changes:
         roles["worker"]["replicas"] = changes["workers"]
     resources = {key: changes[key] for key in ("cpu", "memory", "gpu") if key in changes}

@@ -41,7 +41,7 @@ class PlanningOptions:
         """Of the section ``optimize``."""
         given = {
             "objective": self.objective,
-            "deadline": self.deadline,
+            "deadline": _seconds(self.deadline),
             "budget": self.budget,
             "dry_run": self.dry_run_plans or None,
         }
@@ -52,3 +52,11 @@ class PlanningOptions:
                 raise InvalidRequest(f"{flag} requires --auto", hint="add --auto, or leave it out")
             return {}
         return {"optimize": {"mode": "single-job", **section}}
+
+
+def _seconds(text: str | None) -> float | str | None:
+    """A bare number is one of seconds; the spec reads the rest."""
+    try:
+        return float(text) if text is not None else None
+    except ValueError:
+        return text

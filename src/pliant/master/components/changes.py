@@ -12,7 +12,7 @@ import logging
 from dataclasses import replace
 
 from pliant.core.change_resolver import Decision, Resolved, decide
-from pliant.core.changes import Answer, ChangeRequest, DesiredState, MovePartitions, SetResources, Stop
+from pliant.core.changes import Answer, ChangeRequest, DesiredState, MovePartitions, Resume, SetResources, Stop, Suspend
 from pliant.core.clock import Clock
 from pliant.core.errors import PliantError
 from pliant.core.events import ChangeAccepted, ChangeNoted, ChangeRefused, ChangesUnavailable
@@ -29,6 +29,7 @@ from pliant.platforms.base import ControlChannel
 
 log = logging.getLogger(__name__)
 
+ABOUT_THE_JOB = (Stop, Suspend, Resume)  # changes that leave its configuration as it is
 RECONNECT_S = 30.0  # before another try to read requests from the platform
 
 
@@ -83,7 +84,7 @@ class ChangeHandler(BackgroundComponent):
         if decision.has_effect and self._nodes is not None:
             self._signals.publish(NodesChanged(self._nodes.book))
         self._journal.do(self.desired.answered, **decision.record.arguments)
-        if decision.has_effect:
+        if any(found.operations and not isinstance(found.change, ABOUT_THE_JOB) for found in decision.changes):
             self._signals.publish(ChangeApplied(request.source, request.reason))
         return decision.answer
 

@@ -148,7 +148,7 @@ class EndRequested:
 
 @dataclass(frozen=True, slots=True)
 class ChangeApplied:
-    """A request changed the running job."""
+    """A request changed what the running job has: the number of its nodes, their resources or limits, or what they host."""
 
     source: RequestSource
     reason: str

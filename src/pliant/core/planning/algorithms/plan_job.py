@@ -44,12 +44,24 @@ class PlanJob:
         if history.deadline is not None and history.objective is not Objective.FASTEST:
             return self._for_deadline(history, now, current, options, history.deadline)
         best = choose(history, now, options)
+        if (saving := self._for_budget(history, now, current, best)) is not None:
+            return saving
         gain = score(history.objective, best.low, best.configuration) - score(
             history.objective, current.rate, history.configuration
         )
         if not pays(gain, remaining_s(history, current.rate, now), change_s(history, best.configuration)):
             return None
         return self._proposal(history, now, current, best)
+
+    def _for_budget(self, history: JobHistory, now: float, current: Period, best: Option) -> Proposal | None:
+        """If the job as it is would use more than what is left: what uses less, although it may be slower."""
+        budget = history.budget_node_s
+        needed = history.configuration.nodes * remaining_s(history, current.rate, now)
+        if budget is None or needed <= budget:
+            return None
+        if best.configuration.nodes * remaining_s(history, best.low, now) > (1 - MIN_GAIN) * needed:
+            return None
+        return self._proposal(history, now, current, best, " to keep to the budget")
 
     def _for_deadline(
         self, history: JobHistory, now: float, current: Period, options: Sequence[Option], deadline: float

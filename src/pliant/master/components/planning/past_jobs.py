@@ -6,6 +6,7 @@ read is passed over, and a folder that cannot be written ends no job: history is
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Iterator
@@ -50,7 +51,8 @@ class PastJobs:
             make_private_folder(self._folder)
             write_json(self._folder / f"{job.ended:017.3f}-{token_hex(4)}.json", job.to_json())
             for outdated in self._files()[:-MAX_KEPT]:
-                outdated.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # a folder of that name is not ours
+                    outdated.unlink()
         except (OSError, PliantError) as error:
             log.warning("cannot keep what this job taught in %s: %s", self._folder, error)
 

@@ -100,7 +100,11 @@ class ResourcePlanner(BackgroundComponent):
             similar = await asyncio.to_thread(self._past.similar) if self._past is not None else ()
             # What is free now is no limit for each node: without one, a node may use what the machine has.
             history = self._builder.build(self._clock.now(), replace(self._around, similar=similar, room=None))
-            step = self.planner.first_step(history, self._clock.now())
+            try:
+                step = self.planner.first_step(history, self._clock.now())
+            except Exception:  # whatever an algorithm does wrong, the job begins with what its description says
+                log.exception("cannot plan the first configuration; starting as desired")
+                return
             if step is not None:
                 self._apply(step)
 
