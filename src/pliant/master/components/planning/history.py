@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import fmean, median_low
+from statistics import median_low
 
 from pliant.core.end_policy import PARAMETER_SERVER
 from pliant.core.job_state import JobState
@@ -29,6 +29,7 @@ from pliant.core.planning.history import (
     Room,
     StepParts,
 )
+from pliant.core.planning.node_summary import mean_parts
 from pliant.core.planning.objectives import score
 from pliant.core.planning.past_jobs import Fingerprint, PastJob
 from pliant.core.planning.plan_record import Outcome
@@ -123,22 +124,13 @@ class HistoryBuilder:
         status = build_status("", self._state, now, self._stats.figures())
         return status.progress
 
-    def records(self, now: float) -> float:
+    def records(self) -> float:
         """Accepted so far; of a program that counts none, its steps."""
-        progress = self.progress(now)
-        return float(progress.records_done or progress.step)
+        return float(self._stats.accepted_records() or self._stats.training.progress.step)
 
     def parts(self) -> StepParts | None:
         """Where the time of workers goes, on average; None: they do not say."""
-        shares = [self._stats.time_shares(node.name) for node in self._nodes.active(WORKER)]
-        known = [share for share in shares if share is not None]
-        if not known:
-            return None
-        return StepParts(
-            fmean(share.data for share in known),
-            fmean(share.compute for share in known),
-            fmean(share.peers for share in known),
-        )
+        return mean_parts(self._stats.view(node.name, RECENT_S) for node in self._nodes.active(WORKER))
 
     # --- all of it
 

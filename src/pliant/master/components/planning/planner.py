@@ -156,11 +156,11 @@ class ResourcePlanner(BackgroundComponent):
     # --- measuring
 
     def _sample(self) -> None:
-        now, parts = self._clock.now(), self._builder.parts()
+        parts = self._builder.parts()
         self._journal.do(
             self._periods.observe,
             configuration=self._builder.running().to_json(),
-            records=self._builder.records(now),
+            records=self._builder.records(),
             parts=asdict(parts) if parts is not None else None,
             ready=self._builder.is_ready(),
         )
