@@ -446,13 +446,22 @@ def test_a_slow_worker_gets_fewer_seats_and_their_sum_stays_if_a_replacement_wou
     assert found.urgent, "all wait for it"
 
 
-def test_a_slow_worker_is_replaced_if_fewer_seats_are_not_enough_and_else_gets_those() -> None:
+def test_a_slow_worker_gets_fewer_seats_first_and_is_replaced_if_they_are_not_enough() -> None:
     job = allreduce([1.0, 1.0, 1.0, 2.5])
-    assert proposed(Straggler()(job, NOW)).replace == ("worker-3",)
-    found = proposed(Straggler()(replace(job, replaced_stragglers=3), NOW))
+    found = proposed(Straggler()(job, NOW))
     assert not found.replace
     assert found.seats["worker-3"] < 4
     assert sum(found.seats.values()) == 16
+    relieved = replace(job, nodes=tuple(replace(node, virtual_workers=found.seats[node.name]) for node in job.nodes))
+    assert proposed(Straggler()(relieved, NOW)).replace == ("worker-3",)
+    assert Straggler()(replace(relieved, replaced_stragglers=3), NOW) is None, "it is not the node"
+
+
+def test_a_slow_worker_with_seats_that_keep_nobody_waiting_is_left_alone() -> None:
+    many = allreduce([1.0] * 7 + [1.6], seats=16)
+    seats = proposed(Straggler()(many, NOW)).seats
+    relieved = replace(many, nodes=tuple(replace(node, virtual_workers=seats[node.name]) for node in many.nodes))
+    assert Straggler()(relieved, NOW) is None
 
 
 def test_all_slow_workers_are_replaced_at_once_since_those_that_are_left_keep_all_waiting() -> None:

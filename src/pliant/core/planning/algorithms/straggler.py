@@ -4,8 +4,8 @@ In synchronous training all wait for the slowest, and all have the rate of the s
 before they meet. There it is urgent, and it comes before anything is judged: what a configuration achieves with a straggler in it
 says little about the configuration. All slow ones are dealt with at once, since as long as one is left nothing is gained. In an
 allreduce job their virtual workers go to the others, in proportion to measured speed; the sum stays N, and the result of training
-is the same bit for bit. If steps would still be clearly longer than without stragglers, and otherwise anyway, other nodes replace
-them. Workers that take from a queue just take less, so there it is worth less.
+is the same bit for bit: that costs a moment, so it comes first. If steps are still clearly longer than without stragglers, and in
+other jobs anyway, other nodes replace them. Workers that take from a queue just take less, so there it is worth less.
 
 Slow is judged against the median, by the median absolute deviation: a spread that all have is no straggler, and neither are nodes
 with less CPU than others while new resources are rolled out. A job replaces a limited number of them: if new nodes are as slow, it
@@ -49,24 +49,12 @@ class Straggler:
         if not slow:
             return None
         why = _reason(slow, times, middle, {node.name: node for node in workers})
-        replaced = self._replaced(history, now, slow, times, middle)
         if history.kind is JobKind.ALLREDUCE:
-            seats = self._seats(history, workers, times)
-            is_enough = seats and max(seats[n.name] * times[n.name] for n in workers) * MIN_GAIN <= _ideal(
-                history, middle
-            )
-            if seats and (is_enough or not replaced):
-                what = ", ".join(
-                    f"{seats[node.name]} instead of {node.virtual_workers}" for node in workers if node.name in slow
-                )
-                is_new = any(
-                    node.virtual_workers * len(workers) >= history.virtual_workers
-                    for node in workers
-                    if node.name in slow
-                )
-                return Proposal(
-                    self.name, f"{why}: {what} virtual workers", history.configuration, seats=seats, urgent=is_new
-                )
+            if seats := self._seats(history, workers, times):
+                return _fewer_seats(self.name, history, workers, slow, seats, why)
+            if _ideal(history, middle) > MIN_GAIN * max(node.virtual_workers * times[node.name] for node in workers):
+                return None  # with the seats that they have, they keep nobody waiting
+        replaced = self._replaced(history, now, slow, times, middle)
         if not replaced:
             return None
         what = "another node" if len(replaced) == 1 else "other nodes"
@@ -110,6 +98,16 @@ class Straggler:
         count = history.configuration.worker.replicas
         share = 1.0 if history.kind in IN_STEP else 1.0 / count
         return left * (1.0 - speed) * share > 2 * history.costs.replace_s * share
+
+
+def _fewer_seats(
+    name: str, history: JobHistory, workers: Sequence[NodeView], slow: Sequence[str], seats: Mapping[str, int], why: str
+) -> Proposal:
+    """Urgent as long as a slow one still hosts its even share."""
+    of_slow = [node for node in workers if node.name in slow]
+    what = ", ".join(f"{seats[node.name]} instead of {node.virtual_workers}" for node in of_slow)
+    is_new = any(node.virtual_workers * len(workers) >= history.virtual_workers for node in of_slow)
+    return Proposal(name, f"{why}: {what} virtual workers", history.configuration, seats=seats, urgent=is_new)
 
 
 def _ideal(history: JobHistory, middle: float) -> float:
