@@ -58,8 +58,9 @@ class Straggler:
         if not replaced:
             return None
         what = "another node" if len(replaced) == 1 else "other nodes"
+        is_urgent = is_in_step and (history.kind is not JobKind.ALLREDUCE or _has_even_share(history, workers, slow))
         return Proposal(
-            self.name, f"{why}: replaced by {what}", history.configuration, replace=tuple(replaced), urgent=is_in_step
+            self.name, f"{why}: replaced by {what}", history.configuration, replace=tuple(replaced), urgent=is_urgent
         )
 
     def _slow(self, times: Mapping[str, float]) -> tuple[list[str], float]:
@@ -103,11 +104,14 @@ class Straggler:
 def _fewer_seats(
     name: str, history: JobHistory, workers: Sequence[NodeView], slow: Sequence[str], seats: Mapping[str, int], why: str
 ) -> Proposal:
-    """Urgent as long as a slow one still hosts its even share."""
-    of_slow = [node for node in workers if node.name in slow]
-    what = ", ".join(f"{seats[node.name]} instead of {node.virtual_workers}" for node in of_slow)
-    is_new = any(node.virtual_workers * len(workers) >= history.virtual_workers for node in of_slow)
-    return Proposal(name, f"{why}: {what} virtual workers", history.configuration, seats=seats, urgent=is_new)
+    what = ", ".join(f"{seats[node.name]} instead of {node.virtual_workers}" for node in workers if node.name in slow)
+    is_urgent = _has_even_share(history, workers, slow)
+    return Proposal(name, f"{why}: {what} virtual workers", history.configuration, seats=seats, urgent=is_urgent)
+
+
+def _has_even_share(history: JobHistory, workers: Sequence[NodeView], slow: Sequence[str]) -> bool:
+    """A slow one hosts as many virtual workers as the others: nobody has done anything about it."""
+    return any(n.virtual_workers * len(workers) >= history.virtual_workers for n in workers if n.name in slow)
 
 
 def _ideal(history: JobHistory, middle: float) -> float:
