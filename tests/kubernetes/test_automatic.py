@@ -14,7 +14,6 @@ def test_a_job_scales_itself_to_the_maximum_and_says_why(field: Space, tmp_path:
     optimize = {"mode": "single-job", "interval": "1s"}
     command = (*LOAD, "--hurry", f"{SHARED}/hurry")
     job = ClusterJob(field, tmp_path, command, workers="1:4", spec={"optimize": optimize}).submit()
-    job.wait_for(lambda: len(job.nodes()) == 2, "the first workers, between the bounds", LONG)
     job.wait_for(lambda: len(job.nodes()) == 4, "as many workers as are allowed", LONG)
 
     def shown() -> str | None:
