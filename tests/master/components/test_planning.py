@@ -64,6 +64,14 @@ def test_a_job_begins_between_its_bounds_and_no_node_is_launched_for_nothing(tmp
         wait_until(lambda: len(platform.launched) == planned, what="all of them")
 
 
+def test_a_job_that_nobody_knows_begins_near_the_number_of_cores(tmp_path: Path) -> None:
+    platform = FakePlatform(largest=Machine(2, 8000, 0))
+    with RunningMaster(tmp_path, spec("1:64"), platform=platform) as master:
+        wait_until(lambda: platform.launched, what="the first nodes")
+        [plan] = look(master, lambda planner: planner.plans())
+        assert 1 < plan.proposal.configuration.worker.replicas <= 8
+
+
 def test_a_job_begins_with_what_a_similar_one_ended_with(tmp_path: Path, home: Path) -> None:
     PastJobs(home / "history", MARK).remember(past(7))
     platform = FakePlatform()

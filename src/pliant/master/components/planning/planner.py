@@ -24,6 +24,7 @@ from pliant.core.events import PlanEnded, PlanMade, PlannerPaused
 from pliant.core.job import Phase
 from pliant.core.job_state import JobState
 from pliant.core.nodes.capacity import Capacity
+from pliant.core.planning.configuration import Bounds
 from pliant.core.planning.history import ChangeCosts, Room
 from pliant.core.planning.periods import PeriodBook
 from pliant.core.planning.plan import ResourcePlan
@@ -43,6 +44,7 @@ log = logging.getLogger(__name__)
 
 MAX_STEPS = 8  # of one moment: settled, judged, planned again
 ROOM_S = 5.0  # between two questions for free room
+MAX_FIRST_PER_CORE = 4  # workers, of which the first configuration takes a part
 GROUP_PAUSE_S = 3600.0
 GROUP_REASON = (
     "the programs form a torchrun group, which every change of its workers restarts; plans are not carried out"
@@ -100,6 +102,8 @@ class ResourcePlanner(BackgroundComponent):
             similar = await asyncio.to_thread(self._past.similar) if self._past is not None else ()
             # What is free now is no limit for each node: without one, a node may use what the machine has.
             history = self._builder.build(self._clock.now(), replace(self._around, similar=similar, room=None))
+            if self._past is not None and not similar:
+                history = replace(history, bounds=self._near_cores(history.bounds))
             try:
                 step = self.planner.first_step(history, self._clock.now())
             except Exception:  # whatever an algorithm does wrong, the job begins with what its description says
@@ -107,6 +111,15 @@ class ResourcePlanner(BackgroundComponent):
                 return
             if step is not None:
                 self._apply(step)
+
+    def _near_cores(self, bounds: Bounds) -> Bounds:
+        """For the first configuration on one machine, if nobody knows the job: not many more workers than it has cores."""
+        cores = self._around.capacity.largest("cpu") if self._around.capacity is not None else None
+        if not cores:
+            return bounds
+        worker = bounds.worker
+        most = max(worker.min_replicas, min(worker.max_replicas, round(MAX_FIRST_PER_CORE * cores)))
+        return replace(bounds, worker=replace(worker, max_replicas=most))
 
     async def tick(self) -> None:
         now = self._clock.now()
