@@ -3,7 +3,7 @@
     python bench/auto.py [--only wait,compute,servers,hold] [--seconds S] [--json]
 
 Each load runs once with every configuration of its grid for a while (its settled rate), then the whole job: automatic from
-nothing, with the best fixed configuration, and with what a job gets that is told nothing (``manual``: one worker). Aims: the
+nothing, with the best fixed configuration, and with what a job gets without any option (``manual``: one worker). Aims: the
 settled rate of automatic is at least 90 % of the best one's, and the whole job takes at most 1.25 times as long. ``hold`` is about
 memory: its limit is below what it needs, so a fixed job runs out of memory; automatic must not. Nothing else may run beside it.
 """
@@ -180,9 +180,9 @@ def measure(bench: Bench, name: str, seconds: float, length: float) -> dict[str,
     records = int(rates[best] * length)
     runs = {"automatic": bench.whole(name, load, records, None), "best fixed": bench.whole(name, load, records, best)}
     if not load.servers:
-        # Told nothing it would take the better part of an hour: a tenth of the records shows its rate.
+        # With one worker it would take the better part of an hour: a tenth of the records shows its rate.
         alone = bench.whole(name, load, max(1, int(load.rate_of_one * length / 4)), None, manual=True)
-        runs["told nothing"] = Run(
+        runs["no options"] = Run(
             records / alone.settled, alone.settled, records / alone.settled, 0, alone.final, alone.ooms
         )
     return {"best": str(best), "records": records, "rates": {str(k): v for k, v in rates.items()}, "runs": runs}
