@@ -119,7 +119,7 @@ def well_formed(draw: st.DrawFn) -> tuple[str, bytes]:
 
 def decided(master: RunningMaster) -> dict[str, Any]:
     """All but the answers to requests for changes: a refusal is remembered, too, so that the same request gets it again."""
-    state = master.state()
+    state = state_of(master)
     return {**state, "changes": {key: value for key, value in state["changes"].items() if key != "answers"}}
 
 
