@@ -56,8 +56,8 @@ lint: $(STAMP)  ## ruff, mypy --strict, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-proto: $(STAMP)  ## generate the protobuf code from src/pliant/rpc/pliant.proto
-	$(BIN)/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src --grpc_python_out=src src/pliant/rpc/pliant.proto
+proto: $(STAMP)  ## generate the protobuf code from src/pliant/rpc/*.proto
+	$(BIN)/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src --grpc_python_out=src src/pliant/rpc/pliant.proto src/pliant/rpc/brain.proto
 
 crds: $(STAMP)  ## generate the custom resource definitions from the models
 	$(BIN)/python -m pliant.operator.crds deploy/helm/crds

@@ -7,14 +7,16 @@ import pytest
 import pliant.rpc
 
 HERE = Path(pliant.rpc.__file__).parent
-GENERATED = ("pliant_pb2.py", "pliant_pb2.pyi", "pliant_pb2_grpc.py")
+SUFFIXES = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py")
 
 
-def test_the_generated_code_is_that_of_the_proto(tmp_path: Path) -> None:
+@pytest.mark.parametrize("proto", ["pliant", "brain"])
+def test_the_generated_code_is_that_of_the_proto(proto: str, tmp_path: Path) -> None:
     protoc = pytest.importorskip("grpc_tools.protoc")
     out = [f"--{kind}_out={tmp_path}" for kind in ("python", "pyi", "grpc_python")]
     well_known = Path(protoc.__file__).parent / "_proto"  # google/protobuf/*.proto
-    code = protoc.main(["protoc", f"-I{HERE.parent.parent}", f"-I{well_known}", *out, str(HERE / "pliant.proto")])
+    code = protoc.main(["protoc", f"-I{HERE.parent.parent}", f"-I{well_known}", *out, str(HERE / f"{proto}.proto")])
     assert code == 0
-    stale = [name for name in GENERATED if (tmp_path / "pliant/rpc" / name).read_text() != (HERE / name).read_text()]
+    names = [proto + suffix for suffix in SUFFIXES]
+    stale = [name for name in names if (tmp_path / "pliant/rpc" / name).read_text() != (HERE / name).read_text()]
     assert not stale, "run `make proto`"

@@ -18,7 +18,7 @@ from pliant.core.status import PlannerStatus
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.enums import PLAN_OBJECTIVE, PLAN_OUTCOME, PLANNER_STATE
 
-_FLAT = ("id", "time", "before_rate", "before_error", "base_version", "expires", "judgement", "rolls_back")
+_FLAT = ("id", "time", "before_rate", "before_error", "base_version", "expires", "judgement", "rolls_back", "origin")
 _LATER = ("accepted_at", "ended_at", "achieved_rate", "achieved_error")  # None until then
 
 
@@ -56,29 +56,30 @@ def planner_message(status: PlannerStatus) -> pb.PlannerStatus:
 def record_message(record: PlanRecord) -> pb.PlanRecord:
     return pb.PlanRecord(
         **{name: getattr(record, name) for name in (*_FLAT, *_LATER)},
-        proposal=_proposal_message(record.proposal),
-        before=_configuration_message(record.before),
+        proposal=proposal_message(record.proposal),
+        before=configuration_message(record.before),
         objective=PLAN_OBJECTIVE.to_wire[record.objective],
         outcome=PLAN_OUTCOME.to_wire[record.outcome],
     )
 
 
-def _proposal_message(proposal: Proposal) -> pb.PlanProposal:
+def proposal_message(proposal: Proposal) -> pb.PlanProposal:
     prediction = proposal.prediction
     return pb.PlanProposal(
         algorithm=proposal.algorithm,
         reason=proposal.reason,
-        configuration=_configuration_message(proposal.configuration),
+        configuration=configuration_message(proposal.configuration),
         prediction=pb.PlanPrediction(**asdict(prediction)) if prediction is not None else None,
         replace=proposal.replace,
         seats=proposal.seats,
         moves=proposal.moves,
         urgent=proposal.urgent,
         at_next_restart=proposal.at_next_restart,
+        advice=proposal.advice,
     )
 
 
-def _configuration_message(found: Configuration) -> pb.JobConfiguration:
+def configuration_message(found: Configuration) -> pb.JobConfiguration:
     return pb.JobConfiguration(
         worker=pb.NodeShape(**asdict(found.worker)),
         server=pb.NodeShape(**asdict(found.server)) if found.server is not None else None,
@@ -95,9 +96,9 @@ def _explanation_message(found: Explanation) -> pb.SpeedExplanation:
         bottleneck=found.bottleneck,
         curve=[pb.CurvePoint(**asdict(point)) for point in found.curve],
         identified=found.identified,
-        next_plan=_proposal_message(found.next_plan) if found.next_plan is not None else None,
+        next_plan=proposal_message(found.next_plan) if found.next_plan is not None else None,
         not_yet=found.not_yet,
-        configuration=_configuration_message(found.configuration),
+        configuration=configuration_message(found.configuration),
     )
 
 
@@ -131,8 +132,8 @@ def record_from(message: pb.PlanRecord) -> PlanRecord:
     return PlanRecord(
         **flat,
         **later,
-        proposal=_proposal_from(message.proposal),
-        before=_configuration_from(message.before),
+        proposal=proposal_from(message.proposal),
+        before=configuration_from(message.before),
         objective=PLAN_OBJECTIVE.from_wire(message.objective),
         outcome=PLAN_OUTCOME.from_wire(message.outcome),
     )
@@ -142,12 +143,12 @@ def _optional_planner(message: pb.PlansReply | pb.ExplainReply) -> PlannerStatus
     return planner_from(message.planner) if message.HasField("planner") else None
 
 
-def _proposal_from(message: pb.PlanProposal) -> Proposal:
+def proposal_from(message: pb.PlanProposal) -> Proposal:
     p = message.prediction
     return Proposal(
         message.algorithm,
         message.reason,
-        _configuration_from(message.configuration),
+        configuration_from(message.configuration),
         Prediction(p.rate, p.low, p.high, p.memory_mb, p.node_seconds, p.change_s)
         if message.HasField("prediction")
         else None,
@@ -156,10 +157,11 @@ def _proposal_from(message: pb.PlanProposal) -> Proposal:
         dict(message.moves),
         message.urgent,
         message.at_next_restart,
+        message.advice,
     )
 
 
-def _configuration_from(message: pb.JobConfiguration) -> Configuration:
+def configuration_from(message: pb.JobConfiguration) -> Configuration:
     server = _shape(message.server) if message.HasField("server") else None
     return Configuration(_shape(message.worker), server, message.micro_batch)
 
@@ -177,9 +179,9 @@ def _explanation_from(message: pb.SpeedExplanation) -> Explanation:
         message.bottleneck,
         tuple(CurvePoint(p.workers, p.rate, p.low, p.high, _optional(p, "measured")) for p in message.curve),
         dict(message.identified),
-        _proposal_from(message.next_plan) if message.HasField("next_plan") else None,
+        proposal_from(message.next_plan) if message.HasField("next_plan") else None,
         message.not_yet,
-        _configuration_from(message.configuration),
+        configuration_from(message.configuration),
     )
 
 

@@ -1689,7 +1689,7 @@ class PlanPrediction(_message.Message):
     def __init__(self, rate: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., memory_mb: _Optional[float] = ..., node_seconds: _Optional[float] = ..., change_s: _Optional[float] = ...) -> None: ...
 
 class PlanProposal(_message.Message):
-    __slots__ = ("algorithm", "reason", "configuration", "prediction", "replace", "seats", "moves", "urgent", "at_next_restart")
+    __slots__ = ("algorithm", "reason", "configuration", "prediction", "replace", "seats", "moves", "urgent", "at_next_restart", "advice")
     class SeatsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1713,6 +1713,7 @@ class PlanProposal(_message.Message):
     MOVES_FIELD_NUMBER: _ClassVar[int]
     URGENT_FIELD_NUMBER: _ClassVar[int]
     AT_NEXT_RESTART_FIELD_NUMBER: _ClassVar[int]
+    ADVICE_FIELD_NUMBER: _ClassVar[int]
     algorithm: str
     reason: str
     configuration: JobConfiguration
@@ -1722,10 +1723,11 @@ class PlanProposal(_message.Message):
     moves: _containers.ScalarMap[str, float]
     urgent: bool
     at_next_restart: bool
-    def __init__(self, algorithm: _Optional[str] = ..., reason: _Optional[str] = ..., configuration: _Optional[_Union[JobConfiguration, _Mapping]] = ..., prediction: _Optional[_Union[PlanPrediction, _Mapping]] = ..., replace: _Optional[_Iterable[str]] = ..., seats: _Optional[_Mapping[str, int]] = ..., moves: _Optional[_Mapping[str, float]] = ..., urgent: _Optional[bool] = ..., at_next_restart: _Optional[bool] = ...) -> None: ...
+    advice: bool
+    def __init__(self, algorithm: _Optional[str] = ..., reason: _Optional[str] = ..., configuration: _Optional[_Union[JobConfiguration, _Mapping]] = ..., prediction: _Optional[_Union[PlanPrediction, _Mapping]] = ..., replace: _Optional[_Iterable[str]] = ..., seats: _Optional[_Mapping[str, int]] = ..., moves: _Optional[_Mapping[str, float]] = ..., urgent: _Optional[bool] = ..., at_next_restart: _Optional[bool] = ..., advice: _Optional[bool] = ...) -> None: ...
 
 class PlanRecord(_message.Message):
-    __slots__ = ("id", "time", "proposal", "before", "before_rate", "before_error", "objective", "base_version", "expires", "outcome", "accepted_at", "ended_at", "achieved_rate", "achieved_error", "judgement", "rolls_back")
+    __slots__ = ("id", "time", "proposal", "before", "before_rate", "before_error", "objective", "base_version", "expires", "outcome", "accepted_at", "ended_at", "achieved_rate", "achieved_error", "judgement", "rolls_back", "origin")
     ID_FIELD_NUMBER: _ClassVar[int]
     TIME_FIELD_NUMBER: _ClassVar[int]
     PROPOSAL_FIELD_NUMBER: _ClassVar[int]
@@ -1742,6 +1744,7 @@ class PlanRecord(_message.Message):
     ACHIEVED_ERROR_FIELD_NUMBER: _ClassVar[int]
     JUDGEMENT_FIELD_NUMBER: _ClassVar[int]
     ROLLS_BACK_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
     id: str
     time: float
     proposal: PlanProposal
@@ -1758,7 +1761,8 @@ class PlanRecord(_message.Message):
     achieved_error: float
     judgement: str
     rolls_back: str
-    def __init__(self, id: _Optional[str] = ..., time: _Optional[float] = ..., proposal: _Optional[_Union[PlanProposal, _Mapping]] = ..., before: _Optional[_Union[JobConfiguration, _Mapping]] = ..., before_rate: _Optional[float] = ..., before_error: _Optional[float] = ..., objective: _Optional[_Union[PlanObjective, str]] = ..., base_version: _Optional[int] = ..., expires: _Optional[float] = ..., outcome: _Optional[_Union[PlanOutcome, str]] = ..., accepted_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., achieved_rate: _Optional[float] = ..., achieved_error: _Optional[float] = ..., judgement: _Optional[str] = ..., rolls_back: _Optional[str] = ...) -> None: ...
+    origin: str
+    def __init__(self, id: _Optional[str] = ..., time: _Optional[float] = ..., proposal: _Optional[_Union[PlanProposal, _Mapping]] = ..., before: _Optional[_Union[JobConfiguration, _Mapping]] = ..., before_rate: _Optional[float] = ..., before_error: _Optional[float] = ..., objective: _Optional[_Union[PlanObjective, str]] = ..., base_version: _Optional[int] = ..., expires: _Optional[float] = ..., outcome: _Optional[_Union[PlanOutcome, str]] = ..., accepted_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., achieved_rate: _Optional[float] = ..., achieved_error: _Optional[float] = ..., judgement: _Optional[str] = ..., rolls_back: _Optional[str] = ..., origin: _Optional[str] = ...) -> None: ...
 
 class StepParts(_message.Message):
     __slots__ = ("data", "compute", "peers")

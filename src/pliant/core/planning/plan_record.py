@@ -44,6 +44,7 @@ class PlanRecord:
     achieved_error: float | None = None
     judgement: str = ""  # for people
     rolls_back: str = ""  # the plan that this one takes back
+    origin: str = ""  # the Brain's offer that it was made of; empty: planned by the master itself
 
     @property
     def standing(self) -> str:
@@ -102,6 +103,7 @@ class PlanRecord:
     def from_json(cls, value: Mapping[str, Any]) -> PlanRecord:
         return cls(
             **{
+                "origin": "",
                 **value,
                 "proposal": Proposal.from_json(value["proposal"]),
                 "before": Configuration.from_json(value["before"]),
