@@ -437,10 +437,6 @@ def test_a_wrong_field_of_a_role_is_told(fields: dict[str, Any], line: str) -> N
             ["datasets: got ['a']; allowed: none, since components.need_task_manager is false"],
         ),
         (
-            {"roles": WORKER, "optimize": {"brain": "brain:50001"}},
-            ["optimize.brain: got 'brain:50001'; allowed: nothing, since this version has no Brain"],
-        ),
-        (
             {"components": {"need_pod_manager": False, "need_task_manager": False}},
             ["components.need_task_manager: got False; allowed: true, since nothing would run without pods and tasks"],
         ),
@@ -462,12 +458,27 @@ def test_fields_that_contradict_each_other_are_told(value: object, expected: lis
     assert told(value) == expected
 
 
-def test_the_mode_of_planning_that_does_not_exist_yet_is_refused() -> None:
-    refused = "optimize.mode: got 'cluster'; allowed: manual or single-job, since this version has no Brain (cluster)"
-    for optimize in ("cluster", {"mode": "cluster", "brain": "brain:50001"}):
-        assert told({"roles": WORKER, "optimize": optimize}) == [refused]
-    mode_schema = structural_schema()["properties"]["optimize"]["properties"]["mode"]
-    assert mode_schema["enum"] == ["manual", "single-job"], "an API server refuses it as well"
+def test_a_job_that_shares_a_quota_names_a_brain() -> None:
+    shared = JobSpec.from_dict({"roles": WORKER, "optimize": {"mode": "cluster", "quota": "team", "priority": 3}})
+    assert shared.optimize.uses_brain
+    assert shared.optimize.is_automatic
+    reporting = JobSpec.from_dict({"roles": WORKER, "optimize": {"brain": "brain:50001", "quota": "team"}})
+    assert reporting.optimize.uses_brain
+    assert not reporting.optimize.is_automatic
+    assert told({"roles": WORKER, "optimize": {"mode": "single-job", "quota": "team"}}) == [
+        "optimize.quota: got 'team'; allowed: only with a Brain: mode: cluster, or its address"
+    ]
+
+
+@pytest.mark.parametrize("address", ["brain", "http://brain:1", "brain:x", "unix:relative", "a b:1"])
+def test_an_address_that_no_brain_has_is_refused(address: str) -> None:
+    assert told({"roles": WORKER, "optimize": {"mode": "cluster", "brain": address}})
+
+
+def test_a_journal_in_the_database_needs_a_brain() -> None:
+    assert told({"roles": WORKER, "journal": {"store": "database"}}) == [
+        "journal.store: got 'database'; allowed: file, since no Brain is named (optimize.brain, or mode: cluster)"
+    ]
 
 
 @pytest.mark.parametrize("name", ["Digits", "-a", "a_b", "a-", "9a", "x" * 53, "a\n"])

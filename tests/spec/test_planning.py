@@ -104,5 +104,5 @@ def test_what_is_no_duration_is_refused(given: object) -> None:
 
 @pytest.mark.parametrize("roles", [{"chief": {"command": ["a"]}}, {"chief": {"command": ["a"]}, "worker": {}}])
 def test_a_job_that_plans_has_workers_to_plan(roles: dict[str, Any]) -> None:
-    with pytest.raises(SpecError, match=r"roles\.worker.*since optimize: single-job plans it"):
+    with pytest.raises(SpecError, match=r"roles\.worker.*since its nodes are planned"):
         JobSpec.from_dict({"roles": roles, "optimize": "single-job"})

@@ -56,6 +56,10 @@ class MasterUnavailable(RetryableError):
     """The master does not answer; it is being restarted or unreachable."""
 
 
+class BrainUnavailable(RetryableError):
+    """The Brain does not answer, is not the active one, or cannot reach its database."""
+
+
 class SessionExpired(RetryableError):
     """The master closed this session (it was silent for too long); open a new one and continue."""
 

@@ -23,7 +23,7 @@ from pliant.rpc.failures import from_status
 from pliant.rpc.identity import TOKEN_HEADER, read_token_file
 from pliant.rpc.retry import DEFAULT_MAX_PAUSE_S, call_with_retry
 from pliant.rpc.server import MAX_MESSAGE
-from pliant.rpc.tls import SERVER_NAME, TlsFiles, TlsMaterial
+from pliant.rpc.tls import SERVER_NAME, Authority, TlsFiles, TlsMaterial
 from pliant.rpc.unix_socket import ShortPath, dialled, is_unix
 
 DEADLINE_S = 10.0  # for a call that does not wait for anything
@@ -33,7 +33,7 @@ DEADLINE_S = 10.0  # for a call that does not wait for anything
 class Address:
     target: str  # unix:PATH, or host:port
     token: str = field(repr=False)
-    tls: TlsFiles | TlsMaterial | None = None  # of TCP; a Unix socket needs none
+    tls: TlsFiles | TlsMaterial | Authority | None = None  # of TCP; a Unix socket needs none
     allows_plaintext: bool = False  # the token may be sent over TCP without TLS
 
     @classmethod
@@ -68,7 +68,7 @@ _OPTIONS: list[tuple[str, Any]] = [
 ]
 
 
-class _Dialling:
+class Dialling:
     """How one channel reaches its address. Raises ``Unauthenticated`` if nobody there could prove to be the job's master."""
 
     def __init__(self, address: Address) -> None:
@@ -115,7 +115,7 @@ class MasterClient:
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self._dialling = way = _Dialling(address)
+        self._dialling = way = Dialling(address)
         if way.credentials is None:
             self._channel = grpc.insecure_channel(way.target, way.options)
         else:
@@ -161,7 +161,7 @@ class AsyncMasterClient:
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self._dialling = way = _Dialling(address)
+        self._dialling = way = Dialling(address)
         if way.credentials is None:
             self._channel = grpc.aio.insecure_channel(way.target, way.options)
         else:

@@ -9,6 +9,7 @@ import grpc
 
 from pliant.core import errors
 from pliant.core.errors import (
+    BrainUnavailable,
     Conflict,
     InvalidRequest,
     MasterUnavailable,
@@ -29,7 +30,8 @@ _CODES: dict[type[PliantError], grpc.StatusCode] = {
     Conflict: grpc.StatusCode.ALREADY_EXISTS,
     NotFound: grpc.StatusCode.NOT_FOUND,
     SessionExpired: grpc.StatusCode.ABORTED,
-    MasterUnavailable: grpc.StatusCode.UNAVAILABLE,
+    BrainUnavailable: grpc.StatusCode.UNAVAILABLE,
+    MasterUnavailable: grpc.StatusCode.UNAVAILABLE,  # the last one: what the status means without a type of ours
 }
 _ON_THE_WAY = (
     grpc.StatusCode.DEADLINE_EXCEEDED,

@@ -32,9 +32,10 @@ class TlsFiles:
                 hint="this job uses TLS; set PLIANT_TLS_DIR to the directory with its certificates",
             ) from None
 
-    def server_credentials(self) -> grpc.ServerCredentials:
+    def server_credentials(self, *, mutual: bool = True) -> grpc.ServerCredentials:
+        """``mutual``: clients show a certificate, too."""
         pair = (self.read("master.key"), self.read("master.crt"))
-        return grpc.ssl_server_credentials([pair], self.read("ca.crt"), require_client_auth=True)
+        return grpc.ssl_server_credentials([pair], self.read("ca.crt") if mutual else None, require_client_auth=mutual)
 
     def channel_credentials(self) -> grpc.ChannelCredentials:
         return grpc.ssl_channel_credentials(self.read("ca.crt"), self.read("node.key"), self.read("node.crt"))
@@ -55,6 +56,16 @@ class TlsMaterial:
 
     def channel_credentials(self) -> grpc.ChannelCredentials:
         return grpc.ssl_channel_credentials(self.ca, self.key, self.certificate)
+
+
+@dataclass(frozen=True)
+class Authority:
+    """Of a server that asks for no certificate of its clients, only for a token: by it they know that it is the server."""
+
+    ca: bytes
+
+    def channel_credentials(self) -> grpc.ChannelCredentials:
+        return grpc.ssl_channel_credentials(self.ca)
 
 
 def create_certificates(folder: Path, hosts: tuple[str, ...] = ()) -> TlsFiles:

@@ -114,7 +114,12 @@ class JobSpec(Model):
 
     @model_validator(mode="after")
     def _parts_agree(self) -> JobSpec:
-        if problems := [*self._role_problems(), *self._dataset_problems(), *self._rendezvous_problems()]:
+        if problems := [
+            *self._role_problems(),
+            *self._dataset_problems(),
+            *self._rendezvous_problems(),
+            *self._journal_problems(),
+        ]:
             raise Contradiction(problems)
         return self
 
@@ -193,7 +198,7 @@ class JobSpec(Model):
             problems.append(Problem(("roles",), None, "at least one role needs a command, such as worker"))
         if self.optimize.is_automatic and not ((worker := self.roles.get("worker")) and worker.command):
             problems.append(
-                Problem(("roles", "worker"), None, "a role with a command, since optimize: single-job plans it")
+                Problem(("roles", "worker"), None, "a role with a command, since its nodes are planned (optimize)")
             )
         needed = {"none": (), "local": ("worker",), "allreduce": ("worker",)}.get(self.strategy, ("ps", "worker"))
         for name in needed:
@@ -206,6 +211,12 @@ class JobSpec(Model):
             path = ("roles", "worker", "replicas", "max")
             problems.append(Problem(path, worker.replicas.max, "1, since strategy local trains in one process"))
         return problems
+
+    def _journal_problems(self) -> list[Problem]:
+        if self.journal.store == "database" and not self.optimize.uses_brain:
+            allowed = "file, since no Brain is named (optimize.brain, or mode: cluster)"
+            return [Problem(("journal", "store"), self.journal.store, allowed)]
+        return []
 
     def _dataset_problems(self) -> list[Problem]:
         problems, names = [], [dataset.name for dataset in self.datasets]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-AUTOMATIC = "single-job"
+AUTOMATIC = ("single-job", "cluster")
 MAX_OPEN = {"worker": 16, "ps": 4}  # nodes of a role for which no number is given
 
 
@@ -30,7 +30,7 @@ def with_open_replicas(value: Any) -> Any:
 
 def is_automatic(optimize: object) -> bool:
     """Whether the section ``optimize``, in any of its forms, has the job plan its own resources."""
-    return optimize == AUTOMATIC or _option(optimize, "mode") == AUTOMATIC
+    return optimize in AUTOMATIC or _option(optimize, "mode") in AUTOMATIC
 
 
 def _option(optimize: object, name: str) -> object:

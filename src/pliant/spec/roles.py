@@ -141,7 +141,7 @@ class RoleSpec(Model):
     )
     max_resources: Capacity = Field(
         default=Capacity(),
-        description="Maximum resources of a node that are planned, with optimize: single-job; 0: what a machine has.",
+        description="Maximum resources of a node that are planned (optimize); 0: what a machine has.",
     )
     critical: Flag | None = Field(
         default=None,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from pliant.core.checkpoints.policy import DEFAULT_MAX_FAILURES, CheckpointPolicy, OnCheckpointFailure
-from pliant.spec.base import Contradiction, Count, Flag, Model, Positive, Problem, Seconds, refuse
+from pliant.spec.base import Contradiction, Count, Flag, Model, Positive, Problem, Seconds
 from pliant.spec.quantities import Duration
 
-MODES = ("manual", "single-job")  # of OptimizeSpec: those that this version carries out
+MAX_PRIORITY = 1_000_000
+_QUOTA = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+_BRAIN = r"^(unix:/.+|[^\s/:]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5})$"
 
 
 class RendezvousSpec(Model):
@@ -54,48 +56,55 @@ class CheckpointSpec(Model):
         return CheckpointPolicy(OnCheckpointFailure(self.on_failure), self.max_failures)
 
 
-def _check_mode(mode: str) -> str:
-    if mode not in MODES:
-        raise refuse("manual or single-job, since this version has no Brain (cluster)")
-    return mode
-
-
 class OptimizeSpec(Model):
-    """Who plans resources, and towards what: ``manual``, ``single-job``, or with options ``{mode: single-job, deadline: 2h}``.
+    """Who plans resources, and towards what: ``manual``, ``single-job``, ``cluster``, or with options
+    ``{mode: single-job, deadline: 2h}``. With the address of a Brain a job of any mode reports to it and counts under its quota."""
 
-    The mode that does not exist yet is known by name, so that a job which asks for it learns that instead of running without.
-    """
-
-    mode: Annotated[Literal["manual", "single-job", "cluster"], AfterValidator(_check_mode)] = Field(
+    mode: Literal["manual", "single-job", "cluster"] = Field(
         default="manual",
-        json_schema_extra={"enum": [*MODES]},
-        description="Who plans resources: a person (manual), or the job's master (single-job). The mode cluster is not part"
-        " of this version.",
+        description="Who plans resources: a person (manual), the job's master (single-job), or the Brain, for all jobs at once"
+        " (cluster).",
     )
     objective: Literal["fastest", "balanced", "cheapest"] = Field(
         default="balanced",
-        description="single-job: what plans aim at; balanced takes more nodes only while they pay.",
+        description="Automatic: what plans aim at; balanced takes more nodes only while they pay.",
     )
     deadline: Duration = Field(
         default=0.0,
-        description="single-job: time from the start of the job within which it should finish, such as 2h; the cheapest"
+        description="Automatic: time from the start of the job within which it should finish, such as 2h; the cheapest"
         " configuration that does is chosen; 0: none.",
     )
     budget: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] = Field(
-        default=0.0, description="single-job: node hours that the job may use; 0: no limit."
+        default=0.0, description="Automatic: node hours that the job may use; 0: no limit."
     )
     algorithms: tuple[str, ...] = Field(
         default=(),
-        description="single-job: the algorithms that plan, in the order in which they are asked. Default: all built-in ones.",
+        description="Automatic: the algorithms that plan, in the order in which they are asked. Default: all built-in ones.",
     )
-    dry_run: Flag = Field(default=False, description="single-job: plans are made and shown, but not carried out.")
+    dry_run: Flag = Field(default=False, description="Automatic: plans are made and shown, but not carried out.")
     interval: Duration = Field(
         default=0.0,
-        description="single-job: time between two measurements; a plan is judged after a few of them. 0: 1 s on one machine,"
+        description="Automatic: time between two measurements; a plan is judged after a few of them. 0: 1 s on one machine,"
         " 5 s on a cluster.",
     )
     brain: str | None = Field(
-        default=None, min_length=1, description="The address of the Brain, for the mode cluster; refused until then."
+        default=None,
+        pattern=_BRAIN,
+        description="The address of the Brain: host:port, or unix:PATH. Default, with mode: cluster: the Brain of this machine, or"
+        " the one that the operator names.",
+    )
+    quota: str | None = Field(
+        default=None,
+        pattern=_QUOTA,
+        description="With a Brain: the quota that the job shares with others. Default: none.",
+    )
+    priority: Annotated[int, Field(strict=True, ge=-MAX_PRIORITY, le=MAX_PRIORITY)] = Field(
+        default=0,
+        description="With a quota: jobs of higher priority get their minimum first, and more of what is left.",
+    )
+    preemptible: Flag = Field(
+        default=False,
+        description="With a quota: the job may be suspended, with grace, so that one of higher priority gets its minimum.",
     )
 
     @classmethod
@@ -104,28 +113,33 @@ class OptimizeSpec(Model):
 
     @property
     def is_automatic(self) -> bool:
-        return self.mode == "single-job"
+        return self.mode != "manual"
+
+    @property
+    def uses_brain(self) -> bool:
+        return self.mode == "cluster" or self.brain is not None
 
     @model_validator(mode="after")
     def _fits_mode(self) -> OptimizeSpec:
-        if self.brain is not None:
-            raise Contradiction([Problem(("brain",), self.brain, "nothing, since this version has no Brain")])
+        automatic = {
+            "objective": self.objective != "balanced",
+            "deadline": self.deadline,
+            "budget": self.budget,
+            "algorithms": self.algorithms,
+            "dry_run": self.dry_run,
+        }
+        shared = {"quota": self.quota, "priority": self.priority, "preemptible": self.preemptible}
+        problems = []
         if not self.is_automatic:
-            given = {
-                "objective": self.objective != "balanced",
-                "deadline": self.deadline,
-                "budget": self.budget,
-                "algorithms": self.algorithms,
-                "dry_run": self.dry_run,
-            }
-            problems = [
-                Problem((name,), getattr(self, name), "only with mode: single-job")
-                for name, is_set in given.items()
-                if is_set
-            ]
-            if problems:
-                raise Contradiction(problems)
+            problems += self._unused(automatic, "only with mode: single-job or cluster")
+        if not self.uses_brain:
+            problems += self._unused(shared, "only with a Brain: mode: cluster, or its address")
+        if problems:
+            raise Contradiction(problems)
         return self
+
+    def _unused(self, given: dict[str, Any], why: str) -> list[Problem]:
+        return [Problem((name,), getattr(self, name), why) for name, is_set in given.items() if is_set]
 
 
 class SecuritySpec(Model):
@@ -148,4 +162,9 @@ class JournalSpec(Model):
     sync: Literal["full", "normal"] = Field(
         default="full",
         description="full survives a power failure; normal is faster but survives only a crash of the master.",
+    )
+    store: Literal["file", "database"] = Field(
+        default="file",
+        description="Where the journal is: a file in the job's folder, or the Brain's database, from which a master on any machine"
+        " continues the job.",
     )

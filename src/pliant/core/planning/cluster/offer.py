@@ -1,8 +1,8 @@
 """What the Brain sends to a master: offers and grants.
 
 An *offer* is a proposal for the job's planner, which checks it like one of its own: bounds, version, one plan at a time. Its id is
-journaled with the plan that is made of it, so an offer that comes again, from whichever Brain, leads to no second plan. A *grant* is
-the most that the job may have under its quota.
+journaled with the plan that is made of it, so an offer that comes again, from whichever Brain, leads to no second plan. A *grant*
+is the most that the job may have under its quota.
 
 Every message has the Brain's *term*, which rises whenever another Brain becomes the active one; a message of an older term is
 ignored. How long an offer holds is counted from its arrival: the clocks of the two are never compared.

@@ -1,8 +1,8 @@
 """What a master reports of its job to the Brain, every few seconds: facts that changed since the report before.
 
 A report belongs to one *session*, the life of one master (the number of its start), and has a number in it that rises by one. The
-pair orders all reports of a job, so that one that is sent twice counts once, and one that is lost is noticed. Everything in a report
-is absolute (how many records were accepted so far, not how many more), so what was lost is made up for by the next one; only samples
+pair orders all reports of a job, so that one that is sent twice counts once, and one that is lost is noticed. Everything in it is
+absolute (how many records were accepted so far, not how many more), so the next report makes up for one that was lost; only samples
 of the time in between are missing then.
 """
 
