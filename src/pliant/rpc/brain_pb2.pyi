@@ -147,8 +147,18 @@ class PastJob(_message.Message):
     server_memory_mb: float
     def __init__(self, fingerprint: _Optional[_Union[Fingerprint, _Mapping]] = ..., ended: _Optional[float] = ..., succeeded: _Optional[bool] = ..., configuration: _Optional[_Union[_pliant_pb2.JobConfiguration, _Mapping]] = ..., rate: _Optional[float] = ..., worker_memory_mb: _Optional[float] = ..., server_memory_mb: _Optional[float] = ...) -> None: ...
 
+class PlannerFacts(_message.Message):
+    __slots__ = ("state", "rests_s", "is_led")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    RESTS_S_FIELD_NUMBER: _ClassVar[int]
+    IS_LED_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    rests_s: float
+    is_led: bool
+    def __init__(self, state: _Optional[str] = ..., rests_s: _Optional[float] = ..., is_led: _Optional[bool] = ...) -> None: ...
+
 class ReportRequest(_message.Message):
-    __slots__ = ("protocol", "job", "session", "sequence", "time", "phase", "sample", "description", "nodes", "samples", "periods", "plans", "history", "taught", "granted", "lost")
+    __slots__ = ("protocol", "job", "session", "sequence", "time", "phase", "sample", "description", "nodes", "samples", "periods", "plans", "history", "taught", "granted", "lost", "planner")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -165,6 +175,7 @@ class ReportRequest(_message.Message):
     TAUGHT_FIELD_NUMBER: _ClassVar[int]
     GRANTED_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
+    PLANNER_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     job: JobIdentity
     session: int
@@ -181,7 +192,8 @@ class ReportRequest(_message.Message):
     taught: PastJob
     granted: int
     lost: int
-    def __init__(self, protocol: _Optional[int] = ..., job: _Optional[_Union[JobIdentity, _Mapping]] = ..., session: _Optional[int] = ..., sequence: _Optional[int] = ..., time: _Optional[float] = ..., phase: _Optional[str] = ..., sample: _Optional[_Union[JobSample, _Mapping]] = ..., description: _Optional[_Union[JobDescription, _Mapping]] = ..., nodes: _Optional[_Iterable[_Union[NodeFacts, _Mapping]]] = ..., samples: _Optional[_Iterable[_Union[NodeSample, _Mapping]]] = ..., periods: _Optional[_Iterable[_Union[Period, _Mapping]]] = ..., plans: _Optional[_Iterable[_Union[_pliant_pb2.PlanRecord, _Mapping]]] = ..., history: _Optional[bytes] = ..., taught: _Optional[_Union[PastJob, _Mapping]] = ..., granted: _Optional[int] = ..., lost: _Optional[int] = ...) -> None: ...
+    planner: PlannerFacts
+    def __init__(self, protocol: _Optional[int] = ..., job: _Optional[_Union[JobIdentity, _Mapping]] = ..., session: _Optional[int] = ..., sequence: _Optional[int] = ..., time: _Optional[float] = ..., phase: _Optional[str] = ..., sample: _Optional[_Union[JobSample, _Mapping]] = ..., description: _Optional[_Union[JobDescription, _Mapping]] = ..., nodes: _Optional[_Iterable[_Union[NodeFacts, _Mapping]]] = ..., samples: _Optional[_Iterable[_Union[NodeSample, _Mapping]]] = ..., periods: _Optional[_Iterable[_Union[Period, _Mapping]]] = ..., plans: _Optional[_Iterable[_Union[_pliant_pb2.PlanRecord, _Mapping]]] = ..., history: _Optional[bytes] = ..., taught: _Optional[_Union[PastJob, _Mapping]] = ..., granted: _Optional[int] = ..., lost: _Optional[int] = ..., planner: _Optional[_Union[PlannerFacts, _Mapping]] = ...) -> None: ...
 
 class ReportReply(_message.Message):
     __slots__ = ("term", "session", "sequence", "wants_all")

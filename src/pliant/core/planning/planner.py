@@ -21,6 +21,8 @@ Invariants, held by ``tests/core/planning/test_planner*.py``:
   passed. Advice is judged when the job comes to have what was advised, by whomever.
 - Urgent proposals (memory, nodes without room, stragglers that all wait for) wait for no cool-down and supersede what settles.
 - All plans are kept as records, the last ``max_records`` of them.
+- While the Brain leads, its offers take the place of the algorithms' proposals and are checked like them. An offer becomes at most
+  one plan, however often it comes. What the Brain granted stays the limit while it is away.
 """
 
 from __future__ import annotations
@@ -33,13 +35,16 @@ from zlib import crc32
 
 from pliant.core.errors import Conflict, InvalidRequest, NotFound
 from pliant.core.planning.algorithms.judge import Judge, Judgement, Measured
-from pliant.core.planning.configuration import Configuration, RoleBounds
+from pliant.core.planning.cluster.limits import excess, memory_of, within_grant
+from pliant.core.planning.cluster.offer import Grant, Offer, grant_from_json, grant_to_json
+from pliant.core.planning.configuration import Bounds, Configuration, RoleBounds
 from pliant.core.planning.history import JobHistory, Objective, Period
 from pliant.core.planning.objectives import MIN_GAIN, SERVER, WORKER, current_period, is_alike, rollout_s, shape_of
 from pliant.core.planning.plan import ResourcePlan
 from pliant.core.planning.plan_record import Outcome, PlanRecord
 from pliant.core.planning.planner_state import PlannerState
 from pliant.core.planning.proposal import Algorithm, Proposal
+from pliant.core.planning.proposal_check import problem_of
 from pliant.core.planning.registry import DEFAULT_CHAIN, URGENT, algorithm, chain
 from pliant.core.state_machine import StateMachine
 
@@ -110,6 +115,7 @@ class Planner(StateMachine):
         self._ceilings: dict[str, tuple[int, float, float]] = {}  # by role: replicas, until, and how long it was
         self._failed: list[tuple[Configuration, float, float]] = []  # rolled back: not again until, and how long it was
         self._looked = ""  # at what nothing was found: not again until something has changed
+        self._grant: Grant | None = None
 
     # --- reading
 
@@ -136,8 +142,14 @@ class Planner(StateMachine):
         error, since = self._errors.get(name, (0.0, at))
         return float(error * 0.5 ** (max(0.0, at - since) / self.settings.trust_half_life_s))
 
-    def next_step(self, history: JobHistory, now: float) -> Step | None:
-        """The operation that is due, if any. Only reads."""
+    @property
+    def grant(self) -> Grant | None:
+        """The most that the job may have, as the Brain last said; None: nobody limits it."""
+        return self._grant
+
+    def next_step(self, history: JobHistory, now: float, offers: Sequence[Offer] | None = None) -> Step | None:
+        """The operation that is due, if any. ``offers``: of the Brain, which leads then; None: the algorithms are asked here. Only
+        reads."""
         if self.state is PlannerState.PAUSED:
             return Step("resume", {}, "the pause is over") if now >= self._paused_until else None
         record = self.under_way
@@ -145,12 +157,16 @@ class Planner(StateMachine):
             step = self._next_of_plan(record, history, now)
             if step is not None or self.state not in _UNDER_WAY:
                 return step
-        return self._next_of_advice(history) or self._next_proposal(history, now)
+        judging = self._next_of_advice(history)
+        if judging is not None or offers is None:
+            return judging or self._next_proposal(history, now)
+        return self._next_offer(offers, history, now)
 
     def first_step(self, history: JobHistory, now: float) -> Step | None:
         """Before any node is launched: the configuration to begin with, if it is another one than desired. Only reads."""
         if history.nodes or history.periods or self._records:
             return None
+        history = replace(history, bounds=self._bounds(history, now))
         create = self._create or algorithm("create_from_history")
         proposal = create(history, now)
         if proposal is None or proposal.configuration == history.configuration:
@@ -196,8 +212,10 @@ class Planner(StateMachine):
         rate: float = 0.0,
         error: float = 0.0,
         advice: bool = False,
+        origin: str = "",
     ) -> ResourcePlan | None:
-        """Make a plan of a proposal; None if it is only advice. ``rate``: of the configuration ``before``; 0: not known."""
+        """Make a plan of a proposal; None if it is only advice. ``rate``: of the configuration ``before``; 0: not known.
+        ``origin``: the Brain's offer, if it is one."""
         made = Proposal.from_json(proposal)
         is_advice = advice or made.advice or self.settings.dry_run
         if not is_advice and self.state not in (PlannerState.OBSERVING, *(_UNDER_WAY if made.urgent else ())):
@@ -213,6 +231,7 @@ class Planner(StateMachine):
             version,
             now + self.settings.expiry_s,
             outcome=Outcome.ADVISED if is_advice else Outcome.PLANNED,
+            origin=origin,
         )
         if not is_advice and self._under_way is not None:
             self._end(now, self._under_way, Outcome.SUPERSEDED, f"something urgent came up: {made.reason}")
@@ -322,6 +341,48 @@ class Planner(StateMachine):
         """Nothing was found to change; the algorithms that are not urgent are asked again when something is new."""
         self._looked = key
 
+    # --- operations: the Brain
+
+    def declined(
+        self,
+        now: float,
+        *,
+        offer: str,
+        proposal: dict[str, Any],
+        before: dict[str, Any],
+        version: int,
+        objective: str,
+        reason: str,
+    ) -> None:
+        """An offer that cannot be planned: kept as a record, so that the Brain learns why."""
+        self._made += 1
+        self._keep(
+            PlanRecord(
+                f"auto-{self._made}",
+                now,
+                Proposal.from_json(proposal),
+                Configuration.from_json(before),
+                0.0,
+                0.0,
+                Objective(objective),
+                version,
+                now,
+                outcome=Outcome.REFUSED,
+                ended_at=now,
+                judgement=reason,
+                origin=offer,
+            )
+        )
+
+    def granted(self, now: float, *, grant: dict[str, Any]) -> bool:
+        """The most that the job may have from now on; whether that is news."""
+        found = grant_from_json(grant)
+        if self._grant is not None and found.number <= self._grant.number:
+            return False
+        self._grant = found
+        self._looked = ""
+        return True
+
     # --- operations: persons
 
     def person_changed(self, now: float, *, reason: str) -> None:
@@ -387,6 +448,36 @@ class Planner(StateMachine):
             return Step("looked", {"key": key}, "nothing to change now") if is_news else None
         return self._planning(found.proposal, history, is_advice=found.is_advice)
 
+    def _next_offer(self, offers: Sequence[Offer], history: JobHistory, now: float) -> Step | None:
+        history = replace(history, bounds=self._bounds(history, now))
+        is_free = self.state is PlannerState.OBSERVING and now >= self._not_before
+        for offer in offers:
+            if any(record.origin == offer.id for record in self._records):
+                continue
+            proposal = offer.proposal
+            reason = problem_of(proposal, history)
+            if not reason and offer.base_version != history.version:
+                reason = f"it was made for version {offer.base_version} of the job, which is now at {history.version}"
+            found = Verdict(proposal) if reason else self._check(proposal, history, now)
+            if reason or found.blocked:
+                return self._declining(offer, history, reason or found.blocked)
+            can_supersede = proposal.urgent and self.state in (PlannerState.OBSERVING, *_UNDER_WAY)
+            if is_free or can_supersede or found.is_advice:
+                step = self._planning(proposal, history, is_advice=found.is_advice)
+                return replace(step, arguments={**step.arguments, "origin": offer.id})
+        return None
+
+    def _declining(self, offer: Offer, history: JobHistory, reason: str) -> Step:
+        arguments = {
+            "offer": offer.id,
+            "proposal": offer.proposal.to_json(),
+            "before": history.configuration.to_json(),
+            "version": history.version,
+            "objective": history.objective.value,
+            "reason": reason,
+        }
+        return Step("declined", arguments, reason)
+
     def _planning(self, proposal: Proposal, history: JobHistory, *, is_advice: bool) -> Step:
         period = current_period(history)
         arguments = {
@@ -408,6 +499,9 @@ class Planner(StateMachine):
             return Verdict(proposal, why, is_advice=True)
         if not history.bounds.allows(new) and new != history.configuration:
             return Verdict(proposal, "it is beyond the bounds of the job, or of where nodes were unschedulable")
+        is_growth = new.nodes > history.configuration.nodes or new.cpu > history.configuration.cpu
+        if (is_growth or memory_of(new) > memory_of(history.configuration)) and (over := excess(new, self._grant)):
+            return Verdict(proposal, f"it would take more than the quota grants: {over}")
         for tried, until, _ in self._failed:
             if not proposal.urgent and now < until and is_alike(tried, new):
                 return Verdict(proposal, f"it was tried and rolled back; not again for {until - now:.0f} s")
@@ -425,8 +519,8 @@ class Planner(StateMachine):
             self._algorithms = chain(self.settings.algorithms or DEFAULT_CHAIN)
         return self._algorithms
 
-    def _bounds(self, history: JobHistory, now: float) -> Any:
-        bounds = history.bounds
+    def _bounds(self, history: JobHistory, now: float) -> Bounds:
+        bounds = within_grant(history.bounds, self._grant)
         worker = self._lowered(bounds.worker, WORKER, now)
         return replace(bounds, worker=worker, server=bounds.server and self._lowered(bounds.server, SERVER, now))
 
@@ -585,6 +679,7 @@ class Planner(StateMachine):
             "ceilings": {role: list(entry) for role, entry in self._ceilings.items()},
             "looked": self._looked,
             "failed": [[asdict(tried), until, length] for tried, until, length in self._failed],
+            "grant": grant_to_json(self._grant) if self._grant is not None else None,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -601,6 +696,8 @@ class Planner(StateMachine):
         self._ceilings = {role: (entry[0], entry[1], entry[2]) for role, entry in state["ceilings"].items()}
         self._failed = [(Configuration.from_json(entry[0]), entry[1], entry[2]) for entry in state["failed"]]
         self._looked = state["looked"]
+        grant = state.get("grant")  # a journal of before there was a Brain has none
+        self._grant = grant_from_json(grant) if grant is not None else None
 
 
 def _room_that_matters(history: JobHistory) -> tuple[int, int]:

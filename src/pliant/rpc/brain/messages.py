@@ -24,6 +24,7 @@ from pliant.core.planning.cluster.report import (
     NodeFacts,
     NodeSample,
     NumberedPeriod,
+    PlannerFacts,
 )
 from pliant.core.planning.history import Period, StepParts
 from pliant.core.planning.history_json import history_from_json, history_to_json
@@ -77,6 +78,7 @@ def report_message(report: JobReport) -> bp.ReportRequest:
         if report.history is not None
         else b"",
         taught=_taught_message(taught) if taught is not None else None,
+        planner=bp.PlannerFacts(**asdict(report.planner)),
         granted=report.granted,
         lost=report.lost,
     )
@@ -105,6 +107,7 @@ def report_from(message: bp.ReportRequest) -> JobReport:
         tuple(record_from(plan) for plan in message.plans),
         _history_from(message.history) if message.history else None,
         _taught_from(message.taught) if message.HasField("taught") else None,
+        _flat(PlannerFacts, message.planner),
         message.granted,
         message.lost,
     )

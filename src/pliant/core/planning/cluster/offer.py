@@ -10,7 +10,9 @@ ignored. How long an offer holds is counted from its arrival: the clocks of the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from pliant.core.planning.configuration import Configuration
 from pliant.core.planning.proposal import Proposal
@@ -35,6 +37,15 @@ class Grant:
     reason: str
     grace_s: float = 0.0  # within which the job is to have no more than that
     is_unlimited: bool = False  # no quota concerns the job
+
+
+def grant_to_json(grant: Grant) -> dict[str, Any]:
+    return asdict(grant)
+
+
+def grant_from_json(value: Mapping[str, Any]) -> Grant:
+    limit = value["limit"]
+    return Grant(**{**value, "limit": Configuration.from_json(limit) if limit is not None else None})
 
 
 @dataclass(frozen=True, slots=True)

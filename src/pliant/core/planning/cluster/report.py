@@ -91,6 +91,15 @@ class NumberedPeriod:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannerFacts:
+    """Of the job's planner: whether it could take an offer now. Seconds, not times: clocks are not compared."""
+
+    state: str  # see PlannerState; empty: the job plans nothing
+    rests_s: float = 0.0  # until the end of its cool-down or pause
+    is_led: bool = False  # it takes the Brain's offers and does not plan by itself
+
+
+@dataclass(frozen=True, slots=True)
 class JobReport:
     job: JobIdentity
     session: int  # number of the master's start
@@ -105,5 +114,6 @@ class JobReport:
     plans: tuple[PlanRecord, ...] = ()  # that changed
     history: JobHistory | None = None  # without periods and similar jobs; None: as before
     taught: PastJob | None = None  # with the last report of a job that ended
+    planner: PlannerFacts = PlannerFacts("")
     granted: int = 0  # number of the last grant that is kept to
     lost: int = 0  # samples that were dropped while the Brain was away, so far in this session
