@@ -13,7 +13,7 @@ from pathlib import Path
 from pliant.core.errors import NotFound, PermanentError
 from pliant.files.atomic import read_json, write_bytes
 from pliant.files.private import FILE_MODE, make_private_folder
-from pliant.rpc.brain.identity import Caller, job_token
+from pliant.rpc.brain.identity import CLUSTER, Caller, job_token
 from pliant.rpc.channel import Address
 from pliant.rpc.identity import read_token_file
 from pliant.rpc.tls import Authority
@@ -31,7 +31,7 @@ def brain_home() -> Path:
 class BrainAccess:
     address: str  # host:port or unix:PATH
     token: str = field(repr=False)
-    caller: Caller = Caller()
+    caller: Caller = CLUSTER
     ca: bytes | None = None
 
     def dialled(self) -> Address:

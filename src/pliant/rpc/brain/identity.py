@@ -1,7 +1,7 @@
 """Who may talk to the Brain: whoever knows the cluster's token, or that of one job.
 
-The token of a job is derived from the cluster's (HMAC of its namespace and name), so the Brain keeps no list, and whoever has a job's
-token can neither find the cluster's nor that of another job. A call names its job in a header; the token must be that job's.
+The token of a job is derived from the cluster's (HMAC of its namespace and name), so the Brain keeps no list, and whoever has the
+token of a job can find neither the cluster's nor that of another job. A call names its job in a header, and has that job's token.
 """
 
 from __future__ import annotations
@@ -72,3 +72,6 @@ def caller_of(headers: dict[str, str | bytes], cluster_token: str) -> Caller | N
     except InvalidRequest:
         return None
     return caller if same_token(given, expected) else None
+
+
+CLUSTER = Caller()

@@ -1,6 +1,6 @@
 """How a grant bounds a job: what algorithms may propose, and what a plan may ask for.
 
-A grant names a configuration; the job may have any other one that takes no more in total. Algorithms see it as bounds for each role,
+A grant names a configuration; the job may have any other one that takes no more in total. Algorithms see it as bounds of each role,
 which is stricter; what is checked before a plan is made is the total. A job is never held below its own minimum by a grant: to take
 that, too, the Brain suspends it as a whole (``limit`` None).
 """
