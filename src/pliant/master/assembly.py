@@ -7,7 +7,7 @@ nodes, so a tick acts on what the ones before it found.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pliant.core.changes import DesiredState
@@ -18,8 +18,9 @@ from pliant.core.nodes.book import NodeBook
 from pliant.core.nodes.capacity import Capacity
 from pliant.core.nodes.states import Launch
 from pliant.core.parameters.book import ParameterBook
+from pliant.core.planning.cluster.report import JobDescription, JobIdentity
 from pliant.core.planning.history import ChangeCosts, Objective, Room
-from pliant.core.planning.past_jobs import fingerprint
+from pliant.core.planning.past_jobs import Fingerprint, fingerprint
 from pliant.core.planning.registry import DEFAULT_CHAIN, chain
 from pliant.core.rendezvous.book import RendezvousBook
 from pliant.core.rendezvous.groups import GroupBook
@@ -32,9 +33,11 @@ from pliant.master.components.checkpoints import CheckpointMonitor
 from pliant.master.components.groups import GroupCoordinator
 from pliant.master.components.nodes import NodeManager, unknown_capacity
 from pliant.master.components.parameters.coordinator import ParameterCoordinator
+from pliant.master.components.planning.brain_link import FALLBACK_S, BrainLink
 from pliant.master.components.planning.history import HistoryBuilder, PlanningTerms, RoleTerms
 from pliant.master.components.planning.past_jobs import PastJobs, history_dir
 from pliant.master.components.planning.planner import ResourcePlanner
+from pliant.master.components.planning.report_builder import ReportBuilder
 from pliant.master.components.platform_usage import PlatformUsage
 from pliant.master.components.programs import ProgramSupervisor
 from pliant.master.components.progress import ProgressRecorder
@@ -51,8 +54,12 @@ from pliant.master.controller import JobController
 from pliant.master.journal.journal import Journal
 from pliant.master.journal.notes import NoteStore
 from pliant.platforms.base import ControlChannel, Measured, NodeLaunch, NodeWatcher, Scaler
+from pliant.rpc.brain.access import BrainAccess
+from pliant.rpc.brain.channel import AsyncBrainClient
 from pliant.spec import JobSpec
-from pliant.spec.state import sample_interval
+from pliant.spec.state import CLUSTER_INTERVAL_S, sample_interval
+
+MIN_REPORT_S = 1.0  # between two reports to the Brain
 
 
 async def unknown_room() -> Room | None:
@@ -81,6 +88,9 @@ class Assembly:
     notes_dir: Path
     parameters_dir: Path
     takes_over: bool = False  # living nodes that the journal does not know, see core/takeover.py
+    brain: BrainAccess | None = None  # to which the job reports
+    identity: JobIdentity = field(default_factory=lambda: JobIdentity("", "", ""))
+    owner: str = ""
 
     @property
     def state(self) -> JobState:
@@ -130,8 +140,11 @@ class Assembly:
         if state.changes is not None:
             changes = self._changes(state.changes, nodes, parameters, rendezvous, channel)
             made.append(changes)
+            link = self._brain_link(stats) if self.brain is not None else None
+            first: list[Component] = [link] if link is not None else []
             if platform is not None and state.planner is not None:
-                made.insert(before_nodes, self._planner(platform, stats, changes))  # it plans the first nodes
+                first.append(self._planner(platform, stats, changes, link))
+            made[before_nodes:before_nodes] = first  # the first nodes are planned before they are launched
         if channel is not None:
             can_be_lost = state.rendezvous is not None and self.spec.platform.kubernetes.journal.volume != "claim"
             made.append(StatusReporter(channel, self.controller.status, journal_can_be_lost=can_be_lost))
@@ -166,7 +179,38 @@ class Assembly:
             channel=channel,
         )
 
-    def _planner(self, platform: OpenPlatform, stats: MemoryStats, changes: ChangeHandler) -> ResourcePlanner:
+    def _brain_link(self, stats: MemoryStats) -> BrainLink:
+        assert self.brain is not None
+        spec, state = self.spec, self.state
+        optimize = spec.optimize
+        description = JobDescription(
+            owner=self.owner,
+            quota=optimize.quota or "",
+            priority=optimize.priority,
+            is_preemptible=optimize.preemptible,
+            mode=optimize.mode,
+            platform=spec.platform.kind,
+            algorithms=optimize.algorithms,
+            fingerprint=self._fingerprint(),
+        )
+        history = HistoryBuilder(state, stats, planning_terms(spec)) if state.planner is not None else None
+        reports = ReportBuilder(
+            self.identity, description, state, stats, self.clock, history, session=max(1, state.job.master_starts)
+        )
+        return BrainLink(
+            AsyncBrainClient(self.brain),
+            self.identity,
+            reports,
+            self.journal,
+            self.clock,
+            phase=lambda: self.controller.status().phase.value,
+            interval_s=max(sample_interval(spec), MIN_REPORT_S),
+            fallback_s=FALLBACK_S * sample_interval(spec) / CLUSTER_INTERVAL_S,
+        )
+
+    def _planner(
+        self, platform: OpenPlatform, stats: MemoryStats, changes: ChangeHandler, brain: BrainLink | None
+    ) -> ResourcePlanner:
         spec = self.spec
         chain(spec.optimize.algorithms or DEFAULT_CHAIN)  # what is missing is said now, not after the first minutes
         costs = ChangeCosts(scale_up_s=2.0, replace_s=5.0) if platform.is_single_machine else ChangeCosts()
@@ -181,15 +225,21 @@ class Assembly:
             room=platform.room,
             is_start_given=any(role.replicas.wanted is not None for role in spec.roles.values()),
             costs=costs,
+            fingerprint=self._fingerprint(),
             past=self._past_jobs() if platform.is_single_machine else None,
+            brain=brain,
+            is_led=spec.optimize.mode == "cluster",
         )
+
+    def _fingerprint(self) -> Fingerprint:
+        roles = self.spec.roles
+        command = roles["worker"].command if "worker" in roles else ()
+        return fingerprint(self.spec.strategy, command, self.spec.name)
 
     def _past_jobs(self) -> PastJobs:
         """Of this user on this machine; without a limit in the spec, a node may use what the machine has."""
-        spec, roles = self.spec, self.spec.roles
-        command = roles["worker"].command if "worker" in roles else ()
-        has_limits = any(role.resources.memory or role.max_resources.memory for role in roles.values())
-        return PastJobs(history_dir(), fingerprint(spec.strategy, command, spec.name), keeps_memory=has_limits)
+        has_limits = any(role.resources.memory or role.max_resources.memory for role in self.spec.roles.values())
+        return PastJobs(history_dir(), self._fingerprint(), keeps_memory=has_limits)
 
     def _shards(self, book: ShardBook) -> DataShardManager:
         return DataShardManager(

@@ -3,6 +3,7 @@
 job.yaml       what the user asked for
 token          the job's secret (only the owner can read it)
 tls/           certificates, if the job uses TLS
+brain/         the job's token for the Brain, and how the Brain proves itself, if the job reports to one
 journal.db     the master's journal
 master.json    where the master listens
 master.sock    the socket that it listens on (``rpc/unix_socket.py``)
@@ -57,6 +58,10 @@ class JobDir:
     @property
     def tls(self) -> Path:
         return self.path / "tls"
+
+    @property
+    def brain(self) -> Path:
+        return self.path / "brain"
 
     @property
     def journal(self) -> Path:

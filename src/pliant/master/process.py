@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import pwd
 import signal
 import threading
 import time
@@ -24,6 +25,7 @@ from pliant.core.errors import JobFailed, PermanentError, RetryableError
 from pliant.core.events import MasterStarted
 from pliant.core.job import Phase
 from pliant.core.nodes.states import Launch
+from pliant.core.planning.cluster.report import JobIdentity
 from pliant.core.shards.audit import JobAudit
 from pliant.files.atomic import write_json
 from pliant.files.reserve import DISK_ERRORS, set_aside
@@ -43,6 +45,8 @@ from pliant.master.summary import job_summary
 from pliant.platforms.base import JobContext, NodeLaunch, Platform
 from pliant.platforms.job_environment import job_environment
 from pliant.platforms.registry import make_platform, platform_traits
+from pliant.rpc.brain.access import BrainAccess, BrainFolder
+from pliant.rpc.brain.identity import LOCAL_NAMESPACE, Caller, job_uid
 from pliant.rpc.identity import create_token_file, read_token_file
 from pliant.rpc.server import SERVING, add_health, make_server
 from pliant.rpc.tls import TlsFiles, create_certificates
@@ -71,6 +75,7 @@ class Master:
         token_file: Path | None = None,
         tls_dir: Path | None = None,
         parameters_dir: Path | None = None,
+        brain_dir: Path | None = None,
         takes_over: bool = False,
         stop: str = "",
         clock: Clock | None = None,
@@ -79,7 +84,7 @@ class Master:
     ) -> None:
         """``host``, ``port``, ``advertise``: of TCP; without any it listens on a Unix socket only (``Listener``). Token and
         certificates are made in the job's folder unless they are given, and what parameter servers keep is there unless
-        ``parameters_dir`` says otherwise.
+        ``parameters_dir`` says otherwise. ``brain_dir``: token and authority for the Brain, if not in the job's folder.
         ``takes_over``: if the journal is empty, living nodes of the job go on (``core/takeover.py``); else they would be removed.
         ``stop``: why the job is to be stopped as soon as this master serves, if it is.
         ``clock``, ``platform`` and ``store`` are the real time, the spec's platform and the job's file unless given.
@@ -89,6 +94,7 @@ class Master:
         self._token_file = token_file
         self._tls_dir = tls_dir
         self._parameters_dir = parameters_dir or job_dir.parameters
+        self._brain_dir = BrainFolder(brain_dir or job_dir.brain)
         self._takes_over = takes_over
         self._stop = stop
         self._leaving = ""  # why this master ends although the job goes on
@@ -226,11 +232,30 @@ class Master:
         )
         takes_over = self._takes_over and self.state.rendezvous is not None and self.state.parameters is None
         assembly = Assembly(
-            self.spec, controller, self.job_dir.path / "notes", self._parameters_dir, takes_over=takes_over
+            self.spec,
+            controller,
+            self.job_dir.path / "notes",
+            self._parameters_dir,
+            takes_over=takes_over,
+            brain=self._brain_access() if self.spec.optimize.uses_brain else None,
+            identity=self._identity(),
+            owner=job_owner(self.spec),
         )
         platform = self._open_platform(address) if self.state.nodes is not None else None
         controller.add(*assembly.components(platform))
         return controller
+
+    def _identity(self) -> JobIdentity:
+        """As the Brain knows this job."""
+        return JobIdentity(job_namespace(self.spec), self.spec.name, job_uid(self._token))
+
+    def _brain_access(self) -> BrainAccess:
+        address = self.spec.optimize.brain or ""
+        if not address:
+            raise PermanentError(
+                "the job reports to a Brain, but its spec does not say where", hint="set optimize.brain"
+            )
+        return self._brain_dir.access(address, Caller(job_namespace(self.spec), self.spec.name))
 
     def _open_platform(self, address: str) -> OpenPlatform:
         if self._platform is None:
@@ -354,3 +379,20 @@ class Master:
         if absent >= self._max_tick_s:
             log.warning("this master was paused for %.1f s", absent)
             controller.signals.publish(MasterPaused(absent))
+
+
+def job_namespace(spec: JobSpec) -> str:
+    """Jobs of a cluster have that of their Pods."""
+    if spec.platform.kind == "local":
+        return LOCAL_NAMESPACE
+    return os.environ.get("PLIANT_NAMESPACE") or spec.platform.kubernetes.namespace
+
+
+def job_owner(spec: JobSpec) -> str:
+    """The user on one machine; in a cluster, whoever has the namespace."""
+    if spec.platform.kind != "local":
+        return job_namespace(spec)
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return f"uid-{os.geteuid()}"

@@ -46,7 +46,7 @@ from pliant.core.events.parameters import (
     SeatTaken,
     ServerReported,
 )
-from pliant.core.events.planning import PlanEnded, PlanMade, PlannerPaused
+from pliant.core.events.planning import BrainFound, BrainLost, PlanEnded, PlanMade, PlannerPaused, QuotaGranted
 from pliant.core.events.record import EventRecord
 from pliant.core.events.rollouts import NodeResized, ResizeRefused, RolloutFinished, RolloutStarted
 from pliant.core.events.training import (
@@ -68,6 +68,8 @@ from pliant.core.events.worlds import (
 
 __all__ = [
     "BestVersionFound",
+    "BrainFound",
+    "BrainLost",
     "ChangeAccepted",
     "ChangeNoted",
     "ChangeRefused",
@@ -117,6 +119,7 @@ __all__ = [
     "ProgramExited",
     "ProgramFrozen",
     "ProgramRestarted",
+    "QuotaGranted",
     "ResizeRefused",
     "RoleScaled",
     "RolloutFinished",

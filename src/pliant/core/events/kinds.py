@@ -78,6 +78,9 @@ class EventKind(StrEnum):
     PLAN = "plan"
     PLAN_ENDED = "plan-ended"
     PLANNER_PAUSED = "planner-paused"
+    BRAIN_FOUND = "brain-found"
+    BRAIN_LOST = "brain-lost"
+    QUOTA_GRANTED = "quota-granted"
 
     @property
     def reason(self) -> str:

@@ -38,3 +38,27 @@ class PlannerPaused(Event, kind=EventKind.PLANNER_PAUSED):
 
     def _sentence(self) -> str:
         return f"no plans are made for {self.seconds:.0f} s: {self.reason}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrainFound(Event, kind=EventKind.BRAIN_FOUND):
+    def _sentence(self) -> str:
+        return "the Brain plans for this job"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrainLost(Event, kind=EventKind.BRAIN_LOST):
+    seconds: float
+
+    def _sentence(self) -> str:
+        return f"the Brain was silent for {self.seconds:.0f} s: the job plans by itself until it is back"
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuotaGranted(Event, kind=EventKind.QUOTA_GRANTED):
+    number: int
+    limit: str  # empty: none
+    reason: str
+
+    def _sentence(self) -> str:
+        return f"the quota grants {self.limit or 'nothing'}: {self.reason}" if self.reason else f"granted: {self.limit}"

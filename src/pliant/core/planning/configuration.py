@@ -110,6 +110,13 @@ class Bounds:
         has_cpu = not self.max_cpu or configuration.cpu <= self.max_cpu + 1e-9
         return has_cpu and (not self.max_memory_mb or memory <= self.max_memory_mb)
 
+    def clip(self, configuration: Configuration) -> Configuration:
+        """The nearest one within the bounds of each role; the sums may still be too much."""
+        server = configuration.server
+        if server is not None and self.server is not None:
+            server = self.server.clip(server)
+        return Configuration(self.worker.clip(configuration.worker), server, configuration.micro_batch)
+
 
 def _between(value: float, low: float, high: float) -> float:
     if not value:  # nothing is asked for, and no limit is set

@@ -158,9 +158,9 @@ class Planner(StateMachine):
             step = self._next_of_plan(record, history, now)
             if step is not None or self.state not in _UNDER_WAY:
                 return step
-        judging = self._next_of_advice(history)
-        if judging is not None or offers is None:
-            return judging or self._next_proposal(history, now)
+        first = self._next_of_grant(history) or self._next_of_advice(history)
+        if first is not None or offers is None:
+            return first or self._next_proposal(history, now)
         return self._next_offer(offers, history, now)
 
     def first_step(self, history: JobHistory, now: float) -> Step | None:
@@ -446,6 +446,18 @@ class Planner(StateMachine):
             is_news = is_free and not is_urgent_only
             return Step("looked", {"key": key}, "nothing to change now") if is_news else None
         return self._planning(found.proposal, history, is_advice=found.is_advice)
+
+    def _next_of_grant(self, history: JobHistory) -> Step | None:
+        """The job has more than is granted: less, at once."""
+        grant = self._grant
+        if grant is None or grant.limit is None or not excess(history.configuration, grant):
+            return None
+        bounds = within_grant(history.bounds, grant)
+        less = grant.limit if bounds.allows(grant.limit) else bounds.clip(history.configuration)
+        if less == history.configuration or less.nodes > history.configuration.nodes:
+            return None
+        proposal = Proposal("share_quota", grant.reason or "the quota grants less", less, urgent=True)
+        return self._planning(proposal, history, is_advice=self.settings.dry_run)
 
     def _next_offer(self, offers: Sequence[Offer], history: JobHistory, now: float) -> Step | None:
         history = replace(history, bounds=self._bounds(history, now))

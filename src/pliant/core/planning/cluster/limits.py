@@ -1,7 +1,7 @@
 """How a grant bounds a job: what algorithms may propose, and what a plan may ask for.
 
-A grant names a configuration; the job may have any other one that takes no more in total. Algorithms see it as bounds of each role,
-which is stricter; what is checked before a plan is made is the total. A job is never held below its own minimum by a grant: to take
+A grant names a configuration; the job may have any other one that takes no more in total. Algorithms see the total, and for each
+role the number of nodes, as bounds; what is checked before a plan is made is the total. A job is never held below its own minimum by a grant: to take
 that, too, the Brain suspends it as a whole (``limit`` None).
 """
 
@@ -22,7 +22,13 @@ def within_grant(bounds: Bounds, grant: Grant | None) -> Bounds:
     server = bounds.server
     if server is not None and limit.server is not None:
         server = _within(server, limit.server)
-    return replace(bounds, worker=_within(bounds.worker, limit.worker), server=server)
+    return replace(
+        bounds,
+        worker=_within(bounds.worker, limit.worker),
+        server=server,
+        max_cpu=min(bounds.max_cpu or limit.cpu, limit.cpu),
+        max_memory_mb=_tighter(bounds.max_memory_mb, memory_of(limit)),
+    )
 
 
 def excess(configuration: Configuration, grant: Grant | None) -> str:
@@ -49,8 +55,9 @@ def memory_of(configuration: Configuration) -> int:
 
 
 def _within(bounds: RoleBounds, limit: Shape) -> RoleBounds:
-    most = max(bounds.min_replicas, min(bounds.max_replicas, limit.replicas))
-    if not limit.cpu:
-        return replace(bounds, max_replicas=most)
-    max_cpu = min(bounds.max_cpu or limit.cpu, limit.cpu)
-    return replace(bounds, max_replicas=most, max_cpu=max(bounds.min_cpu, max_cpu))
+    return replace(bounds, max_replicas=max(bounds.min_replicas, min(bounds.max_replicas, limit.replicas)))
+
+
+def _tighter(one: int, other: int) -> int:
+    """Zero is no limit."""
+    return min(one or other, other or one)

@@ -7,6 +7,9 @@ they found is dropped if somebody changed the job meanwhile.
 
 The first configuration is planned before any node is launched. A person's request pauses the planner (``ChangeApplied``). Programs
 of a torchrun group are restarted whenever a worker comes or goes, so such jobs only get advice.
+
+With a Brain (``brain_link.py``) that leads, its offers are planned instead of what the algorithms here would propose. What it
+grants under a quota bounds the job in any case; a job that is granted nothing is suspended until it is.
 """
 
 from __future__ import annotations
@@ -17,21 +20,24 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from pliant.core.changes import RequestSource, plan_request
+from pliant.core.changes import ChangeRequest, RequestSource, Resume, Suspend, plan_request
 from pliant.core.clock import Clock
 from pliant.core.errors import PliantError
-from pliant.core.events import PlanEnded, PlanMade, PlannerPaused
+from pliant.core.events import PlanEnded, PlanMade, PlannerPaused, QuotaGranted
 from pliant.core.job import Phase
 from pliant.core.job_state import JobState
 from pliant.core.nodes.capacity import Capacity
+from pliant.core.planning.cluster.offer import Grant, grant_to_json
 from pliant.core.planning.configuration import Bounds
 from pliant.core.planning.history import ChangeCosts, Room
+from pliant.core.planning.past_jobs import Fingerprint, PastJob
 from pliant.core.planning.periods import PeriodBook
 from pliant.core.planning.plan import ResourcePlan
 from pliant.core.planning.plan_record import Outcome, PlanRecord
 from pliant.core.planning.planner import Planner, Step
 from pliant.master.components.base import BackgroundComponent
 from pliant.master.components.changes import ChangeHandler
+from pliant.master.components.planning.brain_link import BrainLink
 from pliant.master.components.planning.history import WORKER, HistoryBuilder, Surroundings
 from pliant.master.components.planning.past_jobs import PastJobs
 from pliant.master.components.signals import ChangeApplied, JobOver, Signal
@@ -46,6 +52,8 @@ MAX_STEPS = 8  # of one moment: settled, judged, planned again
 ROOM_S = 5.0  # between two questions for free room
 MAX_FIRST_PER_CORE = 4  # workers, of which the first configuration takes a part
 GROUP_PAUSE_S = 3600.0
+FIRST_ANSWER_S = 10.0  # for which a new job waits for the Brain to say how to begin
+QUOTA_REASON = "waiting for the quota"  # how a suspension by a grant begins
 GROUP_REASON = (
     "the programs form a torchrun group, which every change of its workers restarts; plans are not carried out"
 )
@@ -54,7 +62,7 @@ GROUP_REASON = (
 class ResourcePlanner(BackgroundComponent):
     name = "planner"
     title = "resource planner"
-    enabled_by = "optimize: single-job"
+    enabled_by = "optimize: single-job or cluster"
 
     def __init__(
         self,
@@ -67,12 +75,15 @@ class ResourcePlanner(BackgroundComponent):
         interval_s: float,
         capacity: Callable[[], Awaitable[Capacity | None]],
         room: Callable[[], Awaitable[Room | None]],
+        fingerprint: Fingerprint,
         past: PastJobs | None = None,
         is_start_given: bool = False,
         costs: ChangeCosts | None = None,
+        brain: BrainLink | None = None,
+        is_led: bool = False,
     ) -> None:
         """``interval_s``: between two samples. ``past``: jobs that ended, for the first configuration. ``is_start_given``: the
-        job's description says with how many nodes it begins."""
+        job's description says with how many nodes it begins. ``is_led``: by the Brain's offers, while it is heard."""
         super().__init__()
         assert state.planner is not None
         assert state.periods is not None
@@ -82,8 +93,12 @@ class ResourcePlanner(BackgroundComponent):
         self._builder, self._changes = builder, changes
         self._interval_s = interval_s
         self._capacity, self._room, self._past = capacity, room, past
+        self._fingerprint = fingerprint
         self._is_start_given = is_start_given
         self._around = Surroundings(costs=costs or ChangeCosts())
+        self._brain, self._is_led = brain, is_led
+        if brain is not None:
+            brain.waits, brain.around, brain.teach = True, lambda: self._around, self._taught
         self._next_sample = 0.0
         self._next_room = 0.0
         self._is_remembered = False
@@ -98,6 +113,13 @@ class ResourcePlanner(BackgroundComponent):
         assert nodes is not None
         await self._look_around()
         is_new = not nodes.started and not self.planner.records() and not self._state.job.over
+        if self._brain is not None:
+            self._brain.begin()
+            if is_new and await self._brain.first_answer(FIRST_ANSWER_S):
+                self._keep_to_grants(self._brain)
+                if self._is_led and not self._is_start_given:
+                    await self._plan()
+                    return
         if is_new and not self._is_start_given:
             similar = await asyncio.to_thread(self._past.similar) if self._past is not None else ()
             # What is free now is no limit for each node: without one, a node may use what the machine has.
@@ -123,6 +145,8 @@ class ResourcePlanner(BackgroundComponent):
 
     async def tick(self) -> None:
         now = self._clock.now()
+        if self._brain is not None and not self._state.job.over:
+            self._keep_to_grants(self._brain)
         if self._state.job.over or now < self._next_sample:
             return
         self._next_sample = now + self._interval_s
@@ -146,13 +170,16 @@ class ResourcePlanner(BackgroundComponent):
                 self._note_end(before)
                 self._journal.event(PlannerPaused(seconds=self.planner.settings.pause_s, reason=reason or source.value))
             case JobOver() if self._past is not None:
-                succeeded = self._state.job.phase is Phase.SUCCEEDED
-                taught = self._builder.past_job(self._clock.now(), self._past.fingerprint, succeeded=succeeded)
+                taught = self._taught()
                 if taught is not None and not self._is_remembered:
                     self._is_remembered = True
                     self.run_beside(asyncio.to_thread(self._past.remember, taught))
             case _:
                 return
+
+    def _taught(self) -> PastJob | None:
+        succeeded = self._state.job.phase is Phase.SUCCEEDED
+        return self._builder.past_job(self._clock.now(), self._fingerprint, succeeded=succeeded)
 
     # --- for people
 
@@ -206,10 +233,16 @@ class ResourcePlanner(BackgroundComponent):
         for _ in range(MAX_STEPS):
             generation, now = self._generation, self._clock.now()
             history = self._builder.build(now, self._around)
-            step = await asyncio.to_thread(self.planner.next_step, history, now)
+            offers = (
+                self._brain.offers() if self._brain is not None and self._is_led and self._brain.is_leading else None
+            )
+            step = await asyncio.to_thread(self.planner.next_step, history, now, offers)
             if step is None or generation != self._generation or self._state.job.over:
                 return
-            if self._apply(step):
+            is_plan = self._apply(step)
+            if self._brain is not None:
+                self._brain.drop(str(step.arguments.get("origin") or step.arguments.get("offer") or ""))
+            if is_plan:
                 return
 
     def _apply(self, step: Step) -> bool:
@@ -234,6 +267,30 @@ class ResourcePlanner(BackgroundComponent):
         else:
             self._journal.do(self.planner.accepted, plan=plan.id)
         self._note_end(before)
+
+    # --- what the Brain grants
+
+    def _keep_to_grants(self, brain: BrainLink) -> None:
+        """Whatever is granted is journaled before the planner looks again. A person's suspension is not ended by a grant."""
+        for grant in brain.take_grants():
+            if not self._journal.do(self.planner.granted, grant=grant_to_json(grant)):
+                continue
+            limit = "no limit" if grant.is_unlimited else str(grant.limit or "")
+            if not grant.is_unlimited or grant.number > 1:
+                self._journal.event(QuotaGranted(number=grant.number, limit=limit, reason=grant.reason))
+            self._generation += 1
+            nodes = self._state.nodes
+            assert nodes is not None
+            is_waiting = nodes.suspended.startswith(QUOTA_REASON)
+            if grant.limit is None and not grant.is_unlimited and not nodes.suspended:
+                self._ask(grant, Suspend())
+            elif is_waiting and (grant.limit is not None or grant.is_unlimited):
+                self._ask(grant, Resume())
+
+    def _ask(self, grant: Grant, change: Suspend | Resume) -> None:
+        reason = f"{QUOTA_REASON}: {grant.reason}" if isinstance(change, Suspend) else grant.reason
+        name = f"grant-{grant.number}-{'suspend' if isinstance(change, Suspend) else 'resume'}"
+        self._changes.handle(ChangeRequest(name, RequestSource.GENERATOR, (change,), reason))
 
     def _is_restarted_by_changes(self) -> bool:
         groups = self._state.groups
