@@ -106,6 +106,7 @@ def test_a_request_of_a_person_pauses_the_planner_and_survives_the_master(tmp_pa
         paused = look(master, lambda planner: planner.planner.paused)
         assert paused is not None
         assert "I know better" in paused[1]
+        master.state()  # which is on disk then
         master.kill()
         master.start()
         assert look(master, lambda planner: planner.planner.state) is PlannerState.PAUSED
