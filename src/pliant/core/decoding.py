@@ -11,11 +11,10 @@ and mappings with keys of text. ``files/typed_json.py`` reads flat records, in w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
-from functools import lru_cache
-from math import isfinite
+from functools import cache
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
@@ -25,111 +24,203 @@ from pliant.core.errors import CorruptData
 MAX_INT = 2**63 - 1
 MAX_TEXT = 16_384  # characters
 MAX_ITEMS = 100_000  # of one tuple or mapping
+_AS_THEY_ARE = frozenset({NoneType, bool, int, float, str})
 
 T = TypeVar("T")
+Decoder = Callable[[Any], Any]
+
+
+class _Mismatch(Exception):
+    """A value that is not of its type; the path to it grows on the way up, so that sound values pay nothing for it."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.path = ""
+
+    def inside(self, step: str) -> _Mismatch:
+        self.path = step + self.path
+        return self
+
+
+# --- values to JSON
 
 
 def plain(value: object) -> Any:
     """Raises ``TypeError`` for what has no JSON form. Numbers of other kinds (numpy's) become Python's."""
+    kind = type(value)
+    if kind in _AS_THEY_ARE:
+        return value
+    if kind is tuple or kind is list:
+        return [plain(inner) for inner in cast(Any, value)]
+    if is_dataclass(kind):
+        return {name: plain(getattr(value, name)) for name in _names(kind)}
     if isinstance(value, Enum):
         return plain(value.value)
-    if value is None or isinstance(value, bool):
-        return value
     if isinstance(value, str):
         return str(value)
     if isinstance(value, Integral):
         return int(value)
     if isinstance(value, Real):
         return float(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
         return {_key(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, tuple | list):
         return [plain(inner) for inner in value]
-    raise TypeError(f"{type(value).__name__} has no JSON form")
+    raise TypeError(f"{kind.__name__} has no JSON form")
 
 
-def decode(kind: type[T], value: object, where: str) -> T:
-    """A dataclass, of JSON values. ``where`` begins the path that errors name."""
-    if not isinstance(value, Mapping):
-        raise CorruptData(f"{where} is {_shown(value)}, expected an object")
-    found: dict[str, Any] = {}
-    for name, (wanted, is_required) in _fields(cast(Any, kind)).items():
-        if name in value:
-            found[name] = _decode(wanted, value[name], f"{where}.{name}")
-        elif is_required:
-            raise CorruptData(f"{where}.{name} is missing")
-    return kind(**found)
-
-
-@lru_cache(maxsize=256)
-def _fields(kind: type) -> dict[str, tuple[Any, bool]]:
-    """Of a dataclass: the type of each field, and whether it must be there."""
-    hints = get_type_hints(kind)
-    return {
-        field.name: (hints[field.name], field.default is MISSING and field.default_factory is MISSING)
-        for field in fields(cast(Any, kind))
-    }
-
-
-def _decode(wanted: Any, value: object, where: str) -> Any:
-    if isinstance(wanted, type) and wanted in _SIMPLE:
-        if not _SIMPLE[wanted](value):
-            raise CorruptData(f"{where} is {_shown(value)}, expected {wanted.__name__}")
-        return float(cast(float, value)) if wanted is float else value
-    if isinstance(wanted, UnionType):
-        inner, *others = [option for option in get_args(wanted) if option is not NoneType]
-        assert not others, f"{wanted}: only one type, or None"
-        return None if value is None else _decode(inner, value, where)
-    if get_origin(wanted) is tuple:
-        return _decode_tuple(get_args(wanted), value, where)
-    if get_origin(wanted) is Mapping:
-        return _decode_mapping(get_args(wanted)[1], value, where)
-    if isinstance(wanted, type) and issubclass(wanted, Enum):
-        if type(value) is not str or value not in {option.value for option in wanted}:
-            raise CorruptData(f"{where} is {_shown(value)}, expected one of {', '.join(o.value for o in wanted)}")
-        return wanted(value)
-    if is_dataclass(wanted) and isinstance(wanted, type):
-        return decode(wanted, value, where)
-    raise TypeError(f"{wanted} is not supported")
-
-
-def _decode_tuple(items: tuple[Any, ...], value: object, where: str) -> tuple[Any, ...]:
-    if not isinstance(value, list | tuple) or len(value) > MAX_ITEMS:
-        raise CorruptData(f"{where} is {_shown(value)}, expected an array of at most {MAX_ITEMS} items")
-    wanted = [items[0]] * len(value) if items[-1] is Ellipsis else items
-    if len(wanted) != len(value):
-        raise CorruptData(f"{where} has {len(value)} items, expected {len(wanted)}")
-    return tuple(_decode(each, item, f"{where}[{i}]") for i, (each, item) in enumerate(zip(wanted, value, strict=True)))
-
-
-def _decode_mapping(item: Any, value: object, where: str) -> dict[str, Any]:
-    if not isinstance(value, Mapping) or len(value) > MAX_ITEMS or not all(_is_text(key) for key in value):
-        raise CorruptData(f"{where} is {_shown(value)}, expected an object of at most {MAX_ITEMS} keys")
-    return {key: _decode(item, inner, f"{where}[{_shown(key)}]") for key, inner in value.items()}
-
-
-def _is_text(value: object) -> bool:
-    return type(value) is str and len(value) <= MAX_TEXT
-
-
-def _is_float(value: object) -> bool:
-    return type(value) in (int, float) and abs(cast(float, value)) <= MAX_INT and isfinite(cast(float, value))
-
-
-_SIMPLE = {
-    bool: lambda value: type(value) is bool,
-    int: lambda value: type(value) is int and 0 <= value <= MAX_INT,
-    float: _is_float,
-    str: _is_text,
-}
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 def _key(key: object) -> str:
     if not isinstance(key, str):
         raise TypeError(f"a key is {type(key).__name__}, not str")
     return key
+
+
+# --- JSON to values
+
+
+def decode(kind: type[T], value: object, where: str) -> T:
+    """A dataclass, of JSON values. ``where`` begins the path that errors name."""
+    try:
+        return cast(T, _decoder(cast(Any, kind))(value))
+    except _Mismatch as error:
+        raise CorruptData(f"{where}{error.path} {error}") from None
+
+
+@cache
+def _decoder(wanted: Any) -> Decoder:
+    if wanted in _SIMPLE:
+        return _SIMPLE[wanted]
+    if isinstance(wanted, UnionType):
+        inner, *others = [option for option in get_args(wanted) if option is not NoneType]
+        assert not others, f"{wanted}: only one type, or None"
+        of_inner = _decoder(inner)
+        return lambda value: None if value is None else of_inner(value)
+    if get_origin(wanted) is tuple:
+        first, *rest = get_args(wanted)
+        return (
+            _of_array(_decoder(first)) if rest == [Ellipsis] else _of_items([_decoder(each) for each in (first, *rest)])
+        )
+    if get_origin(wanted) is Mapping:
+        return _of_mapping(_decoder(get_args(wanted)[1]))
+    if isinstance(wanted, type) and issubclass(wanted, Enum):
+        return _of_enum(wanted)
+    if isinstance(wanted, type) and is_dataclass(wanted):
+        return _of_dataclass(wanted)
+    raise TypeError(f"{wanted} is not supported")
+
+
+def _of_dataclass(kind: Any) -> Decoder:
+    hints = get_type_hints(kind)
+    parts = [
+        (field.name, _decoder(hints[field.name]), field.default is MISSING and field.default_factory is MISSING)
+        for field in fields(kind)
+    ]
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            raise _Mismatch(f"is {_shown(value)}, expected an object")
+        found: dict[str, Any] = {}
+        for name, of_field, is_required in parts:
+            if name in value:
+                try:
+                    found[name] = of_field(value[name])
+                except _Mismatch as error:
+                    raise error.inside(f".{name}") from None
+            elif is_required:
+                raise _Mismatch("is missing").inside(f".{name}")
+        return kind(**found)
+
+    return read
+
+
+def _of_array(of_item: Decoder) -> Decoder:
+    def read(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list | tuple) or len(value) > MAX_ITEMS:
+            raise _Mismatch(f"is {_shown(value)}, expected an array of at most {MAX_ITEMS} items")
+        found: list[Any] = []
+        try:
+            for item in value:
+                found.append(of_item(item))
+        except _Mismatch as error:
+            raise error.inside(f"[{len(found)}]") from None
+        return tuple(found)
+
+    return read
+
+
+def _of_items(of_items: list[Decoder]) -> Decoder:
+    def read(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list | tuple):
+            raise _Mismatch(f"is {_shown(value)}, expected an array of {len(of_items)} items")
+        if len(value) != len(of_items):
+            raise _Mismatch(f"has {len(value)} items, expected {len(of_items)}")
+        found: list[Any] = []
+        try:
+            for of_item, item in zip(of_items, value, strict=True):
+                found.append(of_item(item))
+        except _Mismatch as error:
+            raise error.inside(f"[{len(found)}]") from None
+        return tuple(found)
+
+    return read
+
+
+def _of_mapping(of_item: Decoder) -> Decoder:
+    def read(value: Any) -> dict[str, Any]:
+        if not isinstance(value, Mapping) or len(value) > MAX_ITEMS:
+            raise _Mismatch(f"is {_shown(value)}, expected an object of at most {MAX_ITEMS} keys")
+        found: dict[str, Any] = {}
+        for key, item in value.items():
+            try:
+                found[_text(key)] = of_item(item)
+            except _Mismatch as error:
+                raise error.inside(f"[{_shown(key)}]") from None
+        return found
+
+    return read
+
+
+def _of_enum(kind: type[Enum]) -> Decoder:
+    options = {option.value: option for option in kind}
+
+    def read(value: Any) -> Enum:
+        if type(value) is not str or value not in options:
+            raise _Mismatch(f"is {_shown(value)}, expected one of {', '.join(options)}")
+        return options[value]
+
+    return read
+
+
+def _bool(value: Any) -> bool:
+    if type(value) is bool:
+        return value
+    raise _Mismatch(f"is {_shown(value)}, expected bool")
+
+
+def _int(value: Any) -> int:
+    if type(value) is int and 0 <= value <= MAX_INT:
+        return value
+    raise _Mismatch(f"is {_shown(value)}, expected int")
+
+
+def _float(value: Any) -> float:
+    if (type(value) is float or type(value) is int) and -MAX_INT <= value <= MAX_INT:  # NaN is not
+        return float(value)
+    raise _Mismatch(f"is {_shown(value)}, expected float")
+
+
+def _text(value: Any) -> str:
+    if type(value) is str and len(value) <= MAX_TEXT:
+        return value
+    raise _Mismatch(f"is {_shown(value)}, expected str")
+
+
+_SIMPLE: Mapping[Any, Decoder] = {bool: _bool, int: _int, float: _float, str: _text}
 
 
 def _shown(value: object) -> str:
