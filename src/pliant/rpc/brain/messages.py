@@ -80,6 +80,7 @@ def report_message(report: JobReport) -> bp.ReportRequest:
         taught=_taught_message(taught) if taught is not None else None,
         planner=bp.PlannerFacts(**asdict(report.planner)),
         granted=report.granted,
+        granted_limit=configuration_message(report.granted_limit) if report.granted_limit is not None else None,
         lost=report.lost,
     )
 
@@ -109,6 +110,7 @@ def report_from(message: bp.ReportRequest) -> JobReport:
         _taught_from(message.taught) if message.HasField("taught") else None,
         _flat(PlannerFacts, message.planner),
         message.granted,
+        configuration_from(message.granted_limit) if message.HasField("granted_limit") else None,
         message.lost,
     )
     _check_values(report)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pliant.core.planning.configuration import Configuration
 from pliant.core.planning.history import JobHistory, Period
 from pliant.core.planning.past_jobs import Fingerprint, PastJob
 from pliant.core.planning.plan_record import PlanRecord
@@ -116,4 +117,5 @@ class JobReport:
     taught: PastJob | None = None  # with the last report of a job that ended
     planner: PlannerFacts = PlannerFacts("")
     granted: int = 0  # number of the last grant that is kept to
+    granted_limit: Configuration | None = None  # that it says; None: nothing, or it has no limit
     lost: int = 0  # samples that were dropped while the Brain was away, so far in this session

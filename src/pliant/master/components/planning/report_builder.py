@@ -25,6 +25,7 @@ from pliant.core.planning.cluster.report import (
     NumberedPeriod,
     PlannerFacts,
 )
+from pliant.core.planning.configuration import Configuration
 from pliant.core.planning.history import JobHistory, Period
 from pliant.core.planning.past_jobs import PastJob
 from pliant.core.planning.plan_record import PlanRecord
@@ -137,7 +138,7 @@ class ReportBuilder:
             history if history != self._was else None,
             taught if not self._has_taught else None,
             planner_facts(planner, now, is_led=is_led) if planner is not None else PlannerFacts(""),
-            planner.grant.number if planner is not None and planner.grant is not None else 0,
+            *_granted(planner),
             self._lost,
         )
 
@@ -164,6 +165,11 @@ class ReportBuilder:
     def _is_running(self, name: str) -> bool:
         nodes = self._state.nodes
         return nodes is None or any(node.name == name for node in nodes.live())
+
+
+def _granted(planner: Planner | None) -> tuple[int, Configuration | None]:
+    grant = planner.grant if planner is not None else None
+    return (grant.number, grant.limit) if grant is not None else (0, None)
 
 
 def node_facts(node: Node) -> NodeFacts:
