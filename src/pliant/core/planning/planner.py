@@ -33,6 +33,7 @@ from zlib import crc32
 
 from pliant.core.errors import Conflict, InvalidRequest, NotFound
 from pliant.core.planning.algorithms.judge import Judge, Judgement, Measured
+from pliant.core.planning.chain_order import questions
 from pliant.core.planning.configuration import Configuration, RoleBounds
 from pliant.core.planning.history import JobHistory, Objective, Period
 from pliant.core.planning.objectives import MIN_GAIN, SERVER, WORKER, current_period, is_alike, rollout_s, shape_of
@@ -40,7 +41,7 @@ from pliant.core.planning.plan import ResourcePlan
 from pliant.core.planning.plan_record import Outcome, PlanRecord
 from pliant.core.planning.planner_state import PlannerState
 from pliant.core.planning.proposal import Algorithm, Proposal
-from pliant.core.planning.registry import DEFAULT_CHAIN, URGENT, algorithm, chain
+from pliant.core.planning.registry import DEFAULT_CHAIN, algorithm, chain
 from pliant.core.state_machine import StateMachine
 
 __all__ = ["Planner", "PlannerSettings", "PlannerState", "Step", "Verdict"]
@@ -172,16 +173,14 @@ class Planner(StateMachine):
         return blocked
 
     def _proposals(self, history: JobHistory, now: float, is_urgent_only: bool) -> Iterator[Proposal]:
-        waiting: dict[str, Proposal | None] = {}
-        for each in self._chain():
-            if each.name in URGENT:
-                waiting[each.name] = proposal = each(history, now)
-                if proposal is not None and proposal.urgent:
-                    yield proposal
-        for each in () if is_urgent_only else self._chain():
-            later = waiting[each.name] if each.name in waiting else each(history, now)
-            if later is not None and not (each.name in URGENT and later.urgent):
-                yield later
+        asked = self._chain()
+        answers: dict[int, Proposal | None] = {}
+        for question in questions([each.name for each in asked], is_urgent_only=is_urgent_only):
+            if question.position not in answers:
+                answers[question.position] = asked[question.position](history, now)
+            proposal = answers[question.position]
+            if proposal is not None and question.hears(proposal):
+                yield proposal
 
     # --- operations: plans
 

@@ -1,16 +1,20 @@
 """Algorithms by name: the built-in ones, and those that teams add by entry point ``pliant.algorithms``.
 
-An entry point names a class (or another callable without arguments) that makes an ``Algorithm``. Everything is imported when it
-is asked for: the built-in ones that fit need numpy.
+An entry point names a class (or another callable without arguments) that makes an ``Algorithm``. A name with a colon,
+``package.module:Class``, is such a callable itself: an algorithm that is on the path needs no package with an entry point.
+Everything is imported when it is asked for: the built-in ones that fit need numpy. A name with a colon makes whoever loads it
+import and call what it names, so take one only from those who may run code there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
+from operator import attrgetter
+from typing import Any
 
-from pliant.core.errors import NotAvailable, NotFound
+from pliant.core.errors import InvalidRequest, NotAvailable, NotFound
 from pliant.core.planning.proposal import Algorithm
 
 GROUP = "pliant.algorithms"
@@ -46,22 +50,38 @@ def algorithm_names() -> list[str]:
 
 
 def algorithm(name: str) -> Algorithm:
-    """Raises ``NotFound`` for an unknown name, ``NotAvailable`` if what it needs is not installed."""
+    """Raises ``NotFound`` for an unknown name, ``NotAvailable`` if what it needs is not installed, ``InvalidRequest`` if what the
+    name stands for makes no algorithm."""
     try:
-        if name in BUILT_IN:
-            made = getattr(import_module(f"{_PACKAGE}.{name}"), BUILT_IN[name])()
-        else:
-            found = [entry for entry in entry_points(group=GROUP) if entry.name == name]
-            if not found:
-                raise NotFound(f"unknown algorithm {name!r}", hint=f"known: {', '.join(algorithm_names())}")
-            made = found[0].load()()
+        made = _factory(name)()
     except ImportError as error:
         raise NotAvailable(
             f"the algorithm {name!r} needs a package that is not installed: {error}", hint="pip install 'pliant[auto]'"
         ) from error
-    assert callable(made), f"algorithm {name!r} is not callable"
+    if not callable(made):
+        raise InvalidRequest(f"algorithm {name!r} is not callable, but {type(made).__name__}")
     chosen: Algorithm = made
     return chosen
+
+
+def _factory(name: str) -> Callable[[], Any]:
+    if name in BUILT_IN:
+        made: Any = getattr(import_module(f"{_PACKAGE}.{name}"), BUILT_IN[name])
+    elif ":" in name:
+        module, _, qualname = name.partition(":")
+        try:
+            made = attrgetter(qualname)(import_module(module))
+        except (AttributeError, ValueError) as error:
+            raise NotFound(f"algorithm {name!r} not found: {error}", hint="write package.module:Class") from error
+    else:
+        found = [entry for entry in entry_points(group=GROUP) if entry.name == name]
+        if not found:
+            raise NotFound(f"unknown algorithm {name!r}", hint=f"known: {', '.join(algorithm_names())}")
+        made = found[0].load()
+    if not callable(made):
+        raise InvalidRequest(f"algorithm {name!r} is {type(made).__name__}, not a class or another callable")
+    factory: Callable[[], Any] = made
+    return factory
 
 
 def chain(names: Sequence[str] = DEFAULT_CHAIN) -> list[Algorithm]:

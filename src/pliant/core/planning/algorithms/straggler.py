@@ -25,6 +25,7 @@ from pliant.core.rendezvous.virtual_workers import weighted_counts
 
 IN_STEP = frozenset({JobKind.ALLREDUCE, JobKind.PS_SYNC})  # all workers wait for the slowest
 MIN_GAIN = 0.9  # steps that are shorter by less do not pay for another node
+MAX_NAMED = 8  # of slow workers, in a reason
 MAD_SCALE = 1.4826  # of a normal distribution: its standard deviation
 
 
@@ -104,7 +105,8 @@ class Straggler:
 def _fewer_seats(
     name: str, history: JobHistory, workers: Sequence[NodeView], slow: Sequence[str], seats: Mapping[str, int], why: str
 ) -> Proposal:
-    what = ", ".join(f"{seats[node.name]} instead of {node.virtual_workers}" for node in workers if node.name in slow)
+    named = slow[:MAX_NAMED]
+    what = ", ".join(f"{seats[node.name]} instead of {node.virtual_workers}" for node in workers if node.name in named)
     is_urgent = _has_even_share(history, workers, slow)
     return Proposal(name, f"{why}: {what} virtual workers", history.configuration, seats=seats, urgent=is_urgent)
 
@@ -124,7 +126,8 @@ def _reason(slow: Sequence[str], times: Mapping[str, float], middle: float, node
     held_back = (
         f", held back by its CPU limit {throttled:.0%} of the time" if throttled > 0.1 and len(slow) == 1 else ""
     )
-    names = slow[0] if len(slow) == 1 else f"{', '.join(slow[:-1])} and {slow[-1]}"
+    listed = [*slow[:MAX_NAMED], f"{len(slow) - MAX_NAMED} more"] if len(slow) > MAX_NAMED else slow
+    names = slow[0] if len(slow) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
     verb = "needs" if len(slow) == 1 else "need up to"
     return f"{names} {verb} {times[slow[0]] / middle:.1f} times as long as the others{held_back}"
 

@@ -1,0 +1,1 @@
+"""The Brain: one service that plans for every job of a cluster."""
