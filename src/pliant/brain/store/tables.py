@@ -79,6 +79,7 @@ jobs = Table(
     count("session"),
     count("sequence"),
     count("reports_lost"),
+    Column("wants_all", Boolean, nullable=False, server_default=false()),  # the master is to say everything again
     count("samples_lost"),  # by the master, in its present session
     count("granted"),  # number of the last grant that the job keeps to
     number("first_heard_at"),
@@ -208,6 +209,8 @@ plans = Table(
     number("sent_at"),
     number("expires_at"),
     # what the master made of it
+    number("planned_at"),
+    number("plan_expires_at"),
     word("outcome"),
     document("before_configuration"),
     number("before_rate"),

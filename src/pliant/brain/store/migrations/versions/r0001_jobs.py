@@ -188,6 +188,8 @@ plans = Table(
     number("sent_at"),
     number("expires_at"),
     # what the master made of it
+    number("planned_at"),
+    number("plan_expires_at"),
     word("outcome"),
     document("before_configuration"),
     number("before_rate"),

@@ -189,5 +189,6 @@ journal_chunks = Table(
 
 
 def upgrade() -> None:
-    add_missing_columns(op.get_bind(), "jobs", [count("samples_lost"), count("granted")])
+    wants_all = Column("wants_all", Boolean, nullable=False, server_default=false())
+    add_missing_columns(op.get_bind(), "jobs", [wants_all, count("samples_lost"), count("granted")])
     create_missing(op.get_bind(), metadata)
