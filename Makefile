@@ -3,14 +3,14 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
-EXTRAS := torch,data,ps,keras,kubernetes,auto,examples,dev
+EXTRAS := torch,data,ps,keras,kubernetes,auto,brain,brain-postgresql,brain-mysql,examples,dev
 PYTEST := $(BIN)/python -m pytest
 
 # Processes of tests start in half the time when Python may keep what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-unit test-e2e test-chaos test-kubernetes tensorflow-testbed kubernetes-testbed fuzz lint proto crds manifests bench clean
+.PHONY: help setup quickstart test test-unit test-e2e test-chaos test-kubernetes tensorflow-testbed kubernetes-testbed databases-testbed fuzz lint proto crds manifests bench clean
 
 help:  ## show what can be made
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -43,6 +43,9 @@ test-kubernetes: $(STAMP)  ## whole jobs on a real Kubernetes of this machine's 
 
 tensorflow-testbed: $(STAMP)  ## an environment with TensorFlow for the tests of its input, once (1.3 GB in the cache folder)
 	@tools/tensorflow/build.sh
+
+databases-testbed:  ## install PostgreSQL and MariaDB for the tests of the Brain's database, once (Debian, root)
+	@tools/databases/install.sh
 
 kubernetes-testbed:  ## build the servers for test-kubernetes, once (Debian, root, about nine minutes)
 	tools/kubernetes/build.sh

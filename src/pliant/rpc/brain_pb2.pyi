@@ -280,32 +280,36 @@ class OpenJournalRequest(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., job: _Optional[_Union[JobIdentity, _Mapping]] = ..., writer: _Optional[str] = ..., has: _Optional[int] = ...) -> None: ...
 
 class JournalPart(_message.Message):
-    __slots__ = ("fence", "number", "batch", "is_snapshot", "last")
+    __slots__ = ("fence", "number", "operations", "is_snapshot", "last", "lasting")
     FENCE_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
-    BATCH_FIELD_NUMBER: _ClassVar[int]
+    OPERATIONS_FIELD_NUMBER: _ClassVar[int]
     IS_SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
+    LASTING_FIELD_NUMBER: _ClassVar[int]
     fence: int
     number: int
-    batch: bytes
+    operations: bytes
     is_snapshot: bool
     last: int
-    def __init__(self, fence: _Optional[int] = ..., number: _Optional[int] = ..., batch: _Optional[bytes] = ..., is_snapshot: _Optional[bool] = ..., last: _Optional[int] = ...) -> None: ...
+    lasting: bytes
+    def __init__(self, fence: _Optional[int] = ..., number: _Optional[int] = ..., operations: _Optional[bytes] = ..., is_snapshot: _Optional[bool] = ..., last: _Optional[int] = ..., lasting: _Optional[bytes] = ...) -> None: ...
 
 class CommitRequest(_message.Message):
-    __slots__ = ("job", "fence", "number", "batch", "is_snapshot")
+    __slots__ = ("job", "fence", "number", "operations", "is_snapshot", "lasting")
     JOB_FIELD_NUMBER: _ClassVar[int]
     FENCE_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
-    BATCH_FIELD_NUMBER: _ClassVar[int]
+    OPERATIONS_FIELD_NUMBER: _ClassVar[int]
     IS_SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    LASTING_FIELD_NUMBER: _ClassVar[int]
     job: JobIdentity
     fence: int
     number: int
-    batch: bytes
+    operations: bytes
     is_snapshot: bool
-    def __init__(self, job: _Optional[_Union[JobIdentity, _Mapping]] = ..., fence: _Optional[int] = ..., number: _Optional[int] = ..., batch: _Optional[bytes] = ..., is_snapshot: _Optional[bool] = ...) -> None: ...
+    lasting: bytes
+    def __init__(self, job: _Optional[_Union[JobIdentity, _Mapping]] = ..., fence: _Optional[int] = ..., number: _Optional[int] = ..., operations: _Optional[bytes] = ..., is_snapshot: _Optional[bool] = ..., lasting: _Optional[bytes] = ...) -> None: ...
 
 class CommitReply(_message.Message):
     __slots__ = ("number",)
