@@ -31,7 +31,7 @@ from pliant.brain.services import ClustersServicer, PlanningServicer
 from pliant.brain.store import leases
 from pliant.brain.store.database import Database
 from pliant.brain.store.migrating import check_schema, migrate
-from pliant.brain.store.retention import RetentionSettings, roll_up
+from pliant.brain.store.retention import Retention, roll_up
 from pliant.core.errors import PermanentError, PliantError, RetryableError
 from pliant.files.atomic import write_json
 from pliant.files.private import make_private_folder
@@ -65,7 +65,7 @@ class BrainSettings:
     algorithm_timeout_s: float = 10.0
     algorithm_memory_mb: int = 1024
     migrates: bool = True  # an older schema is brought up to date at the start
-    retention: RetentionSettings = field(default_factory=RetentionSettings)
+    retention: Retention = field(default_factory=Retention)
 
     @property
     def url(self) -> str:
@@ -86,6 +86,7 @@ class BrainServer:
         self._coordinator: Coordinator | None = None
         self._writer: ReportWriter | None = None
         self._lost_leases = 0
+        self._heard_of = 0  # the highest term that a master knows, if the database does not
         self.address = ""
 
     @property
@@ -160,7 +161,7 @@ class BrainServer:
         """Masters heard of a later turn than the database knows: it was restored from a backup. End this turn, and begin one that is
         later still."""
         log.error("masters have heard of term %d and this is term %d: the database is an older one", above, self.term)
-        self._restored_above = max(above, getattr(self, "_restored_above", 0))
+        self._heard_of = max(above, self._heard_of)
         self._turn_over.set()
 
     # --- a turn
@@ -184,9 +185,8 @@ class BrainServer:
                     await asyncio.to_thread(leases.release, self.database, lease)
 
     async def _lift_term(self) -> None:
-        above = getattr(self, "_restored_above", 0)
-        if self._lease is not None and above >= self._lease.term:
-            self._lease = await asyncio.to_thread(leases.raise_term, self.database, self._lease, above)
+        if self._lease is not None and self._heard_of >= self._lease.term:
+            self._lease = await asyncio.to_thread(leases.raise_term, self.database, self._lease, self._heard_of)
             log.warning("continuing in term %d", self.term)
 
     async def _serve(self, executor: AlgorithmExecutor, undo: AsyncExitStack) -> None:
@@ -266,7 +266,7 @@ class BrainServer:
     async def _roll_up_on(self) -> None:
         while True:
             try:
-                await asyncio.to_thread(roll_up, self.database, time.time(), self.settings.retention)
+                await asyncio.to_thread(roll_up, self.database, time.time(), self.settings.retention, term=self.term)
             except RetryableError as error:
                 log.warning("cannot roll up samples now: %s", error)
             await asyncio.sleep(ROLL_UP_S)

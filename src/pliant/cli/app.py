@@ -6,7 +6,6 @@ pays for none. The help of a command is its module's docstring.
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from pliant import __version__
 from pliant.cli.handles.open_handles import close_job_handles
+from pliant.cli.render.help_text import keep_examples
 from pliant.cli.render.terminal import say
 from pliant.core.errors import JobFailed, NotAvailable, PliantError, RetryableError
 
@@ -54,6 +54,7 @@ COMMANDS = {
     "checkpoint": Entry("Inspect checkpoints and export models from them.", extra="torch"),
     "master": Entry("Run a standalone master for programs started elsewhere."),
     "operator": Entry("Run the Kubernetes operator.", extra="kubernetes"),
+    "brain": Entry("The Brain, which plans for all jobs of a cluster."),
     "simulate": Entry("Simulate jobs and compare how they are planned.", extra="auto"),
     "doctor": Entry("Check that this machine can run jobs."),
     "schema": Entry("Print the JSON schema of a job's YAML file."),
@@ -139,20 +140,14 @@ def _load(name: str) -> Any:
         inner = _alone(name, getattr(module, name), module.__doc__ or "")
     command = typer.main.get_command(inner)
     command.name = name
-    command.help = _keep_examples(module.__doc__ or "")
+    command.help = keep_examples(module.__doc__ or "")
     return command
 
 
 def _alone(name: str, function: Callable[..., None], text: str) -> typer.Typer:
     inner = typer.Typer(add_completion=False, rich_markup_mode=None)
-    inner.command(name, help=_keep_examples(text), cls=_CLASSES.get(name))(function)
+    inner.command(name, help=keep_examples(text), cls=_CLASSES.get(name))(function)
     return inner
-
-
-def _keep_examples(text: str) -> str:
-    """Indented paragraphs are examples; the help must not wrap them."""
-    paragraphs = inspect.cleandoc(text).split("\n\n")
-    return "\n\n".join(f"\b\n{p}" if p.startswith("    ") else p for p in paragraphs)
 
 
 app = typer.Typer(

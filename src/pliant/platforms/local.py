@@ -50,8 +50,9 @@ from pliant.platforms.base import (
     ScalePlan,
     Scaler,
 )
-from pliant.platforms.cgroup import CgroupLimit, read_current
+from pliant.platforms.cgroup import CgroupLimit
 from pliant.platforms.gpus import VISIBLE, Gpu, GpuGrant, GpuPool, shared_locks, usable_gpus
+from pliant.platforms.own_machine import available_mb, memory_mb
 from pliant.platforms.processes import find_marked, kill_marked, send, when_gone
 from pliant.platforms.traits import PlatformTraits
 
@@ -244,7 +245,7 @@ class _Host:
         idle = psutil.cpu_times_percent().idle / 100 * cores  # since the last question
         asked = [agent.resources for agent in self._agents.values()]
         free_cpu = min(idle, have.cpu - sum(each.cpu for each in asked))
-        free_mb = min(_available_mb(), have.memory_mb - sum(each.memory_mb for each in asked))
+        free_mb = min(available_mb(), have.memory_mb - sum(each.memory_mb for each in asked))
         return Room(max(0.0, free_cpu), max(0.0, free_mb), self.machine.cpu or 0.0, float(self.machine.memory_mb or 0))
 
     async def close(self) -> None:
@@ -361,7 +362,7 @@ class _Host:
     def _find_capacity(self) -> Resources:
         wanted = self._options.get("capacity") or {}
         cpu = float(wanted.get("cpu") or 0) or float("inf")  # more programs than cores only run slower
-        memory = int(wanted.get("memory") or 0) or _memory_mb()
+        memory = int(wanted.get("memory") or 0) or memory_mb()
         return Resources(cpu, memory, len(self._gpus))
 
     def _find_machine(self) -> Machine:
@@ -443,21 +444,6 @@ def ask_agents_to_end(job_dir: Path) -> list[psutil.Process]:
             if NodeEnvironment.from_env(process.environ()).incarnation is None:  # a program has one
                 send(process, signal.SIGTERM)
     return left
-
-
-def _memory_mb() -> int:
-    """Of this machine, or of the container that this process is in."""
-    total, group = psutil.virtual_memory().total, read_current()
-    limit = group.memory_limit_bytes if group is not None else None
-    return min(total, limit or total) >> 20
-
-
-def _available_mb() -> float:
-    """Memory that programs could still be given: of this machine, or of the container that this process is in."""
-    free, group = psutil.virtual_memory().available, read_current()
-    if group is not None and group.memory_limit_bytes:
-        free = min(free, max(0, group.memory_limit_bytes - group.memory_bytes))
-    return free / (1 << 20)
 
 
 def cgroup_job(job: str, job_dir: Path) -> str:

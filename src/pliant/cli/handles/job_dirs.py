@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from pliant.core.errors import InvalidRequest, NotFound
+from pliant.files.home import pliant_home
 from pliant.files.private import user_name
 from pliant.master.job_dir import JobDir
 
@@ -18,7 +19,7 @@ _WORDS = (
 
 
 def jobs_home() -> Path:
-    return Path(os.environ.get("PLIANT_HOME", Path.home() / ".pliant")) / "jobs"
+    return pliant_home() / "jobs"
 
 
 def fresh_name() -> str:

@@ -50,3 +50,4 @@ STORAGE_CLASSES = Kind("storage.k8s.io", "v1", "StorageClass", "storageclasses",
 CRDS = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
 DEPLOYMENTS = Kind("apps", "v1", "Deployment", "deployments")
 POD_METRICS = Kind("metrics.k8s.io", "v1beta1", "PodMetrics", "pods")
+NODE_METRICS = Kind("metrics.k8s.io", "v1beta1", "NodeMetrics", "nodes", namespaced=False)
