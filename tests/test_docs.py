@@ -95,7 +95,12 @@ def test_every_state_machine_and_component_of_the_picture_exists() -> None:
 def test_every_variable_of_the_environment_that_people_may_set_is_documented_and_no_other() -> None:
     written = {name for source in PAGES.values() for name in re.findall(r"\bPLIANT_[A-Z_]+[A-Z]\b", source)}
     read = {name for source in SOURCE.values() for name in re.findall(r"\bPLIANT_[A-Z_]+[A-Z]\b", source)}
-    own = {"PLIANT_RUN_ID", "PLIANT_POD", "PLIANT_POD_UID"}  # marks of processes, and what Kubernetes tells a master
+    own = {
+        "PLIANT_RUN_ID",
+        "PLIANT_ALGORITHM_PROCESS",
+        "PLIANT_POD",
+        "PLIANT_POD_UID",
+    }  # marks of processes, and what Kubernetes tells a master
     assert written - read == {"PLIANT_CHAOS_SEED"}  # of the tests
     assert read - own - NODE_VARIABLES <= written
 

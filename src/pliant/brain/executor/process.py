@@ -32,7 +32,7 @@ MARK = "PLIANT_ALGORITHM_PROCESS"
 MAX_TAIL_BYTES = 4096
 MAX_MESSAGE = 600  # characters
 _END_S = 10.0  # for a killed process to be gone
-_STACK_S = 0.5  # for a hanging process to say where it hangs
+_STACK_S = 2.0  # at most, for a hanging process to say where it hangs
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "SYSTEMROOT")
 _FIXED = {  # one thread each, and little address space for those that an algorithm starts
     "OMP_NUM_THREADS": "1",

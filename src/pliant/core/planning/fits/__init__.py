@@ -19,7 +19,18 @@ from pliant.core.planning.fits.ps import PsModel
 from pliant.core.planning.fits.queue import QueueModel
 from pliant.core.planning.history import JobHistory, JobKind, Period
 
-__all__ = ["AllreduceModel", "Datum", "Fit", "PsModel", "QueueModel", "Rates", "SpeedModel", "fit_history", "fit_rates"]
+__all__ = [
+    "AllreduceModel",
+    "Datum",
+    "Fit",
+    "PsModel",
+    "QueueModel",
+    "Rates",
+    "SpeedModel",
+    "distance",
+    "fit_history",
+    "fit_rates",
+]
 
 AnyModel: TypeAlias = QueueModel | AllreduceModel | PsModel
 DISTRUST = 0.05  # relative, for each doubling from the present configuration: where the job is, the model must be right
