@@ -22,7 +22,7 @@ from uuid import uuid4
 
 from pliant.brain.administor import Administor, AdministorState, Sight
 from pliant.brain.executor.algorithm_executor import AlgorithmExecutor
-from pliant.brain.executor.results import Execution
+from pliant.brain.executor.results import Execution, RunResult
 from pliant.brain.job_view import JobView
 from pliant.brain.optimize_events import EventKind, OptimizeEvent
 from pliant.brain.processor import chain_of
@@ -37,6 +37,7 @@ from pliant.core.planning.cluster.offer import BrainMessage, Grant, NothingToDo,
 from pliant.core.planning.cluster.report import JobIdentity, JobReport
 from pliant.core.planning.history import JobHistory, Room
 from pliant.core.planning.proposal import Proposal
+from pliant.core.planning.registry import algorithm_names
 
 log = logging.getLogger(__name__)
 
@@ -233,7 +234,9 @@ class Coordinator:
         term = self._term()
         await asyncio.to_thread(events.store_event, self._database, raised, term=term)
         history = await self._history(view)
-        chain = chain_of(event.kind, view.description.algorithms)
+        if history is not None and event.kind is EventKind.CREATED and view.description.platform == "local":
+            history = replace(history, room=None)  # what is free now is no limit for each node
+        chain = chain_of(event.kind, _installed(view.description.algorithms))
         if history is None or not chain:
             await self._end_event(raised.id, "nothing to ask", term)
             return None
@@ -264,6 +267,8 @@ class Coordinator:
     async def _note_runs(self, view: JobView, event: str, execution: Execution, offer: Offer | None, term: int) -> None:
         began = self._clock()
         for run in execution.runs:
+            if run.result is RunResult.NOTHING:
+                continue
             self.failed_runs += run.result.is_failure
             if run.result.is_failure:
                 log.warning(
@@ -328,6 +333,13 @@ class Coordinator:
         if not offers and administor.state in (AdministorState.OBSERVING, AdministorState.WAITING):
             found.append(NothingToDo())
         return [BrainMessage(self._term(), content) for content in found]
+
+
+def _installed(chosen: tuple[str, ...]) -> tuple[str, ...]:
+    """Jobs choose among what is installed with the Brain; ``module:Class``, which a job's own planner takes, would run anything
+    here that a report names."""
+    known = set(algorithm_names())
+    return tuple(name for name in chosen if name in known)
 
 
 def _does_something(proposal: Proposal) -> bool:

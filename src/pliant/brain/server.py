@@ -1,8 +1,8 @@
 """The Brain as a process: one of several is the active one, by a lease in the database; the others wait for their turn.
 
-A *turn* begins when the lease is acquired: only then does the Brain listen, so that whoever connects reaches the active one, and it
-ends when the lease is lost (the database was away for too long, or another Brain took it) or the process is told to end. Every write
-of a turn is fenced by its term, so one that has lost the lease without noticing changes nothing any more.
+A *turn* begins when the lease is acquired: only then does the Brain listen, so that whoever connects reaches the active one. It
+ends when the lease is lost (the database was away for too long, or another Brain took it) or the process is told to end. Writes of
+a turn are fenced by its term, so one that has lost the lease without noticing changes nothing any more.
 """
 
 from __future__ import annotations
@@ -158,8 +158,8 @@ class BrainServer:
             self._lease, renewed = lease, time.monotonic()
 
     def _raise_term(self, above: int) -> None:
-        """Masters heard of a later turn than the database knows: it was restored from a backup. End this turn, and begin one that is
-        later still."""
+        """Masters heard of a later turn than the database knows: it was restored from a backup. End this turn, and begin one that
+        is later still."""
         log.error("masters have heard of term %d and this is term %d: the database is an older one", above, self.term)
         self._heard_of = max(above, self._heard_of)
         self._turn_over.set()
@@ -198,9 +198,7 @@ class BrainServer:
         health = add_health(server)
         planning = PlanningServicer(coordinator, writer, lambda: self.term, time.time, self._raise_term)
         services.add_PlanningServicer_to_server(planning, server)
-        services.add_ClustersServicer_to_server(
-            ClustersServicer(self.database, lambda: self.term, time.time), server
-        )
+        services.add_ClustersServicer_to_server(ClustersServicer(self.database, lambda: self.term, time.time), server)
         published = self._bind(server, undo)
         undo.push_async_callback(server.stop, CLOSE_S)
         undo.push_async_callback(coordinator.close)

@@ -40,7 +40,8 @@ class Subscribers:
         """From now on nothing is missed."""
         if (former := self._queues.get(job)) is not None:
             former.put_nowait(None)
-        self._queues[job] = queue = asyncio.Queue()
+        queue: asyncio.Queue[BrainMessage | None] = asyncio.Queue()
+        self._queues[job] = queue
         if self._is_closed:
             queue.put_nowait(None)
         return Subscription(self, job, queue)

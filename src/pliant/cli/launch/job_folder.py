@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pliant.cli.handles.job_dirs import argument_of, jobs_home
+from pliant.cli.launch.joining_brain import join_brain
 from pliant.cli.options.run import RunOptions
 from pliant.cli.render.terminal import say
 from pliant.core.errors import Conflict, NotFound, PliantError
@@ -33,7 +34,19 @@ from pliant.rpc.identity import create_token_file
 from pliant.spec import JobSpec
 
 OWN_FILES = (
-    *("job.yaml", "token", "tls", "journal.db*", "problem.json", "logs", "nodes", "notes", "reserve", "*.lock"),
+    *(
+        "job.yaml",
+        "token",
+        "tls",
+        "journal.db*",
+        "problem.json",
+        "logs",
+        "nodes",
+        "notes",
+        "reserve",
+        "*.lock",
+        "brain",
+    ),
     *("master.sock", ".sock-*"),
 )
 
@@ -70,11 +83,13 @@ def prepare(spec: JobSpec, options: RunOptions) -> PreparedJob:
             home.logs.rmdir()
             options.log_dir.mkdir(parents=True, exist_ok=True)
             home.logs.symlink_to(options.log_dir.absolute(), target_is_directory=True)
+        if spec.optimize.uses_brain:
+            spec = join_brain(spec, home)
         write_text(home.spec, spec.to_yaml(), mode=FILE_MODE)
     except OSError as error:
         undo()
         raise PliantError(f"cannot write the job's folder {home.path}: {error.strerror}") from error
-    except Conflict:
+    except PliantError:
         undo()
         raise
     return PreparedJob(home, undo)

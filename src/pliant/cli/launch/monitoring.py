@@ -83,3 +83,18 @@ async def _until_stopped(reporter: ObservationReporter) -> None:
 
 def _print(observation: Observation) -> None:
     print(json.dumps(observation.to_json()), flush=True)
+
+
+async def watch_this_machine(folder: Path) -> None:
+    """Beside a Brain of this machine, until cancelled. It learns where the Brain listens once that serves."""
+    from pliant.core.errors import NotFound
+    from pliant.monitors.reporter import ObservationReporter
+    from pliant.rpc.brain.access import local_brain
+
+    while True:
+        try:
+            access = local_brain(folder)
+            break
+        except NotFound:
+            await asyncio.sleep(0.2)
+    await ObservationReporter(make_monitor("local"), access).run()

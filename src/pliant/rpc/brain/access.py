@@ -20,6 +20,7 @@ from pliant.rpc.tls import Authority
 from pliant.rpc.unix_socket import is_unix
 
 TOKEN, CA = "token", "ca.crt"
+JOB = "job"  # whose token it is, where that is not the cluster's
 WHERE = "brain.json"
 
 
