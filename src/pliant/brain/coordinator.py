@@ -139,7 +139,7 @@ class Coordinator:
             if report.description is None:
                 return  # the master is asked to say everything
             self._replace_former(report.job)
-            view = JobView(report.job, report.description, self._clock())
+            view = JobView(report.job, report.description, self._clock(), heard_at=self._monotonic())
             self._jobs[report.job] = view
             self._administors[report.job] = Administor()
             with suppress(PliantError):
