@@ -236,8 +236,9 @@ class Sharing(RuleBasedStateMachine):
         for job in self.jobs.values():
             if self.book.held_by(job.name).is_nothing:
                 waits_for_another = any(
-                    other.arrived <= job.arrived and self.book.held_by(other.name).is_nothing and other is not job
+                    (-other.priority, other.arrived) <= (-job.priority, job.arrived) and other is not job
                     for other in self.jobs.values()
+                    if self.book.held_by(other.name).is_nothing
                 )
                 assert not Amount.of(job.minimum).fits(free) or waits_for_another, "room, and nobody before it"
         assert self.book.overdue(self.now) == ()
