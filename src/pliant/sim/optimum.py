@@ -7,6 +7,7 @@ both.
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -102,6 +103,39 @@ def share_out(
     if answer.x is None:
         return {}
     return {name: option for (name, option), taken in zip(entries, answer.x, strict=True) if taken > 0.5}
+
+
+def share_out_greedily(
+    jobs: Mapping[str, Sequence[Option]], remaining: Mapping[str, float], total_cpu: float
+) -> dict[str, Option]:
+    """The same by steps along the convex hull of each job's times, the largest gain per core first: optimal for cores that could
+    be divided at will, so off by less than the last step. ``jobs``: each a front, cheapest first."""
+    chosen = {name: 0 for name, found in jobs.items() if found}
+    free = total_cpu - sum(jobs[name][0].configuration.cpu for name in chosen)
+    heap: list[tuple[float, str, int]] = []
+
+    def push(name: str) -> None:
+        found, now = jobs[name], jobs[name][chosen[name]]
+        steps = [
+            (
+                -remaining[name] * (1 / now.rate - 1 / after.rate) / (after.configuration.cpu - now.configuration.cpu),
+                index,
+            )
+            for index, after in enumerate(found[chosen[name] + 1 :], start=chosen[name] + 1)
+            if now.configuration.cpu < after.configuration.cpu <= now.configuration.cpu + free
+        ]
+        if steps and min(steps)[0] < 0:
+            heapq.heappush(heap, (min(steps)[0], name, min(steps)[1]))
+
+    for name in chosen:
+        push(name)
+    while heap:
+        _, name, index = heapq.heappop(heap)
+        more = jobs[name][index].configuration.cpu - jobs[name][chosen[name]].configuration.cpu
+        if more <= free:
+            chosen[name], free = index, free - more
+        push(name)
+    return {name: jobs[name][index] for name, index in chosen.items()} if free >= 0 else {}
 
 
 def front(found: Sequence[Option], objective: Objective) -> list[Option]:

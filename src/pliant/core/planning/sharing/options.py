@@ -35,10 +35,10 @@ def demand_of(
     is_running: bool,
     is_manual: bool = False,
     is_preemptible: bool = False,
-    max_options: int = MAX_OPTIONS,
-    seed: int = 0,
+    options: tuple[Option, ...] | None = None,
 ) -> Demand:
-    """``is_running``: it has nodes, or was granted some; ``history.configuration`` is what it has then."""
+    """``is_running``: it has nodes, or was granted some; ``history.configuration`` is what it has then. ``options``: if they are
+    known already, since nothing has changed by which they are made."""
     minimum = minimum_of(history)
     period = current_period(history)
     costs = history.costs
@@ -47,7 +47,7 @@ def demand_of(
         priority,
         history.started,
         minimum,
-        options_of(history, minimum, max_options=max_options, seed=seed),
+        options if options is not None else options_of(history, minimum),
         history.configuration if is_running else None,
         change_s=max(costs.scale_up_s, costs.scale_down_s),
         remaining_s=remaining_s(history, period.rate, now) if period is not None else None,
@@ -75,18 +75,19 @@ def options_of(
     """The Pareto front of rate and cores, at most ``max_options`` of it, with the minimum and the present configuration."""
     minimum = minimum or minimum_of(history)
     kept = [minimum, *([history.configuration] if history.bounds.allows(history.configuration) else [])]
+    room = replace(history.room, free_cpu=inf, free_memory_mb=inf) if history.room is not None else None
+    history = replace(history, room=room)
     fit = fit_history(history, seed=seed)
     if fit is None:
         found = [Option(configuration, _linear(history, configuration)) for configuration in {*kept, *_more(history)}]
     else:
-        room = replace(history.room, free_cpu=inf, free_memory_mb=inf) if history.room is not None else None
-        possible = list(dict.fromkeys([*kept, *candidates(replace(history, room=room))]))
+        possible = list(dict.fromkeys([*kept, *candidates(history)]))
         rates = fit.predict_all(possible).rate
         found = [Option(one, max(0.0, float(rate))) for one, rate in zip(possible, rates, strict=True)]
     return _front(history, found, kept, max_options)
 
 
-def within(bounds: Bounds, limit: Configuration, quota: Quota) -> Bounds:
+def under_grant(bounds: Bounds, limit: Configuration, quota: Quota) -> Bounds:
     """The bounds of a job under a grant, in what the quota limits."""
     amount, counted = Amount.of(limit), quota.limit
     worker, server = bounds.worker, bounds.server
