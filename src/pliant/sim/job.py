@@ -42,6 +42,7 @@ from pliant.sim.recorder import PeriodRecorder
 from pliant.sim.truth.base import Throughput, Truth
 
 ROLES = ("worker", PARAMETER_SERVER)
+WAKE_S = 1.0  # until a job has heard of it
 MEMORY_NOISE = 0.01  # of a sample
 
 
@@ -379,6 +380,10 @@ class SimulatedJob:
         self._interval = min(self._interval * 1.5, self.policy.max_interval_s) if is_quiet else self.policy.interval_s
         if not self.is_over:
             self._plan_again("plan", now + self._interval, self._tick)
+
+    def wake(self, now: float) -> None:
+        """Something is new for the policy."""
+        self._plan_again("plan", now + WAKE_S, self._tick)
 
     def _sample_memory(self) -> None:
         for role in ROLES:

@@ -113,8 +113,13 @@ class Simulation:
         return ClusterView(
             *(cluster.total_cpu, cluster.total_memory_mb, len(self._running), self._histories),
             free_cpu=cluster.room().free_cpu,
+            wake=self._wake,
             quota_cpu=self._world.quota_cpu,
         )
+
+    def _wake(self, name: str) -> None:
+        if name in self._running:
+            self._running[name].wake(self.queue.now)
 
     def _histories(self) -> dict[str, JobHistory]:
         return {name: job.history(self.queue.now) for name, job in self._running.items()}

@@ -27,6 +27,7 @@ class ClusterView:
     job_count: int = 0  # that run now
     histories: Callable[[], Mapping[str, JobHistory]] = dict  # of all that run now
     free_cpu: float = 0.0  # that a job could take now
+    wake: Callable[[str], None] = lambda job: None  # ask this job for a plan at once
     quota_cpu: float = 0.0  # that all jobs together may have; 0: no limit
 
     @property

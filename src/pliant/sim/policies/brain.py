@@ -7,6 +7,7 @@ has more than its grant shrinks to it first; one without a grant waits. Options 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import log
 
@@ -16,7 +17,7 @@ from pliant.core.planning.plan import ResourcePlan
 from pliant.core.planning.planner import PlannerSettings
 from pliant.core.planning.registry import algorithm
 from pliant.core.planning.sharing.demand import Amount, Demand, Option, Quota, SharingSettings
-from pliant.core.planning.sharing.grants import GrantBook
+from pliant.core.planning.sharing.grants import Grant, GrantBook
 from pliant.core.planning.sharing.options import demand_of, minimum_of, options_of, under_grant
 from pliant.core.planning.sharing.share_quota import share_quota
 from pliant.sim.policies.auto import Auto
@@ -56,7 +57,7 @@ class Brain(Auto):
             proposed = replace(history, configuration=proposal.configuration) if proposal is not None else history
             self._demands[job] = demand_of(proposed, now, job=job, is_running=False)
             self._is_changed = True
-        self._share(now)
+        self._share(now, cluster)
         return self._limit(job) is not None
 
     def first(self, job: str, history: JobHistory, cluster: ClusterView) -> Configuration:
@@ -69,13 +70,14 @@ class Brain(Auto):
 
     def plan(self, job: str, history: JobHistory, now: float, cluster: ClusterView) -> ResourcePlan | None:
         self._look(now, cluster)
-        self._report(job, history, now)
-        self._share(now)
+        self._report(job, history, now, cluster)
+        self._share(now, cluster)
         limit = self._limit(job)
         if limit is None:
             return None
         bounds = under_grant(history.bounds, limit, self.book.quota)
-        if not Amount.of(history.configuration).fits(self.book.quota.counted(Amount.of(limit))):
+        beyond = Amount.of(history.configuration).excess(Amount.of(limit))
+        if not self.book.quota.counted(beyond).is_nothing:
             grant = self.book.grant_of(job)
             reason = grant.reason if grant is not None else ""
             self.planners[job].pause(now, seconds=self.planners[job].settings.cool_down_s, reason=reason)
@@ -104,7 +106,11 @@ class Brain(Auto):
         grant = self.book.grant_of(job)
         return grant.limit if grant is not None else None
 
-    def _report(self, job: str, history: JobHistory, now: float) -> None:
+    def _send(self, grants: Sequence[Grant], cluster: ClusterView) -> None:
+        for grant in grants:
+            cluster.wake(grant.job)
+
+    def _report(self, job: str, history: JobHistory, now: float, cluster: ClusterView) -> None:
         """Nodes that are being replaced are there twice; those that are being launched are part of the configuration."""
         nodes = Amount(
             sum(node.cpu_limit or 1.0 for node in history.nodes),
@@ -115,9 +121,9 @@ class Brain(Auto):
         self._reports[job] = self._reports.get(job, 0) + 1
         grant = self.book.grant_of(job)
         used = nodes.maximum(Amount.of(history.configuration))
-        self.book.used(
-            now, job=job, amount=used.to_json(), report=self._reports[job], grant=grant.number if grant else 0
-        )
+        number = grant.number if grant is not None else 0
+        made = self.book.used(now, job=job, amount=used.to_json(), report=self._reports[job], grant=number)
+        self._send(made, cluster)
         self._demands[job] = demand_of(history, now, job=job, is_running=True, options=self._options_of(job, history))
 
     def _options_of(self, job: str, history: JobHistory) -> tuple[Option, ...]:
@@ -137,10 +143,10 @@ class Brain(Auto):
         free = max(0.0, min(history.room.free_cpu, max_cpu - history.configuration.cpu))
         return replace(history, bounds=bounds, room=replace(history.room, free_cpu=free))
 
-    def _share(self, now: float) -> None:
+    def _share(self, now: float, cluster: ClusterView) -> None:
         if now - self._shared_at < (MIN_ROUND_S if self._is_changed else ROUND_S):
             return
         self._shared_at, self._is_changed = now, False
         self.rounds += 1
         shares = share_quota(self.book.quota, list(self._demands.values()), now, self._sharing)
-        self.book.shares(now, shares=[share.to_json() for share in shares])
+        self._send(self.book.shares(now, shares=[share.to_json() for share in shares]), cluster)

@@ -20,9 +20,11 @@ from pliant.core.planning.configuration import Bounds, Configuration, RoleBounds
 from pliant.core.planning.fits import fit_history
 from pliant.core.planning.history import JobHistory
 from pliant.core.planning.objectives import current_period, remaining_s, score
-from pliant.core.planning.sharing.demand import Amount, Demand, Option, Quota
+from pliant.core.planning.sharing.demand import Amount, Demand, Knowledge, Option, Quota
 
 MAX_OPTIONS = 20
+MAX_TRY_S = 900.0  # until a size that does not settle is given up
+MIN_SAMPLES, MAX_ERROR = 6, 0.1  # of a period by which a job can be judged; the error is relative
 UNKNOWN_RATE = 1.0  # of one worker: only ratios matter
 
 
@@ -53,7 +55,21 @@ def demand_of(
         remaining_s=remaining_s(history, period.rate, now) if period is not None else None,
         is_manual=is_manual,
         is_preemptible=is_preemptible,
+        knowledge=knowledge_of(history, now),
     )
+
+
+def knowledge_of(history: JobHistory, now: float) -> Knowledge:
+    """By the numbers of workers that were measured."""
+    sizes = {period.configuration.worker.replicas for period in history.periods}
+    if len(sizes) != 1:
+        return Knowledge.ENOUGH
+    if history.configuration.worker.replicas not in sizes:
+        is_recent = history.settling_since is None or now - history.settling_since < MAX_TRY_S
+        return Knowledge.TRYING if is_recent else Knowledge.ENOUGH
+    period = current_period(history)
+    is_sure = period is not None and period.samples >= MIN_SAMPLES and period.error <= MAX_ERROR * period.rate
+    return Knowledge.ONE_SIZE if is_sure else Knowledge.ENOUGH
 
 
 def minimum_of(history: JobHistory) -> Configuration:
