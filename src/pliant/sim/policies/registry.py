@@ -10,10 +10,10 @@ from pliant.sim.policies.auto import Auto
 from pliant.sim.policies.base import Policy
 from pliant.sim.policies.brain import Brain
 from pliant.sim.policies.dlrover import DLRoverRules
-from pliant.sim.policies.first_come import FirstCome
 from pliant.sim.policies.optimus import Optimus
 from pliant.sim.policies.oracle import Oracle
 from pliant.sim.policies.static import EqualShare, Static
+from pliant.sim.policies.tuned import FirstCome, TunedEqualShare
 from pliant.sim.truth.base import Truth
 
 DEFAULT_POLICIES = (
@@ -36,7 +36,11 @@ _BY_NAME: Mapping[str, Callable[[], Policy]] = {
     "optimus": Optimus,
     "static-max": lambda: Static(0),
 }
-_KNOW_THE_TRUTH: Mapping[str, Callable[[Mapping[str, Truth]], Policy]] = {"oracle": Oracle, "first-come": FirstCome}
+_KNOW_THE_TRUTH: Mapping[str, Callable[[Mapping[str, Truth]], Policy]] = {
+    "oracle": Oracle,
+    "first-come": FirstCome,
+    "equal-share-tuned": TunedEqualShare,
+}
 
 
 def known_policies() -> list[str]:
@@ -53,7 +57,7 @@ def check_policy(name: str) -> None:
 
 
 def make_policy(name: str, truths: Mapping[str, Truth]) -> Policy:
-    """``truths``: of the jobs by name; only the oracle and ``first-come`` look at them."""
+    """``truths``: of the jobs by name; only those that know the truth look at them."""
     if name in _KNOW_THE_TRUTH:
         return _KNOW_THE_TRUTH[name](truths)
     for planned in (Auto, Brain):

@@ -105,6 +105,7 @@ class Quota:
 class Option:
     configuration: Configuration
     rate: float  # records per second, predicted
+    change_s: float | None = None  # that it costs to change to it; None: as much as any change of the job
 
 
 class Knowledge(StrEnum):

@@ -1,15 +1,17 @@
 """Jobs under a full quota cannot grow to find out what they are good for, so some try with less.
 
-A job alone is explored upwards (``algorithms/probe.py``): what brings nothing is given back. Under a full quota nobody can grow, and
-a job that was only ever measured at one size may hold many times what it needs without anybody knowing. So if somebody could use
-more, jobs of one known size (the largest first, only a few at once, none that ends soon) get about half of it, and others the rest:
-both become known. Such a job keeps the new size until that is measured; then it is shared by what was learned.
+A job alone is explored upwards (``algorithms/probe.py``): what brings nothing is given back. Under a full quota nobody can grow,
+and a job that was only ever measured at one size may hold many times what it needs without anybody knowing. So if somebody could
+use more, jobs of one known size (the largest first, only a few at once, none that ends soon) get about half of it, and others the
+rest: both become known. Such a job keeps the new size until that is measured; then it is shared by what was learned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from pliant.core.planning.configuration import Configuration
 from pliant.core.planning.sharing.demand import Amount, Demand, Knowledge, Option, Quota, SharingSettings
 from pliant.core.planning.sharing.growth import grow
 
@@ -50,10 +52,16 @@ def _try(quota: Quota, demand: Demand, settings: SharingSettings) -> Option | No
     if demand.knowledge is not Knowledge.ONE_SIZE or demand.current is None or not is_long:
         return None
     now = quota.share(Amount.of(demand.current))
-    sized = [(quota.share(Amount.of(one.configuration)), one) for one in demand.options]
+    alike = [one for one in demand.options if _has_same_nodes(one.configuration, demand.current)]
+    sized = [(quota.share(Amount.of(one.configuration)), one) for one in alike]
     possible = [(abs(share - now / 2), -one.rate, number) for number, (share, one) in enumerate(sized)]
     possible = [entry for entry in possible if LEAST * now <= sized[entry[2]][0] <= MOST * now]
     return sized[min(possible)[2]][1] if possible else None
+
+
+def _has_same_nodes(one: Configuration, other: Configuration) -> bool:
+    """They differ in the number of workers alone: that takes no node to be replaced."""
+    return replace(one, worker=replace(one.worker, replicas=other.worker.replicas)) == other
 
 
 def _is_contended(demands: Sequence[Demand], found: Sequence[Option], settings: SharingSettings) -> bool:

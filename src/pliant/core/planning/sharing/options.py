@@ -19,7 +19,7 @@ from pliant.core.planning.candidates import MEMORY_MARGIN, candidates, server_me
 from pliant.core.planning.configuration import Bounds, Configuration, RoleBounds, Shape
 from pliant.core.planning.fits import fit_history
 from pliant.core.planning.history import JobHistory
-from pliant.core.planning.objectives import current_period, remaining_s, score
+from pliant.core.planning.objectives import change_s, current_period, remaining_s, rollout_s, score
 from pliant.core.planning.sharing.demand import Amount, Demand, Knowledge, Option, Quota
 
 MAX_OPTIONS = 20
@@ -90,16 +90,20 @@ def options_of(
 ) -> tuple[Option, ...]:
     """The Pareto front of rate and cores, at most ``max_options`` of it, with the minimum and the present configuration."""
     minimum = minimum or minimum_of(history)
-    kept = [minimum, *([history.configuration] if history.bounds.allows(history.configuration) else [])]
+    now = history.configuration
+    kept = [minimum, *(one for one in (now, _half(history)) if history.bounds.allows(one))]
     room = replace(history.room, free_cpu=inf, free_memory_mb=inf) if history.room is not None else None
     history = replace(history, room=room)
     fit = fit_history(history, seed=seed)
     if fit is None:
-        found = [Option(configuration, _linear(history, configuration)) for configuration in {*kept, *_more(history)}]
+        linear = dict.fromkeys([*kept, *_more(history)])
+        found = [Option(one, _linear(history, one), _cost_s(history, one)) for one in linear]
     else:
         possible = list(dict.fromkeys([*kept, *candidates(history)]))
         rates = fit.predict_all(possible).rate
-        found = [Option(one, max(0.0, float(rate))) for one, rate in zip(possible, rates, strict=True)]
+        found = [
+            Option(one, max(0.0, float(rate)), _cost_s(history, one)) for one, rate in zip(possible, rates, strict=True)
+        ]
     return _front(history, found, kept, max_options)
 
 
@@ -116,6 +120,17 @@ def under_grant(bounds: Bounds, limit: Configuration, quota: Quota) -> Bounds:
         _lower(bounds.max_cpu, amount.cpu) if counted.cpu else bounds.max_cpu,
         int(_lower(bounds.max_memory_mb, amount.memory_mb)) if counted.memory_mb else bounds.max_memory_mb,
     )
+
+
+def _half(history: JobHistory) -> Configuration:
+    """Of the workers that it has: what it tries if only one size was ever measured."""
+    now = history.configuration
+    return replace(now, worker=replace(now.worker, replicas=_in_units(history.bounds.worker, now.worker.replicas // 2)))
+
+
+def _cost_s(history: JobHistory, new: Configuration) -> float:
+    """Nodes that get other resources are replaced one by one, and others wait for each of them, or do its work."""
+    return change_s(history, new) + rollout_s(history, history.configuration, new) / 2
 
 
 def _lower(one: float, other: float) -> float:

@@ -1,5 +1,5 @@
-"""How the jobs of one quota share it: who runs (``admission.py``), who gets what is left (``growth.py``), and who tries another size
-so that it becomes known who needs it (``exploration.py``). Pure, deterministic.
+"""How the jobs of one quota share it: who runs (``admission.py``), who gets what is left (``growth.py``), and who tries another
+size so that it becomes known who needs it (``exploration.py``). Pure, deterministic.
 
 Promises, held by ``tests/core/planning/sharing/test_share_quota.py``:
 
