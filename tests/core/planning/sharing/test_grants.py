@@ -76,7 +76,7 @@ def test_a_job_that_has_not_seen_its_shrink_may_still_grow_so_nothing_is_free() 
 def test_late_and_duplicated_reports_are_ignored() -> None:
     cluster = Cluster(cpu=10)
     cluster.share(a=10)
-    small = {"job": "a", "amount": Amount.of(of(2)).to_json(), "report": 1, "grant": 1}
+    small: dict[str, Any] = {"job": "a", "amount": Amount.of(of(2)).to_json(), "report": 1, "grant": 1}
     cluster.reports["a"] = 1
     cluster.report("a", 10)
     assert cluster.share(a=4, b=6) == {"a": 4}
@@ -206,7 +206,7 @@ def test_two_jobs_that_each_wait_for_what_the_other_has_go_in_two_steps() -> Non
 
 def test_a_book_that_lost_its_memory_goes_on_from_what_jobs_report() -> None:
     cluster = Cluster(cpu=10)
-    told = {"amount": Amount.of(of(3)).to_json(), "report": 41, "grant": 17, "limit": of(7).to_json()}
+    told: dict[str, Any] = {"amount": Amount.of(of(3)).to_json(), "report": 41, "grant": 17, "limit": of(7).to_json()}
     cluster.book.used(0.0, job="a", **told)
     assert cluster.book.held_by("a").cpu == 7, "it may still take all of that grant"
     assert cluster.share(b=6) == {}
@@ -224,7 +224,7 @@ def test_a_snapshot_goes_on_where_the_book_was() -> None:
     restored = GrantBook(quota(cpu=99))
     restored.restore(cluster.book.snapshot())
     assert restored.snapshot() == cluster.book.snapshot()
-    told = {"job": "a", "amount": Amount.of(of(4)).to_json(), "report": 9, "grant": 2}
+    told: dict[str, Any] = {"job": "a", "amount": Amount.of(of(4)).to_json(), "report": 9, "grant": 2}
     assert restored.apply("used", 9.0, told) == cluster.book.apply("used", 9.0, told)
     assert restored.held() == cluster.book.held()
 
