@@ -38,13 +38,16 @@ class _Machine:
 
 
 class VirtualCluster:
-    def __init__(self, sizes: Sequence[MachineSize]) -> None:
+    def __init__(self, sizes: Sequence[MachineSize], quota_cpu: float = 0.0) -> None:
+        """``quota_cpu``: cores that all jobs together may have, as a quota of Kubernetes holds them to it; 0: no limit."""
         self._machines: dict[str, _Machine] = {}
         self._buckets: defaultdict[int, dict[str, _Machine]] = defaultdict(dict)
         self._where: dict[tuple[str, str], _Machine] = {}
         self.total_cpu = sum(size.count * size.cpu for size in sizes)
         self.total_memory_mb = sum(size.count * size.memory_mb for size in sizes)
         self.free_cpu, self.free_memory_mb = self.total_cpu, float(self.total_memory_mb)
+        self.most_used_cpu = 0.0
+        self._beyond_quota = max(0.0, self.total_cpu - quota_cpu) if quota_cpu else 0.0  # cores that nobody may have
         self._capacity = Capacity(tuple({Machine(s.cpu, s.memory_mb, 0) for s in sizes}))
         for number, size in enumerate(one for one in sizes for _ in range(one.count)):
             machine = _Machine(f"machine-{number}", size, size.cpu, float(size.memory_mb))
@@ -56,6 +59,11 @@ class VirtualCluster:
         return self._capacity
 
     @property
+    def allowed_cpu(self) -> float:
+        """Cores that are free, as far as the quota goes."""
+        return self.free_cpu - self._beyond_quota
+
+    @property
     def machines(self) -> list[str]:
         return list(self._machines)
 
@@ -65,6 +73,8 @@ class VirtualCluster:
     def place(self, job: str, node: str, asked: Resources, avoid: Sequence[str] = ()) -> str | None:
         """The machine that it runs on from now on; None: there is no room."""
         needed = asked.cpu or MIN_CPU
+        if needed > self.allowed_cpu + 1e-9:
+            return None
         for bucket in sorted(self._buckets):
             if bucket + 1 <= needed:
                 continue
@@ -86,7 +96,8 @@ class VirtualCluster:
         machine = self._where[job, node]
         held = machine.nodes[job, node]
         cpu, memory = (wanted.cpu or MIN_CPU) - (held.cpu or MIN_CPU), wanted.memory_mb - held.memory_mb
-        if machine.free_cpu < cpu - 1e-9 or machine.free_memory_mb < memory:
+        free_cpu = min(machine.free_cpu, self.allowed_cpu)
+        if (cpu > 0 and free_cpu < cpu - 1e-9) or machine.free_memory_mb < memory:
             return False
         machine.nodes[job, node] = wanted
         self._occupy(machine, cpu, memory)
@@ -103,7 +114,8 @@ class VirtualCluster:
         best = max(emptiest, key=lambda machine: (machine.free_cpu, machine.free_memory_mb), default=None)
         if best is None:
             return Room(0.0, 0.0)
-        return Room(self.free_cpu, self.free_memory_mb, best.free_cpu, best.free_memory_mb)
+        free_cpu = max(0.0, self.allowed_cpu)
+        return Room(free_cpu, self.free_memory_mb, min(best.free_cpu, free_cpu), best.free_memory_mb)
 
     def _take(self, machine: _Machine, key: tuple[str, str], asked: Resources) -> None:
         machine.nodes[key] = asked
@@ -115,5 +127,6 @@ class VirtualCluster:
         machine.free_cpu = round(machine.free_cpu - cpu, 6)
         machine.free_memory_mb -= memory_mb
         self.free_cpu -= cpu
+        self.most_used_cpu = max(self.most_used_cpu, self.total_cpu - self.free_cpu)
         self.free_memory_mb -= memory_mb
         self._buckets[math.floor(machine.free_cpu + 1e-9)][machine.name] = machine

@@ -42,6 +42,7 @@ from pliant.sim.recorder import PeriodRecorder
 from pliant.sim.truth.base import Throughput, Truth
 
 ROLES = ("worker", PARAMETER_SERVER)
+WAKE_S = 1.0  # until a job has heard of it
 MEMORY_NOISE = 0.01  # of a sample
 
 
@@ -92,9 +93,7 @@ class SimulatedJob:
         self._interval = policy.interval_s
         self._costs = ChangeCosts()
         self._open_plan: PlanRecord | None = None
-        self._configuration = clip(
-            policy.first(spec.name, self.history(queue.now, initial=_smallest(spec.bounds)), view()), spec.bounds
-        )
+        self._configuration = clip(policy.first(spec.name, history_of(spec, cluster), view()), spec.bounds)
         self._running = self._configuration  # as it is measured
         self.outcome.first = self._configuration
         self.state = _state_of(spec, self._configuration)
@@ -382,32 +381,24 @@ class SimulatedJob:
         if not self.is_over:
             self._plan_again("plan", now + self._interval, self._tick)
 
+    def wake(self, now: float) -> None:
+        """Something is new for the policy."""
+        self._plan_again("plan", now + WAKE_S, self._tick)
+
     def _sample_memory(self) -> None:
         for role in ROLES:
             if self.fleet.ready(role):
                 noisy = self._memory_mb(role) * (1.0 + abs(self._measuring.gauss(0.0, MEMORY_NOISE)))
                 self._memory[role].add(self.records, noisy)
 
-    def history(self, now: float, initial: Configuration | None = None) -> JobHistory:
-        """All that a planner may know. ``initial``: before there is any configuration."""
-        spec, truth = self.spec, self.truth
-        base = JobHistory(
-            kind=truth.kind,
-            configuration=initial or self._configuration,
-            bounds=spec.bounds,
-            started=spec.arrival,
-            virtual_workers=truth.virtual_workers,
-            remaining_records=int(truth.records - self.records),
-            objective=spec.objective,
-            deadline=spec.arrival + spec.deadline_s if spec.deadline_s else None,
-            room=self._cluster.room(),
-            costs=self._costs,
-        )
-        if initial is not None:
-            return base
+    def history(self, now: float) -> JobHistory:
+        """All that a planner may know."""
         assert self.state.changes is not None
         return replace(
-            base,
+            history_of(self.spec, self._cluster),
+            configuration=self._configuration,
+            remaining_records=int(self.truth.records - self.records),
+            costs=self._costs,
             version=self.state.changes.version,
             replaced_stragglers=self._replaced_stragglers,
             periods=self._recorder.periods(),
@@ -465,6 +456,21 @@ class SimulatedJob:
 def _partitions(share: float) -> tuple[tuple[int, float], ...]:
     """Sixteen partitions of equal load: any of them may be moved."""
     return tuple((number, 1 / 16) for number in range(16)) if share else ()
+
+
+def history_of(spec: SimulatedSpec, cluster: VirtualCluster) -> JobHistory:
+    """All that a planner may know before the job begins."""
+    return JobHistory(
+        kind=spec.truth.kind,
+        configuration=_smallest(spec.bounds),
+        bounds=spec.bounds,
+        started=spec.arrival,
+        virtual_workers=spec.truth.virtual_workers,
+        remaining_records=spec.truth.records,
+        objective=spec.objective,
+        deadline=spec.arrival + spec.deadline_s if spec.deadline_s else None,
+        room=cluster.room(),
+    )
 
 
 def _smallest(bounds: Bounds) -> Configuration:

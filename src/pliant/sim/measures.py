@@ -13,7 +13,7 @@ from typing import Any
 
 from pliant.core.planning.history import Objective
 from pliant.sim.job import SimulatedSpec
-from pliant.sim.optimum import best, options
+from pliant.sim.optimum import SpeedCurve, best, options
 from pliant.sim.outcome import JobOutcome
 from pliant.sim.simulation import SimulationResult
 
@@ -46,6 +46,16 @@ class Measures:
     coverage: float | None  # share of intervals that held
     predictions: int
     makespan_s: float
+    completion_sum_s: float = 0.0
+    slowdown_mean: float | None = (
+        None  # completion time against that of the job alone with the whole quota, at its best
+    )
+    slowdown_max: float | None = None
+    unfairness_max: float | None = (
+        None  # completion time against that with an equal share, of as many jobs as there were
+    )
+    waiting_max_s: float = 0.0  # from an arrival until the first node is granted
+    most_used_cores: float = 0.0  # at any moment
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -81,8 +91,33 @@ def regrets(result: SimulationResult, oracle: SimulationResult | None) -> list[f
     return found
 
 
+def waited_s(job: JobOutcome, ended: float) -> float:
+    first = next((point.time for point in job.curve if point.nodes), None)
+    return (first if first is not None else job.ended or ended) - job.arrival
+
+
+def slowdowns(result: SimulationResult, curves: Mapping[str, SpeedCurve]) -> list[float]:
+    """Against the job alone, with the whole quota: 1 is a bound that nobody reaches for all jobs."""
+    return [seconds_of(job, result.ended) / curves[job.name].seconds() for job in result.jobs if job.name in curves]
+
+
+def unfairness(result: SimulationResult, curves: Mapping[str, SpeedCurve], cores: float) -> list[float]:
+    """Finish-time fairness: above 1, the job would rather have had its equal share of the quota, by itself."""
+    spans = [(job.arrival, job.arrival + seconds_of(job, result.ended)) for job in result.jobs]
+    found = []
+    for job, (began, ended) in zip(result.jobs, spans, strict=True):
+        if job.name in curves and ended > began:
+            shared = sum(max(0.0, min(ended, other[1]) - max(began, other[0])) for other in spans)
+            found.append((ended - began) / curves[job.name].seconds(cores / (shared / (ended - began))))
+    return found
+
+
 def measure(
-    result: SimulationResult, oracle: SimulationResult | None = None, best_rate: Mapping[str, float] | None = None
+    result: SimulationResult,
+    oracle: SimulationResult | None = None,
+    best_rate: Mapping[str, float] | None = None,
+    curves: Mapping[str, SpeedCurve] | None = None,
+    quota_cpu: float = 0.0,
 ) -> Measures:
     jobs = result.jobs
     seconds = [seconds_of(job, result.ended) for job in jobs]
@@ -95,6 +130,8 @@ def measure(
     reached = [time for time in times if time is not None]
     node_seconds = sum(job.node_seconds for job in jobs)
     oracle_seconds = sum(job.node_seconds for job in oracle.jobs) if oracle is not None else 0.0
+    slow = slowdowns(result, curves or {})
+    unfair = unfairness(result, curves or {}, quota_cpu)
     return Measures(
         policy=result.policy,
         jobs=len(jobs),
@@ -117,6 +154,12 @@ def measure(
         coverage=sum(covered) / len(covered) if covered else None,
         predictions=len(errors),
         makespan_s=result.ended,
+        completion_sum_s=sum(seconds),
+        slowdown_mean=statistics.fmean(slow) if slow else None,
+        slowdown_max=max(slow, default=None),
+        unfairness_max=max(unfair, default=None),
+        waiting_max_s=max((waited_s(job, result.ended) for job in jobs), default=0.0),
+        most_used_cores=result.most_used_cores,
     )
 
 

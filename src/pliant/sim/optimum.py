@@ -7,9 +7,11 @@ both.
 
 from __future__ import annotations
 
+import heapq
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from scipy.optimize import Bounds as VariableBounds
@@ -32,6 +34,26 @@ class Option:
     rate: float
     seconds: float  # from the start to the end of the job
     node_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedCurve:
+    """How fast a job can end, by the cores that it may have."""
+
+    steps: tuple[tuple[float, float], ...]  # (cores, seconds): more of the one, less of the other
+
+    @classmethod
+    def of(cls, found: Sequence[Option]) -> SpeedCurve:
+        steps: list[tuple[float, float]] = []
+        for option in sorted(found, key=lambda o: (o.configuration.cpu, o.seconds)):
+            if not steps or option.seconds < steps[-1][1]:
+                steps.append((option.configuration.cpu, option.seconds))
+        return cls(tuple(steps))
+
+    def seconds(self, cores: float = float("inf")) -> float:
+        """Less than its least: as much longer as cores are missing."""
+        fitting = [seconds for least, seconds in self.steps if least <= cores + 1e-9]
+        return fitting[-1] if fitting else self.steps[0][1] * self.steps[0][0] / cores
 
 
 def options(truth: Truth, bounds: Bounds, *, max_replicas: int = 0) -> list[Option]:
@@ -102,6 +124,72 @@ def share_out(
     if answer.x is None:
         return {}
     return {name: option for (name, option), taken in zip(entries, answer.x, strict=True) if taken > 0.5}
+
+
+def share_out_greedily(
+    jobs: Mapping[str, Sequence[Option]], remaining: Mapping[str, float], total_cpu: float
+) -> dict[str, Option]:
+    """The same by steps along the convex hull of each job's times, the largest gain per core first: optimal for cores that could
+    be divided at will, so off by less than the last step. ``jobs``: each a front, cheapest first."""
+    chosen = {name: 0 for name, found in jobs.items() if found}
+    free = total_cpu - sum(jobs[name][0].configuration.cpu for name in chosen)
+    heap: list[tuple[float, str, int]] = []
+
+    def push(name: str) -> None:
+        found, now = jobs[name], jobs[name][chosen[name]]
+        steps = [
+            (
+                -remaining[name] * (1 / now.rate - 1 / after.rate) / (after.configuration.cpu - now.configuration.cpu),
+                index,
+            )
+            for index, after in enumerate(found[chosen[name] + 1 :], start=chosen[name] + 1)
+            if now.configuration.cpu < after.configuration.cpu <= now.configuration.cpu + free
+        ]
+        if steps and min(steps)[0] < 0:
+            heapq.heappush(heap, (min(steps)[0], name, min(steps)[1]))
+
+    for name in chosen:
+        push(name)
+    while heap:
+        _, name, index = heapq.heappop(heap)
+        more = jobs[name][index].configuration.cpu - jobs[name][chosen[name]].configuration.cpu
+        if more <= free:
+            chosen[name], free = index, free - more
+        push(name)
+    return {name: jobs[name][index] for name, index in chosen.items()} if free >= 0 else {}
+
+
+Weigh: TypeAlias = Callable[[Sequence[Option], float], float]  # of a job, by its options and what remains
+OBJECTIVES: Mapping[str, Weigh] = {
+    "the least sum of remaining times": lambda found, left: left,
+    "the least mean slowdown": lambda found, left: found[-1].rate,
+    "the shortest first": lambda found, left: found[-1].rate / max(left, 1e-9) * found[-1].rate,
+}
+
+
+def weights(jobs: Mapping[str, Sequence[Option]], remaining: Mapping[str, float], objective: str) -> dict[str, float]:
+    """What ``share_out`` takes for the remaining records of each job."""
+    return {name: OBJECTIVES[objective](found, remaining[name]) for name, found in jobs.items()}
+
+
+def best_objective(jobs: Mapping[str, Sequence[Option]], remaining: Mapping[str, float], total_cpu: float) -> str:
+    """By which the sum of completion times is the least, if no further job comes: each is followed to the last job's end, all of
+    it shared out again whenever a job ends."""
+
+    def total(objective: str) -> float:
+        left, now, found = {name: records for name, records in remaining.items() if records > 0}, 0.0, 0.0
+        while left:
+            present = {name: jobs[name] for name in left}
+            chosen = share_out_greedily(present, weights(present, left, objective), total_cpu)
+            if not chosen:
+                return float("inf")
+            step = min(records / chosen[name].rate for name, records in left.items())
+            now, found = now + step, found + step * len(left)
+            left = {name: records - step * chosen[name].rate for name, records in left.items()}
+            left = {name: records for name, records in left.items() if records > 1e-6 * remaining[name]}
+        return found
+
+    return min(OBJECTIVES, key=total)
 
 
 def front(found: Sequence[Option], objective: Objective) -> list[Option]:

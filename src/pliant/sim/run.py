@@ -9,6 +9,7 @@ from typing import Any
 
 from pliant.sim.job import SimulatedSpec
 from pliant.sim.measures import Measures, best_rates, measure
+from pliant.sim.optimum import SpeedCurve, options
 from pliant.sim.policies.registry import make_policy
 from pliant.sim.scenario import Scenario
 from pliant.sim.simulation import Simulation, SimulationResult
@@ -68,5 +69,7 @@ def run_scenario(
         results[name] = Simulation(world, specs, make_policy(name, truths), seed).run()
         on_policy(name, results[name])
     rates = best_rates(specs)
-    measures = {name: measure(result, results.get("oracle"), rates) for name, result in results.items()}
+    quota = world.quota_cpu
+    curves = {spec.name: SpeedCurve.of(options(spec.truth, spec.bounds)) for spec in specs} if quota else {}
+    measures = {name: measure(result, results.get("oracle"), rates, curves, quota) for name, result in results.items()}
     return ScenarioRun(scenario, seed, specs, results, measures, rates)

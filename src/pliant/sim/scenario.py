@@ -169,6 +169,7 @@ class ClusterSection(Model):
     preemptions_per_node_hour: Number = 0.0
     can_resize: Flag = True
     outages: tuple[OutageSection, ...] = ()
+    quota_cpu: Number = 0.0  # cores that all jobs together may have; 0: no limit
 
 
 def _policy_name(value: object) -> str:
@@ -210,6 +211,7 @@ class Scenario(Model):
                 can_resize=cluster.can_resize,
             ),
             tuple(Outage(o.at, o.duration_s, o.share, o.preempts) for o in cluster.outages),
+            cluster.quota_cpu,
             horizon_s or self.horizon_s,
         )
 
@@ -217,6 +219,7 @@ class Scenario(Model):
         """The jobs, for a seed. ``folder``: of traces. ``shortened``: the share of the records that is simulated."""
         machines = self.cluster.machines
         cores, memory = sum(m.count * m.cpu for m in machines), sum(m.count * m.memory for m in machines)
+        cores = min(cores, self.cluster.quota_cpu or cores)
         found = (spec for n, section in enumerate(self.jobs) for spec in _jobs(section, n, seed, folder, shortened))
         return [replace(spec, bounds=replace(spec.bounds, max_cpu=cores, max_memory_mb=memory)) for spec in found]
 

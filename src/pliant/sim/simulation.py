@@ -14,7 +14,7 @@ from pliant.core.planning.history import JobHistory
 from pliant.sim.cluster import MachineSize, VirtualCluster
 from pliant.sim.events import EventQueue
 from pliant.sim.fleet import Grants
-from pliant.sim.job import SimulatedJob, SimulatedSpec
+from pliant.sim.job import SimulatedJob, SimulatedSpec, history_of
 from pliant.sim.outcome import JobOutcome
 from pliant.sim.policies.base import ClusterView, Policy
 
@@ -36,6 +36,7 @@ class World:
     machines: tuple[MachineSize, ...] = (MachineSize(64, 16.0, 65536),)
     grants: Grants = field(default_factory=Grants)
     outages: tuple[Outage, ...] = ()
+    quota_cpu: float = 0.0  # cores that all jobs together may have; 0: no limit
     horizon_s: float = 86_400.0  # the simulation ends then, whatever runs
 
 
@@ -55,15 +56,17 @@ class SimulationResult:
     events: int = 0
     ended: float = 0.0
     total_cores: float = 0.0
+    most_used_cores: float = 0.0  # at any moment
     use: list[UsePoint] = field(default_factory=list)
 
 
 class Simulation:
     def __init__(self, world: World, jobs: Sequence[SimulatedSpec], policy: Policy, seed: int) -> None:
         self.queue = EventQueue()
-        self.cluster = VirtualCluster(world.machines)
+        self.cluster = VirtualCluster(world.machines, world.quota_cpu)
         self.jobs: dict[str, SimulatedJob] = {}  # that have arrived
         self._running: dict[str, SimulatedJob] = {}
+        self._waiting: dict[str, SimulatedSpec] = {}  # have arrived and may not begin yet
         self._world, self._policy, self._seed = world, policy, seed
         self._left = len(jobs)
         self.result = SimulationResult(policy.name, seed, [], total_cores=self.cluster.total_cpu)
@@ -81,10 +84,18 @@ class Simulation:
         for job in self._running.values():
             job.cut_off(now)
         self.result.ended, self.result.events = now, self.queue.handled
+        self.result.most_used_cores = self.cluster.most_used_cpu
         self.result.jobs = [job.outcome for job in self.jobs.values()]
+        for spec in self._waiting.values():
+            self.result.jobs.append(JobOutcome(spec.name, self._policy.name, spec.arrival, spec.truth.records))
         return self.result
 
     def _arrive(self, now: float, spec: SimulatedSpec) -> None:
+        if not self._policy.admits(spec.name, history_of(spec, self.cluster), now, self._view()):
+            self._waiting[spec.name] = spec
+            self.queue.at(now + self._policy.interval_s, lambda when: self._arrive(when, spec))
+            return
+        self._waiting.pop(spec.name, None)
         job = SimulatedJob(
             *(spec, self._policy, self.cluster, self.queue, self._world.grants, f"{self._seed} {spec.name}"),
             view=self._view,
@@ -98,7 +109,17 @@ class Simulation:
         self._left -= 1
 
     def _view(self) -> ClusterView:
-        return ClusterView(self.cluster.total_cpu, self.cluster.total_memory_mb, len(self._running), self._histories)
+        cluster = self.cluster
+        return ClusterView(
+            *(cluster.total_cpu, cluster.total_memory_mb, len(self._running), self._histories),
+            free_cpu=cluster.room().free_cpu,
+            wake=self._wake,
+            quota_cpu=self._world.quota_cpu,
+        )
+
+    def _wake(self, name: str) -> None:
+        if name in self._running:
+            self._running[name].wake(self.queue.now)
 
     def _histories(self) -> dict[str, JobHistory]:
         return {name: job.history(self.queue.now) for name, job in self._running.items()}
@@ -106,7 +127,7 @@ class Simulation:
     def _note_use(self, now: float) -> None:
         waiting = sum(not job.fleet.nodes for job in self._running.values())
         cores = self.cluster.total_cpu - self.cluster.free_cpu
-        self.result.use.append(UsePoint(now, cores, len(self._running) - waiting, waiting))
+        self.result.use.append(UsePoint(now, cores, len(self._running) - waiting, waiting + len(self._waiting)))
         self.queue.at(now + self._interval, self._note_use)
 
     # --- other tenants

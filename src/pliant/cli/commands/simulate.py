@@ -88,12 +88,14 @@ def simulate(
     if as_json:
         print(json.dumps(run.to_json(), indent=1))
         return
-    from pliant.cli.render.simulations import measures_table
+    from pliant.cli.render.simulations import measures_table, sharing_table
     from pliant.cli.render.tables import table_console
 
     console = table_console()
     console.print(f"{found.name}, seed {run.seed}: {found.about}")
     console.print(measures_table(run))
+    if found.cluster.quota_cpu:
+        console.print(sharing_table(run))
     if report is not None:
         console.print(f"report: {report}")
 

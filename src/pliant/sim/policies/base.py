@@ -26,6 +26,14 @@ class ClusterView:
     total_memory_mb: float
     job_count: int = 0  # that run now
     histories: Callable[[], Mapping[str, JobHistory]] = dict  # of all that run now
+    free_cpu: float = 0.0  # that a job could take now
+    wake: Callable[[str], None] = lambda job: None  # ask this job for a plan at once
+    quota_cpu: float = 0.0  # that all jobs together may have; 0: no limit
+
+    @property
+    def shared_cpu(self) -> float:
+        """What there is for all jobs together."""
+        return min(self.quota_cpu or self.total_cpu, self.total_cpu)
 
 
 class Policy(ABC):
@@ -33,6 +41,10 @@ class Policy(ABC):
     interval_s: float = 30.0  # between two questions, as long as something happens
     max_interval_s: float = 120.0  # while nothing does
     needs_samples: bool = True  # it plans by rates; False spares a simulation the measuring
+
+    def admits(self, job: str, history: JobHistory, now: float, cluster: ClusterView) -> bool:
+        """Whether the job may begin; False: it is asked again after ``interval_s``. ``history``: with its least configuration."""
+        return True
 
     @abstractmethod
     def first(self, job: str, history: JobHistory, cluster: ClusterView) -> Configuration:

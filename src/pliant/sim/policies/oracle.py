@@ -2,7 +2,9 @@
 
 A job gets the best configuration of its objective, with enough memory, and keeps it. Partitions move off a hot server at once, and
 a slow worker is replaced as soon as it is seen. It does not know beforehand which nodes will be slow or preempted. Jobs that share
-a cluster get what an integer program finds, again whenever a job comes or goes.
+a cluster get what an integer program finds, again whenever a job comes or goes, for the one of several objectives that leads to
+the least sum of completion times if nobody else comes; if there are too many for that, what its
+relaxation finds greedily (the largest gain per core first), which is the same but for less than one job's step.
 """
 
 from __future__ import annotations
@@ -13,13 +15,14 @@ from collections.abc import Mapping, Sequence
 from pliant.core.planning.configuration import Configuration
 from pliant.core.planning.history import JobHistory, NodeView
 from pliant.core.planning.plan import Replacement, ResourcePlan
-from pliant.sim.optimum import Option, best, front, options, share_out
+from pliant.sim.optimum import Option, best, best_objective, front, options, share_out, share_out_greedily, weights
 from pliant.sim.policies.base import ClusterView, Policy, clip, plan_for
 from pliant.sim.truth.base import Truth
 
 MIN_LEFT_S = 300.0  # a job that ends sooner is left as it is
 SLOW = 1.25  # times as long as the others
-MAX_JOBS = 60  # of one integer program; beyond, each job gets its own best
+MAX_JOBS = 60  # of one integer program; beyond, it is solved greedily
+MANY_JOBS_OBJECTIVE = "the least mean slowdown"
 
 
 class Oracle(Policy):
@@ -31,14 +34,24 @@ class Oracle(Policy):
         self._truths = truths
         self._options: dict[str, list[Option]] = {}
         self._wanted: dict[str, Configuration] = {}
-        self._jobs = 0
+        self._jobs, self._objective = 0, ""
 
     def first(self, job: str, history: JobHistory, cluster: ClusterView) -> Configuration:
         truth, bounds = self._truths[job], history.bounds
         found = options(truth, bounds)
         self._options[job] = front(found, history.objective)
         chosen = best(found, history.objective)
+        if cluster.quota_cpu:  # until all of it is shared out anew
+            fitting = [option for option in found if option.configuration.cpu <= cluster.free_cpu]
+            chosen = best(fitting, history.objective) if fitting else self._options[job][0]
         return clip(chosen.configuration, bounds)
+
+    def admits(self, job: str, history: JobHistory, now: float, cluster: ClusterView) -> bool:
+        """As long as the least of each fits."""
+        if not cluster.quota_cpu:
+            return True
+        least = sum(found[0].configuration.cpu for found in self._options.values())
+        return least + history.configuration.cpu <= cluster.shared_cpu
 
     def plan(self, job: str, history: JobHistory, now: float, cluster: ClusterView) -> ResourcePlan | None:
         if (healed := self._heal(job, history, now)) is not None:
@@ -51,7 +64,7 @@ class Oracle(Policy):
         wanted = self._wanted.get(job)
         if wanted is None:
             return None
-        return plan_for(history, wanted, now, algorithm=self.name, reason="the least sum of remaining times")
+        return plan_for(history, wanted, now, algorithm=self.name, reason=self._objective)
 
     def _heal(self, job: str, history: JobHistory, now: float) -> ResourcePlan | None:
         """Off a hot server, and away with slow workers; not shortly before the end."""
@@ -91,7 +104,11 @@ class Oracle(Policy):
 
     def _share(self, cluster: ClusterView) -> None:
         left = {name: h.remaining_records or 0 for name, h in cluster.histories().items() if name in self._options}
-        if len(left) > MAX_JOBS:
-            return
-        chosen = share_out({name: self._options[name] for name in left}, left, cluster.total_cpu)
+        is_small = len(left) <= MAX_JOBS
+        if not is_small and not cluster.quota_cpu:
+            return  # a cluster for so many has room enough: each keeps its best
+        solve = share_out if is_small else share_out_greedily
+        jobs = {name: self._options[name] for name in left}
+        self._objective = best_objective(jobs, left, cluster.shared_cpu) if is_small else MANY_JOBS_OBJECTIVE
+        chosen = solve(jobs, weights(jobs, left, self._objective), cluster.shared_cpu)
         self._wanted = {name: option.configuration for name, option in chosen.items()}

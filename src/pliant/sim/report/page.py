@@ -46,6 +46,19 @@ COLUMNS = (
     ("coverage", "share of 90 % intervals that held; number of predictions"),
 )
 
+SHARING_COLUMNS = (
+    ("policy", ""),
+    ("finished", "jobs that succeeded, of all"),
+    ("sum of completion", "times from arrival to end"),
+    ("makespan", "until the last job has ended"),
+    ("slowdown", "mean completion time against that of the job alone with the whole quota, at its best"),
+    ("slowdown max", "of any job"),
+    ("unfairness max", "completion time against that with an equal share of the quota: finish-time fairness"),
+    ("waiting max", "from arrival to the first node"),
+    ("node hours", "sum"),
+    ("most cores", "in use at any moment"),
+)
+
 
 def page(run: ScenarioRun) -> str:
     scenario = run.scenario
@@ -57,6 +70,7 @@ def page(run: ScenarioRun) -> str:
         f'<p class="dim">{escape(about)}</p>',
         "<h2>Measures</h2>",
         _measures(run.measures.values()),
+        *(["<h2>Sharing the quota</h2>", _sharing(run.measures.values())] if run.scenario.cluster.quota_cpu else ()),
         *(_cluster(run) if len(run.specs) > 1 else ()),
         *_job_sections(run),
     ]
@@ -69,8 +83,16 @@ def page(run: ScenarioRun) -> str:
 
 
 def _measures(found: Iterable[Measures]) -> str:
-    head = "".join(f'<th title="{escape(about)}">{escape(name)}</th>' for name, about in COLUMNS)
-    rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in measure_row(one))}</tr>" for one in found)
+    return _table(COLUMNS, [measure_row(one) for one in found])
+
+
+def _sharing(found: Iterable[Measures]) -> str:
+    return _table(SHARING_COLUMNS, [sharing_row(one) for one in found])
+
+
+def _table(columns: Sequence[tuple[str, str]], cells: Sequence[Sequence[str]]) -> str:
+    head = "".join(f'<th title="{escape(about)}">{escape(name)}</th>' for name, about in columns)
+    rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in cells)
     return f'<div class="wide"><table><tr>{head}</tr>{rows}</table></div>'
 
 
@@ -91,6 +113,22 @@ def measure_row(one: Measures) -> list[str]:
         f"{one.changes_per_hour:.1f}",
         _percent(one.prediction_error),
         f"{one.coverage:.0%} of {one.predictions}" if one.coverage is not None else "-",
+    ]
+
+
+def sharing_row(one: Measures) -> list[str]:
+    """The cells of ``SHARING_COLUMNS``."""
+    return [
+        one.policy,
+        f"{one.finished} of {one.jobs}",
+        f"{one.completion_sum_s / 3600:,.1f} h",
+        duration(one.makespan_s),
+        f"{one.slowdown_mean:.2f} x" if one.slowdown_mean is not None else "-",
+        f"{one.slowdown_max:.2f} x" if one.slowdown_max is not None else "-",
+        f"{one.unfairness_max:.2f}" if one.unfairness_max is not None else "-",
+        duration(one.waiting_max_s),
+        f"{one.node_hours:,.1f}",
+        f"{one.most_used_cores:,.0f}",
     ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from math import inf
 from typing import Any
 
@@ -104,6 +105,15 @@ class Quota:
 class Option:
     configuration: Configuration
     rate: float  # records per second, predicted
+    change_s: float | None = None  # that it costs to change to it; None: as much as any change of the job
+
+
+class Knowledge(StrEnum):
+    """Of how a job's speed depends on its size."""
+
+    ENOUGH = "enough"
+    ONE_SIZE = "one size"  # was ever measured: nobody knows whether half of it would do
+    TRYING = "trying"  # another size, which is not measured yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +130,7 @@ class Demand:
     remaining_s: float | None = None  # at the current rate; None: nobody knows
     is_manual: bool = False  # counts as it is, is never changed
     is_preemptible: bool = False
+    knowledge: Knowledge = Knowledge.ENOUGH
 
     def __post_init__(self) -> None:
         if all(option.configuration != self.minimum for option in self.options):
@@ -152,3 +163,5 @@ class SharingSettings:
     min_gain: float = 0.01  # share of its rate that a larger configuration must bring at all
     priority_weight: float = 2.0  # of a job whose priority is higher by one
     default_remaining_s: float = 600.0  # of a job of which nobody knows
+    explore_remaining_s: float = 1800.0  # a job that ends sooner is not explored
+    explored_at_once: float = 0.1  # share of the jobs, at least one

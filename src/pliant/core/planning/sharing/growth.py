@@ -71,20 +71,22 @@ def _curve(
         reference = max((entry[2].rate for entry in sized), default=0.0) or 1.0
     level = max(-MAX_WEIGHT_LEVELS, min(MAX_WEIGHT_LEVELS, demand.priority))
     weight = settings.priority_weight**level
-    change = _after_change(demand, settings)
     points: list[_Point] = []
     for share, takes, option in [least, *sorted(larger, key=lambda entry: (entry[0], -entry[2].rate, entry[1]))]:
         is_kept = demand.current is None or option.configuration == demand.current
-        speedup = max(MIN_SPEEDUP, option.rate / reference * (1.0 if is_kept else change))
+        speedup = max(
+            MIN_SPEEDUP, option.rate / reference * (1.0 if is_kept else _after_change(demand, option, settings))
+        )
         if not points or speedup > points[-1].speedup:
             points.append(_Point(share, takes, speedup, -weight / speedup, option))
     return points
 
 
-def _after_change(demand: Demand, settings: SharingSettings) -> float:
+def _after_change(demand: Demand, option: Option, settings: SharingSettings) -> float:
     """What is left of a rate."""
     remaining = settings.default_remaining_s if demand.remaining_s is None else demand.remaining_s
-    lost = min(1.0, demand.change_s / remaining) if remaining > 0 else 1.0
+    cost = demand.change_s if option.change_s is None else option.change_s
+    lost = min(1.0, cost / remaining) if remaining > 0 else 1.0
     return max(0.0, 1.0 - lost) * (1.0 - settings.hysteresis)
 
 

@@ -19,10 +19,12 @@ from pliant.core.planning.candidates import MEMORY_MARGIN, candidates, server_me
 from pliant.core.planning.configuration import Bounds, Configuration, RoleBounds, Shape
 from pliant.core.planning.fits import fit_history
 from pliant.core.planning.history import JobHistory
-from pliant.core.planning.objectives import current_period, remaining_s, score
-from pliant.core.planning.sharing.demand import Amount, Demand, Option, Quota
+from pliant.core.planning.objectives import change_s, current_period, remaining_s, rollout_s, score
+from pliant.core.planning.sharing.demand import Amount, Demand, Knowledge, Option, Quota
 
 MAX_OPTIONS = 20
+MAX_TRY_S = 900.0  # until a size that does not settle is given up
+MIN_SAMPLES, MAX_ERROR = 6, 0.1  # of a period by which a job can be judged; the error is relative
 UNKNOWN_RATE = 1.0  # of one worker: only ratios matter
 
 
@@ -35,10 +37,10 @@ def demand_of(
     is_running: bool,
     is_manual: bool = False,
     is_preemptible: bool = False,
-    max_options: int = MAX_OPTIONS,
-    seed: int = 0,
+    options: tuple[Option, ...] | None = None,
 ) -> Demand:
-    """``is_running``: it has nodes, or was granted some; ``history.configuration`` is what it has then."""
+    """``is_running``: it has nodes, or was granted some; ``history.configuration`` is what it has then. ``options``: if they are
+    known already, since nothing has changed by which they are made."""
     minimum = minimum_of(history)
     period = current_period(history)
     costs = history.costs
@@ -47,13 +49,27 @@ def demand_of(
         priority,
         history.started,
         minimum,
-        options_of(history, minimum, max_options=max_options, seed=seed),
+        options if options is not None else options_of(history, minimum),
         history.configuration if is_running else None,
         change_s=max(costs.scale_up_s, costs.scale_down_s),
         remaining_s=remaining_s(history, period.rate, now) if period is not None else None,
         is_manual=is_manual,
         is_preemptible=is_preemptible,
+        knowledge=knowledge_of(history, now),
     )
+
+
+def knowledge_of(history: JobHistory, now: float) -> Knowledge:
+    """By the numbers of workers that were measured."""
+    sizes = {period.configuration.worker.replicas for period in history.periods}
+    if len(sizes) != 1:
+        return Knowledge.ENOUGH
+    if history.configuration.worker.replicas not in sizes:
+        is_recent = history.settling_since is None or now - history.settling_since < MAX_TRY_S
+        return Knowledge.TRYING if is_recent else Knowledge.ENOUGH
+    period = current_period(history)
+    is_sure = period is not None and period.samples >= MIN_SAMPLES and period.error <= MAX_ERROR * period.rate
+    return Knowledge.ONE_SIZE if is_sure else Knowledge.ENOUGH
 
 
 def minimum_of(history: JobHistory) -> Configuration:
@@ -74,19 +90,24 @@ def options_of(
 ) -> tuple[Option, ...]:
     """The Pareto front of rate and cores, at most ``max_options`` of it, with the minimum and the present configuration."""
     minimum = minimum or minimum_of(history)
-    kept = [minimum, *([history.configuration] if history.bounds.allows(history.configuration) else [])]
+    now = history.configuration
+    kept = [minimum, *(one for one in (now, _half(history)) if history.bounds.allows(one))]
+    room = replace(history.room, free_cpu=inf, free_memory_mb=inf) if history.room is not None else None
+    history = replace(history, room=room)
     fit = fit_history(history, seed=seed)
     if fit is None:
-        found = [Option(configuration, _linear(history, configuration)) for configuration in {*kept, *_more(history)}]
+        linear = dict.fromkeys([*kept, *_more(history)])
+        found = [Option(one, _linear(history, one), _cost_s(history, one)) for one in linear]
     else:
-        room = replace(history.room, free_cpu=inf, free_memory_mb=inf) if history.room is not None else None
-        possible = list(dict.fromkeys([*kept, *candidates(replace(history, room=room))]))
+        possible = list(dict.fromkeys([*kept, *candidates(history)]))
         rates = fit.predict_all(possible).rate
-        found = [Option(one, max(0.0, float(rate))) for one, rate in zip(possible, rates, strict=True)]
+        found = [
+            Option(one, max(0.0, float(rate)), _cost_s(history, one)) for one, rate in zip(possible, rates, strict=True)
+        ]
     return _front(history, found, kept, max_options)
 
 
-def within(bounds: Bounds, limit: Configuration, quota: Quota) -> Bounds:
+def under_grant(bounds: Bounds, limit: Configuration, quota: Quota) -> Bounds:
     """The bounds of a job under a grant, in what the quota limits."""
     amount, counted = Amount.of(limit), quota.limit
     worker, server = bounds.worker, bounds.server
@@ -99,6 +120,17 @@ def within(bounds: Bounds, limit: Configuration, quota: Quota) -> Bounds:
         _lower(bounds.max_cpu, amount.cpu) if counted.cpu else bounds.max_cpu,
         int(_lower(bounds.max_memory_mb, amount.memory_mb)) if counted.memory_mb else bounds.max_memory_mb,
     )
+
+
+def _half(history: JobHistory) -> Configuration:
+    """Of the workers that it has: what it tries if only one size was ever measured."""
+    now = history.configuration
+    return replace(now, worker=replace(now.worker, replicas=_in_units(history.bounds.worker, now.worker.replicas // 2)))
+
+
+def _cost_s(history: JobHistory, new: Configuration) -> float:
+    """Nodes that get other resources are replaced one by one, and others wait for each of them, or do its work."""
+    return change_s(history, new) + rollout_s(history, history.configuration, new) / 2
 
 
 def _lower(one: float, other: float) -> float:

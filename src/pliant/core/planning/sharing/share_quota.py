@@ -1,4 +1,5 @@
-"""How the jobs of one quota share it: who runs (``admission.py``), and who gets what is left (``growth.py``). Pure, deterministic.
+"""How the jobs of one quota share it: who runs (``admission.py``), who gets what is left (``growth.py``), and who tries another
+size so that it becomes known who needs it (``exploration.py``). Pure, deterministic.
 
 Promises, held by ``tests/core/planning/sharing/test_share_quota.py``:
 
@@ -13,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pliant.core.errors import InvalidRequest
+from pliant.core.planning.configuration import Configuration
 from pliant.core.planning.sharing.admission import admit, rank
-from pliant.core.planning.sharing.demand import Demand, Option, Quota, Share, SharingSettings
-from pliant.core.planning.sharing.growth import grow
+from pliant.core.planning.sharing.demand import Demand, Knowledge, Option, Quota, Share, SharingSettings
+from pliant.core.planning.sharing.exploration import explore
 
 
 def share_quota(
@@ -28,7 +30,8 @@ def share_quota(
     found = admit(quota, demands, now, settings)
     fixed = [demand for demand in found.admitted if demand.is_manual]  # it starts with what a person asked for
     elastic = [demand for demand in found.admitted if not demand.is_manual]
-    options = grow(quota, elastic, found.free, settings, others=len(found.manual) + len(fixed))
+    others = len(found.manual) + len(fixed)
+    options = explore(quota, elastic, found.free, settings, others=others)
     shares = {job: Share(job, None, why) for job, why in found.refused.items()}
     shares |= {one.job: Share(one.job, one.current, "a person's: counts as it is") for one in found.manual}
     shares |= {one.job: Share(one.job, one.minimum, "a person's: counts as it is") for one in fixed}
@@ -38,12 +41,20 @@ def share_quota(
 
 
 def _reason(quota: Quota, demand: Demand, option: Option) -> str:
+    if demand.knowledge is Knowledge.TRYING and option.configuration == demand.current:
+        return "keeps what it has until that is measured"
     if option.configuration == demand.current:
         return f"keeps what it has of {quota.name}: another division would not pay for the change"
     best = max(demand.options, key=lambda one: one.rate)
     if option.configuration == best.configuration:
         return "its best"
+    if demand.knowledge is Knowledge.ONE_SIZE and demand.current is not None and _is_less(demand.current, option):
+        return f"tries less: only one size of it was ever measured, and others could use the rest of {quota.name}"
     of_best = f"{option.rate / best.rate:.0%} of its best speed" if best.rate > 0 else "its speed is unknown"
     if option.configuration == demand.minimum:
         return f"its minimum: others gain more by the rest of {quota.name} ({of_best})"
     return f"the most useful division of {quota.name}: {of_best}"
+
+
+def _is_less(current: Configuration, option: Option) -> bool:
+    return option.configuration.cpu < current.cpu
