@@ -144,8 +144,8 @@ def _add_new_jobs(
                 "started_at": rows.started_at or heard_at,
             }
     for job in new:
-        earlier = (jobs.c.namespace == job.namespace, jobs.c.name == job.name, jobs.c.ended_at == 0)
-        connection.execute(update(jobs).where(*earlier).values(ended_at=heard_at))
+        same_name = (jobs.c.namespace == job.namespace, jobs.c.name == job.name, jobs.c.uid != job.uid)
+        connection.execute(update(jobs).where(*same_name, jobs.c.ended_at == 0).values(ended_at=heard_at))
     upsert(connection, jobs, list(new.values()), keep=("first_heard_at", "started_at"))
     return bool(new)
 
