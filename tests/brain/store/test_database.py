@@ -256,6 +256,14 @@ class Writer(Thread):
                 self.wrong.append(error)
                 return
 
+    def wait_for_failure(self) -> int:
+        """What was acknowledged by then."""
+        with self.changed:
+            before = self.failures
+            assert self.changed.wait_for(lambda: self.failures > before or self.wrong, MAX_WAIT_S)
+            assert not self.wrong
+            return self.acknowledged
+
     def wait_for(self, more: int) -> None:
         with self.changed:
             until = self.acknowledged + more
@@ -278,12 +286,7 @@ def test_a_killed_server_loses_nothing_that_was_acknowledged_and_is_used_again(d
         for round_ in (7, 20, 3):
             writer.wait_for(round_)
             server.kill()
-            with writer.changed:
-                before = writer.failures
-                assert writer.changed.wait_for(
-                    lambda before=before: writer.failures > before or writer.wrong, MAX_WAIT_S
-                )
-            known = writer.acknowledged
+            known = writer.wait_for_failure()
             server.start()
             [stored] = running_jobs(Database(server.url("brain")))
             assert stored.sequence >= known
