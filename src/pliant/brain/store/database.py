@@ -38,7 +38,7 @@ class Database:
     def __init__(self, url: str, *, max_connections: int = 16) -> None:
         parsed = parse_url(url)
         self.family = family_of(parsed)  # sqlite, postgresql or mysql
-        self.shown_url = parsed.set(drivername=self.family).render_as_string(hide_password=True)
+        self.shown_url = parsed.set(drivername=self.family, query={}).render_as_string(hide_password=True)
         check_driver(self.family)
         self._file = Path(parsed.database or "") if self.family == SQLITE else None
         self._is_private = False

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
+from sqlalchemy import Connection, bindparam, select, tuple_, update
 
 from pliant.brain.store.database import Database
 from pliant.brain.store.leases import check_term
@@ -144,10 +144,9 @@ def _add_new_jobs(
                 "started_at": rows.started_at or heard_at,
             }
     for job in new:
-        earlier = (jobs.c.namespace == job.namespace, jobs.c.name == job.name, jobs.c.ended_at == 0)
-        connection.execute(update(jobs).where(*earlier).values(ended_at=heard_at))
-    if new:
-        connection.execute(insert(jobs), list(new.values()))
+        same_name = (jobs.c.namespace == job.namespace, jobs.c.name == job.name, jobs.c.uid != job.uid)
+        connection.execute(update(jobs).where(*same_name, jobs.c.ended_at == 0).values(ended_at=heard_at))
+    upsert(connection, jobs, list(new.values()), keep=("first_heard_at", "started_at"))
     return bool(new)
 
 
@@ -220,7 +219,7 @@ def _store_node_samples(connection: Connection, samples: Sequence[tuple[int, str
     ids = _node_ids(connection, wanted)
     missing = [pair for pair in wanted if pair not in ids]
     if missing:
-        connection.execute(insert(nodes), [{"job_id": job, "name": name} for job, name in missing])
+        upsert(connection, nodes, [{"job_id": job, "name": name} for job, name in missing])
         ids |= _node_ids(connection, missing)
     rows = [{"node_id": ids[job, name], "resolution": RAW, **values} for job, name, values in samples]
     upsert(connection, node_samples, rows)

@@ -41,6 +41,10 @@ def parse_url(written: str) -> URL:
     family = _FAMILIES.get(url.drivername.partition("+")[0])
     if family is None:
         raise InvalidRequest(f"{url.drivername!r:.40} databases are not supported", hint=f"use {_EXAMPLES}")
+    if "@" in (url.host or ""):
+        raise InvalidRequest(
+            "the password in the URL of the database has an @", hint="write it as %40; likewise %2F for a slash"
+        )
     if not url.database or (family == SQLITE and (url.database == ":memory:" or url.host)):
         raise InvalidRequest(f"the URL of a {family} database names no database", hint=f"use {_EXAMPLES}")
     return url.set(drivername=_DRIVERS[family])
