@@ -71,6 +71,7 @@ class Master:
         token_file: Path | None = None,
         tls_dir: Path | None = None,
         parameters_dir: Path | None = None,
+        brain_dir: Path | None = None,
         takes_over: bool = False,
         stop: str = "",
         clock: Clock | None = None,
@@ -79,7 +80,7 @@ class Master:
     ) -> None:
         """``host``, ``port``, ``advertise``: of TCP; without any it listens on a Unix socket only (``Listener``). Token and
         certificates are made in the job's folder unless they are given, and what parameter servers keep is there unless
-        ``parameters_dir`` says otherwise.
+        ``parameters_dir`` says otherwise. ``brain_dir``: the job's token for the Brain; None: ``brain`` in the job's folder.
         ``takes_over``: if the journal is empty, living nodes of the job go on (``core/takeover.py``); else they would be removed.
         ``stop``: why the job is to be stopped as soon as this master serves, if it is.
         ``clock``, ``platform`` and ``store`` are the real time, the spec's platform and the job's file unless given.
@@ -89,6 +90,7 @@ class Master:
         self._token_file = token_file
         self._tls_dir = tls_dir
         self._parameters_dir = parameters_dir or job_dir.parameters
+        self._brain_dir = brain_dir
         self._takes_over = takes_over
         self._stop = stop
         self._leaving = ""  # why this master ends although the job goes on
