@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,13 @@ LEASE = "pliant-operator"
 
 
 class OperatorProcess:
-    def __init__(self, space: Space, log: Path, kubeconfig: Path | None = None) -> None:
+    def __init__(self, space: Space, log: Path, kubeconfig: Path | None = None, flags: Sequence[str] = ()) -> None:
         self._space, self.log = space, log
         command = [sys.executable, "-m", "pliant.operator", "--namespace", space.name, "--lease-namespace", space.name]
         environment = {**os.environ, "KUBECONFIG": str(kubeconfig or space.testbed.kubeconfig)}
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                [*command, "--port", "0", "--image", "fake"], stdout=output, stderr=output, env=environment
+                [*command, "--port", "0", "--image", "fake", *flags], stdout=output, stderr=output, env=environment
             )
 
     def send(self, number: int) -> None:
@@ -46,8 +46,10 @@ class OperatorProcess:
 
 
 @contextlib.contextmanager
-def running_operator(space: Space, log: Path, kubeconfig: Path | None = None) -> Iterator[OperatorProcess]:
-    operator = OperatorProcess(space, log, kubeconfig)
+def running_operator(
+    space: Space, log: Path, kubeconfig: Path | None = None, flags: Sequence[str] = ()
+) -> Iterator[OperatorProcess]:
+    operator = OperatorProcess(space, log, kubeconfig, flags)
     try:
         yield operator
     finally:

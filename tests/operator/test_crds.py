@@ -65,6 +65,12 @@ def test_defaults_are_filled_in_a_spec_and_never_in_a_status() -> None:
         assert not [node for node in nodes(schema_of(definition)["properties"]["status"]) if "default" in node]
 
 
+def test_a_job_that_says_nothing_of_optimize_is_told_from_one_that_says_manual() -> None:
+    optimize = schema_of(elastic_job())["properties"]["spec"]["properties"]["optimize"]
+    assert "default" not in optimize
+    assert optimize["properties"]["mode"]["default"] == "manual"
+
+
 def test_kubectl_scale_and_the_columns_have_their_paths() -> None:
     version = elastic_job()["spec"]["versions"][0]
     assert version["subresources"]["scale"]["specReplicasPath"] == ".spec.roles.worker.replicas.wanted"

@@ -18,6 +18,7 @@ from pliant.operator import executor, job_decisions, job_objects, lease, plan_de
 from pliant.operator.edits import APPLIED_BY_MASTER
 from pliant.operator.job_spec import spec_of
 from pliant.operator.watching import WATCH_SECONDS
+from pliant.rpc.brain.access import BrainAccess
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/operator.md").read_text(encoding="utf-8")
@@ -77,7 +78,8 @@ def test_the_objects_of_a_job_are_those_of_the_page() -> None:
         (kind.kind, body["metadata"]["name"]) for kind, body in job_objects.supporting_objects(owner, spec_of(owner))
     }
     secret = job_objects.master_secret(owner, spec_of(owner), "10.0.0.7")
-    for body in (secret, job_objects.node_secret(owner, secret)):
+    of_brain = job_objects.brain_secret(owner, BrainAccess("brain:1", "c" * 64))
+    for body in (secret, job_objects.node_secret(owner, secret), of_brain):
         made.add(("Secret", body["metadata"]["name"]))
     made |= {("Service", job_objects.service(owner)["metadata"]["name"]), ("Pod", "digits-master")}
     rows = re.findall(r"^\| ([A-Z][\w, ]+) `(digits-[\w-]+)` \|", PAGE, re.MULTILINE)

@@ -42,6 +42,7 @@ def main() -> int:
         type=Path,
         help="directory shared with parameter servers, if they cannot see the job directory",
     )
+    parser.add_argument("--brain-dir", type=Path, help="the job's access to the Brain, if it is not in the directory")
     parser.add_argument("--take-over", action="store_true", help="if the journal is empty, take over living nodes")
     parser.add_argument("--stop", default="", metavar="REASON", help="stop the job and record that")
     options = parser.parse_args()
@@ -69,6 +70,7 @@ def main() -> int:
             token_file=options.token_file,
             tls_dir=options.tls_dir,
             parameters_dir=options.parameters_dir,
+            brain_dir=options.brain_dir,
             takes_over=options.take_over,
             stop=options.stop,
         ).run()

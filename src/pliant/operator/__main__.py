@@ -5,12 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import sys
+from dataclasses import replace
+from pathlib import Path
 
-from pliant.core.errors import PliantError
+from pliant.core.errors import InvalidRequest, PliantError
 from pliant.operator.app import Settings, run
+from pliant.operator.known_brain import KnownBrain
 from pliant.platforms.kubernetes.kinds import Object
 from pliant.platforms.kubernetes.pod_policy import WIDENINGS, PodPolicy
+from pliant.rpc.brain.access import BrainFolder
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -27,6 +32,19 @@ def peers(value: str) -> tuple[Object, ...]:
     if not isinstance(found, list) or not all(isinstance(peer, dict) for peer in found):
         raise ValueError(f"not a list of peers: {value}")
     return tuple(found)
+
+
+def known_brain(address: str | None, folder: Path | None, default_mode: str | None) -> KnownBrain | None:
+    """As the options say. Raises ``InvalidRequest`` for options that contradict each other."""
+    if default_mode not in (None, "cluster"):
+        raise InvalidRequest(f"--brain-default-mode {default_mode}: only cluster can be set for all jobs")
+    if not address:
+        if default_mode:
+            raise InvalidRequest("--brain-default-mode needs --brain")
+        return None
+    if folder is None:
+        raise InvalidRequest("--brain needs --brain-dir", hint="a folder with the cluster's token and ca.crt")
+    return KnownBrain(address, BrainFolder(folder), plans_by_default=default_mode is not None)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -54,12 +72,22 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--metrics-from", default="[]", help="Who may read metrics of masters: JSON, as in a NetworkPolicy."
     )
+    parser.add_argument(
+        "--brain",
+        default=os.environ.get("PLIANT_BRAIN"),
+        help="Address of the Brain that jobs with optimize.mode: cluster get, host:port. Default: $PLIANT_BRAIN.",
+    )
+    parser.add_argument("--brain-dir", type=Path, help="Folder with the cluster's token for the Brain, and ca.crt.")
+    parser.add_argument(
+        "--brain-default-mode", choices=["cluster"], help="Set this mode for jobs that say nothing of optimize."
+    )
     parser.add_argument("--log-level", choices=LEVELS, default="info")
     return parser
 
 
 def main() -> int:
-    options = parser().parse_args()
+    command = parser()
+    options = command.parse_args()
     start_logging(options.log_level)
     settings = Settings(
         namespaces=tuple(options.namespace),
@@ -72,7 +100,11 @@ def main() -> int:
         metrics_from=peers(options.metrics_from),
     )
     try:
-        run(settings)
+        brain = known_brain(options.brain, options.brain_dir, options.brain_default_mode)
+    except InvalidRequest as error:
+        command.error(str(error))
+    try:
+        run(replace(settings, brain=brain))
     except PliantError:
         return 1
     return 0

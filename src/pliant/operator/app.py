@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from pliant.core.errors import NotFound, PermanentError, PliantError, RetryableError
 from pliant.operator.executor import Executor
+from pliant.operator.known_brain import KnownBrain
 from pliant.operator.lease import LEASE_DURATION_S, Lease
 from pliant.operator.reconciler import ReconcilerPool
 from pliant.operator.store import KINDS, Store
@@ -45,6 +46,7 @@ class Settings:
     watch_seconds: int = WATCH_SECONDS  # after which the server ends a watch; the next one resumes it
     identity: str = field(default_factory=_identity)
     policy: PodPolicy = field(default_factory=PodPolicy)  # what templates of jobs may have
+    brain: KnownBrain | None = None
     metrics_from: tuple[Object, ...] = ()  # who may read the metrics of masters; peers as in a NetworkPolicy
 
 
@@ -69,6 +71,7 @@ class Operator:
             image=settings.image,
             policy=settings.policy,
             metrics_from=settings.metrics_from,
+            brain=settings.brain,
         )
         self.watches: Watches | None = None
         self._stop = asyncio.Event()
@@ -77,6 +80,8 @@ class Operator:
 
     async def run(self) -> None:
         """Until SIGTERM or SIGINT. Raises if the operator cannot continue."""
+        if self.settings.brain is not None:
+            self.settings.brain.access()  # what is wrong with it is said now, not with the first job
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)

@@ -29,6 +29,7 @@ def elastic_job() -> Schema:
     spec["description"] = "The job, as in its YAML file."
     spec["properties"]["name"]["description"] = "Ignored; the name is metadata.name."
     spec["properties"]["platform"]["properties"]["kind"]["default"] = "kubernetes"
+    spec["properties"]["optimize"].pop("default")  # the operator may have a default mode for jobs that say nothing
     columns = [
         _column("Phase", "string", ".status.phase"),
         _column("Workers", "string", ".status.workers", "Running or succeeded, and desired"),

@@ -39,7 +39,8 @@ def effective_spec(first: JobSpec, now: JobSpec) -> JobSpec:
 
 def ineffective_fields(first: JobSpec, now: JobSpec) -> str:
     """The edited fields that have no effect, for people; empty: there are none."""
-    if now.platform.kubernetes.journal.volume == "auto":  # of the first spec that was decided when the job started
+    is_decided = now.platform.kubernetes.journal.volume == "auto" or first.journal.store == "database"
+    if is_decided:  # of the first spec, when the job started
         chosen = first.platform.kubernetes.journal.volume
         kubernetes = now.platform.kubernetes
         journal = kubernetes.journal.model_copy(update={"volume": chosen})

@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pliant.core.errors import InvalidRequest, NotFound, PermanentError, RetryableError, SpecError
-from pliant.core.job import Phase
 from pliant.operator import job_objects
 from pliant.operator.actions import (
     Action,
@@ -38,9 +37,10 @@ from pliant.operator.journal_volume import (
     resolved,
     storage_classes,
 )
+from pliant.operator.known_brain import KnownBrain
 from pliant.operator.lease import Lease
 from pliant.operator.master_pod import master_pod
-from pliant.operator.observed import Key, ObservedJob, condition, micro_time, owner_uid, uid_of
+from pliant.operator.observed import Key, ObservedJob, condition, has_started, micro_time, owner_uid, uid_of
 from pliant.operator.store import Store, key_of
 from pliant.platforms.kubernetes.api import KubeApi, path_of
 from pliant.platforms.kubernetes.errors import AlreadyExists, Forbidden, Outdated
@@ -58,7 +58,7 @@ from pliant.platforms.kubernetes.kinds import (
     Object,
 )
 from pliant.platforms.kubernetes.names import MASTER_PORT, SPEC_KEY, master_name
-from pliant.platforms.kubernetes.plans import PodToCreate, status_of
+from pliant.platforms.kubernetes.plans import PodToCreate
 from pliant.platforms.kubernetes.pod_policy import PodPolicy
 from pliant.platforms.kubernetes.pods import node_pod
 from pliant.platforms.kubernetes.timestamps import rfc3339
@@ -96,10 +96,11 @@ class Executor:
         image: str,
         policy: PodPolicy | None = None,
         metrics_from: Sequence[Object] = (),
+        brain: KnownBrain | None = None,
         component: str = "pliant-operator",
     ) -> None:
         """``metrics_from``: peers, as in a NetworkPolicy, that may read the metrics of masters."""
-        self.api, self.store, self.policy = api, store, policy or PodPolicy()
+        self.api, self.store, self.policy, self.brain = api, store, policy or PodPolicy(), brain
         self._metrics_from = metrics_from
         self._lease, self._image, self._component = lease, image, component
         self._limiter = FairLimiter(MAX_CONCURRENT_WRITES)
@@ -248,7 +249,7 @@ class Executor:
         """Where the master's journal lies: as it was decided when the job started, or as it is decided now."""
         uid = uid_of(job)
         if uid not in self._journals:
-            first = await self.first_spec(job) if _has_started(job) else None
+            first = await self.first_spec(job) if has_started(job) else None
             decided = decided_volume(first, spec) if first is not None else given_volume(spec)
             self._journals[uid] = decided or choose_volume(await self._storage_classes())
         return self._journals[uid]
@@ -269,13 +270,18 @@ class Executor:
 
     async def _create_master(self, job: Object, spec: JobSpec, action: CreateMaster) -> None:
         spec = resolved(spec, await self.journal_volume(job, spec))
-        if not _has_started(job):  # a job that runs needs its master, also after an edit that makes Pods impossible
+        if has_started(job) and (first := await self.first_spec(job)) is not None:
+            spec = spec.model_copy(update={"optimize": first.optimize, "journal": first.journal})
+        if not has_started(job):  # a job that runs needs its master, also after an edit that makes Pods impossible
             await self._check_templates(job, spec)
         found = await self.create(SERVICES, job_objects.service(job), job)
         address = self._addresses[uid_of(job)] = found["spec"]["clusterIP"]
         secret = await asyncio.to_thread(job_objects.master_secret, job, spec, address)
         of_master = await self.create(SECRETS, secret, job)  # an existing one wins
         await self.create(SECRETS, job_objects.node_secret(job, of_master), job)
+        if self.brain is not None and spec.optimize.brain == self.brain.address:
+            access = await asyncio.to_thread(self.brain.access)
+            await self.create(SECRETS, job_objects.brain_secret(job, access), job)
         await asyncio.gather(
             *(
                 self.create(kind, body, job)
@@ -393,7 +399,3 @@ class Executor:
     async def _fenced(self, job: Key, call: Callable[[], Awaitable[T]]) -> T:
         async with self._limiter.slot(job), self._lease.fenced():
             return await call()
-
-
-def _has_started(job: Object) -> bool:
-    return status_of(job).get("phase") not in (None, Phase.PENDING, Phase.INVALID)

@@ -30,6 +30,7 @@ from pliant.operator.actions import (
 from pliant.operator.job_spec import missing_replicas, spec_of
 from pliant.operator.job_status import JournalState, master_state, status_patch
 from pliant.operator.journal_volume import JournalVolume, durability, given_volume
+from pliant.operator.known_brain import KnownBrain, default_mode, with_brain
 from pliant.operator.observed import (
     ObservedJob,
     StatusReason,
@@ -79,16 +80,24 @@ class Memory:
     planning: SeenPlan | None = None  # what was last seen of the job's plans
 
 
-def decide(observed: ObservedJob, memory: Memory, now: float, policy: PodPolicy | None = None) -> Decision:
+def decide(
+    observed: ObservedJob,
+    memory: Memory,
+    now: float,
+    policy: PodPolicy | None = None,
+    brain: KnownBrain | None = None,
+) -> Decision:
     job = observed.job
     if job is None or is_deleting(job):
         return Decision()  # Kubernetes garbage-collects what it owns
     if observed.ended:
         return _after_end(observed, memory, now)
+    if observed.master is None and (mode := default_mode(job, brain)):
+        return Decision((PatchJob(mode),))  # the rest follows from what the job says then
     actions: list[Action] = []
     if patch := missing_replicas(job):
         actions.append(PatchJob(patch))
-    problem = read_spec(job, memory, policy or PodPolicy())
+    problem = read_spec(job, memory, policy or PodPolicy(), brain)
     if problem:
         actions.append(EmitEvent("InvalidSpec", problem, warning=True))
     requeue_after = RESYNC_S if any(is_deleting(pod) for pod in observed.own_pods) else None
@@ -121,7 +130,7 @@ def decide(observed: ObservedJob, memory: Memory, now: float, policy: PodPolicy 
     return Decision(tuple(actions), requeue_after=min(waits) if waits else None)
 
 
-def read_spec(job: Object, memory: Memory, policy: PodPolicy) -> str:
+def read_spec(job: Object, memory: Memory, policy: PodPolicy, brain: KnownBrain | None = None) -> str:
     """Validate a changed spec and cache it; returns what is wrong with it, by our own word or by the API server's."""
     generation = job["metadata"].get("generation")
     if generation is None or memory.spec_generation != generation:
@@ -129,7 +138,7 @@ def read_spec(job: Object, memory: Memory, policy: PodPolicy) -> str:
         try:
             spec = spec_of(job)
             policy.check(spec, f"ElasticJob {job['metadata']['namespace']}/{job['metadata']['name']}")
-            memory.last_spec = spec
+            memory.last_spec = with_brain(job, spec, brain)
         except SpecError as error:
             memory.spec_problem = str(error)
     return memory.spec_problem or memory.pods_refused

@@ -23,6 +23,8 @@ from pliant.platforms.kubernetes.kinds import (
     Object,
 )
 from pliant.platforms.kubernetes.traits import uses_tls
+from pliant.rpc.brain.access import CA, BrainAccess
+from pliant.rpc.brain.identity import job_token
 from pliant.rpc.certificates import write_certificates
 from pliant.spec import JobSpec
 from pliant.spec.quantities import write_memory
@@ -73,6 +75,14 @@ def node_secret(job: Object, of_master: Object) -> Object:
     data = of_master["data"]
     kept = {key: data[key] for key in (names.TOKEN_KEY, *NODE_FILES) if key in data}
     return _secret(job, names.node_secret_name(job["metadata"]["name"]), kept)
+
+
+def brain_secret(job: Object, cluster: BrainAccess) -> Object:
+    """What the master needs to reach the Brain: a token that is good for this job only, and how the Brain proves itself."""
+    name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
+    content = {names.TOKEN_KEY: job_token(cluster.token, namespace, name).encode(), CA: cluster.ca or b""}
+    encoded = {key: base64.b64encode(value).decode() for key, value in content.items() if value}
+    return _secret(job, names.brain_secret_name(name), encoded)
 
 
 def _secret(job: Object, name: str, data: dict[str, str]) -> Object:

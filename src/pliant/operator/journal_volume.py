@@ -1,4 +1,5 @@
-"""Where the journal of a job's master lies: a claim that outlives its Pod, or an ``emptyDir`` that does not. Pure.
+"""Where the journal of a job's master lies: a claim that outlives its Pod, an ``emptyDir`` that does not, or the Brain's database.
+Pure.
 
 ``journal: {volume: auto}`` is a claim where the cluster has a default storage class, or the job names one. That is decided once,
 before the job's first master: the spec that the ConfigMap keeps says ``claim`` or ``emptyDir``, and holds for the job's life. Where
@@ -30,10 +31,11 @@ class JournalVolume:
     volume: Volume
     reason: str
     why: str
+    is_in_database: bool = False  # the volume has only what can be made anew
 
     @property
     def is_durable(self) -> bool:
-        return self.volume == "claim"
+        return self.is_in_database or self.volume == "claim"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ def _is_default(item: Object) -> bool:
 
 def given_volume(spec: JobSpec) -> JournalVolume | None:
     """As the job says; None: it leaves that to the cluster."""
+    if spec.journal.store == "database":
+        return JournalVolume("emptyDir", "Database", "the journal is in the Brain's database", is_in_database=True)
     journal = spec.platform.kubernetes.journal
     if journal.volume == "claim" or (journal.volume == "auto" and journal.storage_class):
         return JournalVolume("claim", "Claim", "the journal is on its own PersistentVolumeClaim")

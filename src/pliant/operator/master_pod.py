@@ -13,6 +13,7 @@ from pliant.platforms.kubernetes import names
 from pliant.platforms.kubernetes.kinds import Object
 from pliant.platforms.kubernetes.pods import (
     container_security,
+    has_durable_journal,
     kept_folder,
     merged,
     pod_defaults,
@@ -26,7 +27,10 @@ from pliant.spec import JobSpec
 
 GRACE_S = 10  # for the master to write its state
 OWN_UID = "$(PLIANT_POD_UID)"  # Kubernetes fills it in, in a command
-UNREACHABLE_TOLERATION_S = {"claim": 10, "emptyDir": 60}  # of its machine; an emptyDir is lost with it
+UNREACHABLE_TOLERATION_S, UNREACHABLE_TOLERATION_EMPTY_DIR_S = (
+    10,
+    60,
+)  # of its machine; a journal in an emptyDir is lost with it
 
 
 def master_pod(
@@ -48,7 +52,7 @@ def master_pod(
     }
     if life:
         pod["metadata"]["annotations"] = {names.LIFE_ANNOTATION: life}
-    tolerated = UNREACHABLE_TOLERATION_S["claim" if options.journal.volume == "claim" else "emptyDir"]
+    tolerated = UNREACHABLE_TOLERATION_S if has_durable_journal(spec) else UNREACHABLE_TOLERATION_EMPTY_DIR_S
     lost = [_evicted_after(state, tolerated) for state in ("not-ready", "unreachable")]
     pod["spec"]["tolerations"] = [*pod["spec"].get("tolerations", ()), *lost]
     if priority := options.high_priority_class or options.priority_class:
@@ -82,9 +86,11 @@ def _container(job: Object, spec: JobSpec, cluster_ip: str, image: str, takes_ov
         *("--token-file", f"{names.SECRET_FOLDER}/{names.TOKEN_KEY}"),
     ]
     if spec.components().parameters and options.shared_claim:
-        command += ["--parameters-dir", f"{kept_folder(job, options, OWN_UID)}/parameters"]
+        command += ["--parameters-dir", f"{kept_folder(job, spec, OWN_UID)}/parameters"]
     if uses_tls(spec):
         command += ["--tls-dir", names.SECRET_FOLDER]
+    if spec.optimize.uses_brain:
+        command += ["--brain-dir", names.BRAIN_FOLDER]
     if takes_over:
         command.append("--take-over")
     ports = [{"name": "grpc", "containerPort": port}]
@@ -114,6 +120,7 @@ def _container(job: Object, spec: JobSpec, cluster_ip: str, image: str, takes_ov
             {"name": "files", "mountPath": names.FILES_FOLDER, "readOnly": True},
             {"name": "job", "mountPath": names.JOB_FOLDER},
             {"name": "tmp", "mountPath": "/tmp"},
+            *_brain_mounts(spec),
             *shared_mounts(options),
         ],
     }
@@ -135,4 +142,17 @@ def _volumes(name: str, spec: JobSpec) -> list[Object]:
         {"name": "files", "configMap": {"name": names.files_name(name), "optional": True}},
         {"name": "job", **(claim if claimed else {"emptyDir": {}})},
         {"name": "tmp", "emptyDir": {}},
+        *_brain_volumes(name, spec),
     ]
+
+
+def _brain_volumes(name: str, spec: JobSpec) -> list[Object]:
+    """Optional: a job goes on where the operator knows of its Brain no more, and so made no Secret."""
+    if not spec.optimize.uses_brain:
+        return []
+    secret = {"secretName": names.brain_secret_name(name), "defaultMode": 0o440, "optional": True}
+    return [{"name": "brain", "secret": secret}]
+
+
+def _brain_mounts(spec: JobSpec) -> list[Object]:
+    return [{"name": "brain", "mountPath": names.BRAIN_FOLDER, "readOnly": True}] if spec.optimize.uses_brain else []

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
-from pliant.core.job import FINAL_PHASES
+from pliant.core.job import FINAL_PHASES, Phase
 from pliant.platforms.kubernetes.kinds import Object
 from pliant.platforms.kubernetes.names import CONTAINER, MADE_BY_LABEL, MADE_BY_MASTER, life_of, master_name, node_of
 from pliant.platforms.kubernetes.outbox import outbox_of, recorded_sequence, requested_plans
@@ -138,6 +138,10 @@ def made_by_master(plan: Object) -> bool:
 
 def sequence_of(plan: Object) -> int:
     return int(plan["spec"].get("sequence") or 0)
+
+
+def has_started(job: Object) -> bool:
+    return status_of(job).get("phase") not in (None, Phase.PENDING, Phase.INVALID)
 
 
 def is_finished(plan: Object) -> bool:

@@ -25,7 +25,7 @@ from pliant.platforms.kubernetes.errors import Forbidden
 from pliant.platforms.kubernetes.kinds import PODS, Object
 from pliant.platforms.kubernetes.names import pod_name
 from pliant.platforms.kubernetes.plans import PodToCreate, PodToRemove, status_of
-from pliant.platforms.kubernetes.pods import node_pod
+from pliant.platforms.kubernetes.pods import has_durable_journal, node_pod
 from pliant.platforms.kubernetes.timestamps import rfc3339
 from pliant.spec import JobSpec
 
@@ -109,7 +109,7 @@ class PlanRunner:
         if not re.fullmatch(rf"{re.escape(entry.role)}-\d+", entry.node):  # others may be the name of another job's Pod
             return Problem(entry.node, f"a node of this role is called {entry.role}-<number>", is_transient=False)
         options = spec.platform.kubernetes
-        if observed.master is None and options.shared_claim and options.journal.volume != "claim":
+        if observed.master is None and options.shared_claim and not has_durable_journal(spec):
             return Problem(
                 entry.node, "the job has no master now", is_transient=True
             )  # nor a folder: it restarts from scratch

@@ -112,10 +112,10 @@ class Reconciler:
         if observed.job is not None and not observed.ended:
             self._memory.machines = await self._executor.machines()
         if observed.job is not None and not observed.ended and not is_deleting(observed.job):
-            read_spec(observed.job, self._memory, self._executor.policy)
+            read_spec(observed.job, self._memory, self._executor.policy, self._executor.brain)
             if self._memory.last_spec is not None:
                 self._memory.journal = await self._executor.journal_volume(observed.job, self._memory.last_spec)
-        decision = decide(observed, self._memory, now, self._executor.policy)
+        decision = decide(observed, self._memory, now, self._executor.policy, self._executor.brain)
         waits = [decision.requeue_after]
         if self._memory.machines is not None and observed.job is not None and not observed.ended:
             waits.append(MACHINES_INTERVAL_S)

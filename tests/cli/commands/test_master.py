@@ -89,7 +89,7 @@ def started(command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Runs ``pliant master`` with flags up to where it would serve, and returns the spec that it would serve."""
     served: list[JobSpec] = []
 
-    def serve(home: JobDir, host: str, port: int, lock: FileLock, *, as_json: bool) -> Phase:
+    def serve(home: JobDir, host: str, port: int, lock: FileLock, *, brain_dir: Path | None, as_json: bool) -> Phase:
         served.append(load_spec(home.spec))
         return Phase.SUCCEEDED
 

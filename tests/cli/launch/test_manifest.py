@@ -10,7 +10,7 @@ from tests.cli.command_line import CommandLine
 from pliant.cli.handles.kubernetes.pod_output import LogCursor
 from pliant.cli.handles.kubernetes.summary import Remains, read_remains, summary_of
 from pliant.cli.launch.kubernetes import with_scripts
-from pliant.cli.launch.manifest import read_files, read_job, with_script
+from pliant.cli.launch.manifest import completed, read_files, read_job, with_script
 from pliant.core.errors import InvalidRequest, NotFound, SpecError
 from pliant.core.events import EventRecord, WorldFormed
 from pliant.platforms.kubernetes.elastic_job import _fitting
@@ -31,6 +31,15 @@ def write(folder: Path, text: str) -> Path:
     path = folder / "job.yaml"
     path.write_text(text)
     return path
+
+
+@pytest.mark.parametrize("text", [JOB, RESOURCE])
+def test_who_plans_is_written_if_the_file_says_it_also_if_it_is_as_by_default(tmp_path: Path, text: str) -> None:
+    silent = read_job(write(tmp_path, text), name=None, namespace="team").elastic_job()
+    assert "optimize" not in silent["spec"]
+    said = text + "optimize: manual\n" if text is JOB else text.replace("spec: {", "spec: {optimize: {mode: manual}, ")
+    found = completed(read_job(write(tmp_path, said), name=None, namespace="team"), [], "image:1").elastic_job()
+    assert found["spec"]["optimize"] == {"mode": "manual"}
 
 
 def test_a_jobs_spec_becomes_an_elastic_job_of_the_same_meaning(tmp_path: Path) -> None:

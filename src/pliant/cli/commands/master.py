@@ -123,6 +123,14 @@ def master(
         str | None,
         typer.Option("--num-ps", metavar="N | MIN:MAX", help="Number of parameter servers. [default: 1 with ps-*]"),
     ] = None,
+    brain_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--brain-dir",
+            metavar="DIR",
+            help="Folder with the job's token for the Brain, and ca.crt. [default: brain in the job's directory]",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the address and how to connect as JSON, for programs.")
     ] = False,
@@ -158,7 +166,7 @@ def master(
             to_stderr=as_json,
         )
     where = (host or LOOPBACK) if listens else ""
-    raise typer.Exit(exit_code(serve(home, where, port or 0, lock, as_json=as_json)))
+    raise typer.Exit(exit_code(serve(home, where, port or 0, lock, brain_dir=brain_dir, as_json=as_json)))
 
 
 def _split(command: str | None, option: str) -> list[str] | None:

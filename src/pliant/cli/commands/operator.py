@@ -12,12 +12,13 @@ Exit code: 0 after SIGTERM or SIGINT, 1 if it cannot continue.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pliant.core.errors import PliantError
-from pliant.operator.__main__ import LEVELS, peers, start_logging
+from pliant.operator.__main__ import LEVELS, known_brain, peers, start_logging
 from pliant.operator.app import Settings, run
 from pliant.operator.watching import WATCH_SECONDS
 from pliant.platforms.kubernetes.pod_policy import WIDENINGS, PodPolicy
@@ -62,6 +63,25 @@ def operator(
         str,
         typer.Option("--metrics-from", help="Who may read the metrics of masters: JSON, as `from` of a NetworkPolicy."),
     ] = "[]",
+    brain: Annotated[
+        str | None,
+        typer.Option(
+            "--brain",
+            metavar="HOST:PORT",
+            envvar="PLIANT_BRAIN",
+            help="Address of the Brain, for jobs with optimize.mode: cluster.",
+        ),
+    ] = None,
+    brain_dir: Annotated[
+        Path | None,
+        typer.Option("--brain-dir", metavar="DIR", help="Folder with the cluster's token for the Brain, and ca.crt."),
+    ] = None,
+    brain_default_mode: Annotated[
+        str | None,
+        typer.Option(
+            "--brain-default-mode", metavar="cluster", help="Set this mode for jobs that say nothing of optimize."
+        ),
+    ] = None,
     log_level: Annotated[str, typer.Option("--log-level", help=f"One of {', '.join(LEVELS)}.")] = "info",
 ) -> None:
     if log_level not in LEVELS:
@@ -69,6 +89,7 @@ def operator(
     try:
         policy = PodPolicy(frozenset(allow or ()), tuple(allow_volume or ()), tuple(allow_host_path or ()))
         readers = peers(metrics_from)
+        known = known_brain(brain, brain_dir, brain_default_mode)
     except (PliantError, ValueError) as error:
         raise typer.BadParameter(str(error)) from None
     start_logging(log_level)
@@ -80,6 +101,7 @@ def operator(
         watch_seconds=watch_seconds,
         policy=policy,
         metrics_from=readers,
+        brain=known,
     )
     if image:
         settings = replace(settings, image=image)

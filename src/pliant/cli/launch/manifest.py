@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -36,6 +36,7 @@ class Submission:
     files: Mapping[str, bytes] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    says_mode: bool = False  # who plans is written, also if it is as by default: an operator may have another default
 
     @property
     def name(self) -> str:
@@ -48,7 +49,10 @@ class Submission:
                 metadata[key] = dict(value)
         if self.namespace:
             metadata["namespace"] = self.namespace
-        return {"apiVersion": API_VERSION, "kind": JOB_KIND, "metadata": metadata, "spec": self.spec.differences()}
+        spec = self.spec.differences()
+        if self.says_mode:
+            spec["optimize"] = {"mode": self.spec.optimize.mode, **spec.get("optimize", {})}
+        return {"apiVersion": API_VERSION, "kind": JOB_KIND, "metadata": metadata, "spec": spec}
 
     def files_map(self) -> Object | None:
         """None: no files were given."""
@@ -80,7 +84,8 @@ def read_job(path: Path, *, name: str | None, namespace: str | None) -> Submissi
         raise SpecError(f"{path} does not contain a job: expected a mapping, either a job spec or an {JOB_KIND}")
     if "apiVersion" in value or "kind" in value:
         return _from_resource(value, str(path), name, namespace)
-    return on_kubernetes(JobSpec.from_dict(dict(value), source=str(path)), name=name, namespace=namespace)
+    made = on_kubernetes(JobSpec.from_dict(dict(value), source=str(path)), name=name, namespace=namespace)
+    return replace(made, says_mode="optimize" in value)
 
 
 def on_kubernetes(
@@ -116,7 +121,7 @@ def _from_resource(value: Mapping[str, Any], source: str, name: str | None, name
     made = on_kubernetes(spec, name=name or known or named, namespace=namespace or metadata.get("namespace"))
     labels = {str(k): str(v) for k, v in (metadata.get("labels") or {}).items()}
     annotations = {str(k): str(v) for k, v in (metadata.get("annotations") or {}).items()}
-    return Submission(made.spec, made.namespace, {}, labels, annotations)
+    return replace(made, labels=labels, annotations=annotations, says_mode="optimize" in inside)
 
 
 def read_files(paths: Iterable[Path]) -> dict[str, bytes]:
@@ -157,7 +162,7 @@ def completed(submission: Submission, files: list[Path], image: str | None) -> S
         options = platform.kubernetes.entries() | {"image": image}
         spec = spec.replaced(platform={**platform.entries(), "kubernetes": options})
     sent = {**submission.files, **read_files(files)}
-    return Submission(spec, submission.namespace, sent, submission.labels, submission.annotations)
+    return replace(submission, spec=spec, files=sent)
 
 
 def script_of(command: Sequence[str]) -> int | None:

@@ -94,7 +94,9 @@ def _roles(value: dict[str, Any], given: dict[str, Any]) -> dict[str, dict[str, 
     return roles
 
 
-def serve(home: JobDir, host: str, port: int, lock: FileLock, *, as_json: bool = False) -> Phase:
+def serve(
+    home: JobDir, host: str, port: int, lock: FileLock, *, brain_dir: Path | None = None, as_json: bool = False
+) -> Phase:
     """``lock``: the master's, which the caller has acquired. Without host and port it serves programs of this machine only."""
     restrict_new_files()
     import_grpc_quietly()
@@ -109,7 +111,7 @@ def serve(home: JobDir, host: str, port: int, lock: FileLock, *, as_json: bool =
     async def run() -> Phase:
         announcement = asyncio.create_task(_announce(home, as_json=as_json))
         try:
-            return await Master(home, host=host, port=port).run()
+            return await Master(home, host=host, port=port, brain_dir=brain_dir).run()
         finally:
             announcement.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -21,6 +21,7 @@ LIFE_ANNOTATION = f"{GROUP}/life"  # of Pods: which life of the job they belong 
 MASTER_PORT = 7777
 SPEC_FOLDER = "/etc/pliant/job"  # the ConfigMap with job.yaml
 SECRET_FOLDER = "/etc/pliant/secret"
+BRAIN_FOLDER = "/etc/pliant/brain"  # the job's token for the Brain, in the master's Pod only
 FILES_FOLDER = "/pliant/files"  # the user's files
 SHARED_FOLDER = "/pliant/shared"  # the job's shared claim, in all of its Pods
 JOB_FOLDER = "/var/lib/pliant"  # the master's own: journal, logs, summary
@@ -36,6 +37,10 @@ def master_name(job: str) -> str:
 
 def node_secret_name(job: str) -> str:
     return f"{job}-node"
+
+
+def brain_secret_name(job: str) -> str:
+    return f"{job}-brain"
 
 
 def node_policy_name(job: str) -> str:

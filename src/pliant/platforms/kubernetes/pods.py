@@ -110,16 +110,21 @@ def shared_mounts(options: KubernetesOptions) -> list[Object]:
     return [{"name": "shared", "mountPath": names.SHARED_FOLDER}] if options.shared_claim else []
 
 
-def kept_folder(job: Mapping[str, Any], options: KubernetesOptions, life: str) -> str:
+def has_durable_journal(spec: JobSpec) -> bool:
+    """It outlives the Pod of the master."""
+    return spec.journal.store == "database" or spec.platform.kubernetes.journal.volume == "claim"
+
+
+def kept_folder(job: Mapping[str, Any], spec: JobSpec, life: str) -> str:
     """Where a job's checkpoints and parameters go: seen by all of its Pods if it has a claim, else lost with the Pod.
 
     On a claim each life of a job has a folder of its own. Another job of the same name does not go on with what this one
     left, and neither does this one when it starts over, since its journal was lost with a Pod. ``life``: the uid of the Pod of the
     master that this life began with.
     """
-    if not options.shared_claim:
+    if not spec.platform.kubernetes.shared_claim:
         return names.JOB_FOLDER
-    folder = job["metadata"]["uid"] if options.journal.volume == "claim" else life
+    folder = job["metadata"]["uid"] if has_durable_journal(spec) else life
     return f"{names.SHARED_FOLDER}/{job['metadata']['name']}/{folder}"
 
 
@@ -219,7 +224,7 @@ def _environment(
     job: Mapping[str, Any], spec: JobSpec, entry: PodToCreate, master_address: str, life: str
 ) -> list[Object]:
     asked = entry.resources.to_core()
-    kept = kept_folder(job, spec.platform.kubernetes, life)
+    kept = kept_folder(job, spec, life)
     given = spec.roles[entry.role].env
     parameters_dir = Path(given.get(variable_of("parameters_dir")) or f"{kept}/parameters")
     environment = replace(
