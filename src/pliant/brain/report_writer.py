@@ -51,9 +51,7 @@ class ReportWriter:
     async def _write(self, batch: list[_Waiting]) -> None:
         reports = [waiting.report for waiting in batch]
         try:
-            answers = await asyncio.to_thread(
-                write_reports, self._database, reports, self._clock(), term=self._term()
-            )
+            answers = await asyncio.to_thread(write_reports, self._database, reports, self._clock(), term=self._term())
         except FencedOff as error:
             self._refuse(batch, BrainUnavailable(error.message))
             self.fenced_off()

@@ -13,7 +13,6 @@ import time
 from dataclasses import dataclass, field
 
 from pliant.core.errors import NotFound, PermanentError, PliantError, RetryableError
-from pliant.operator import health
 from pliant.operator.executor import Executor
 from pliant.operator.lease import LEASE_DURATION_S, Lease
 from pliant.operator.reconciler import ReconcilerPool
@@ -23,6 +22,7 @@ from pliant.platforms.kubernetes.api import KubeApi
 from pliant.platforms.kubernetes.kinds import PODS, Kind, Object
 from pliant.platforms.kubernetes.names import GROUP, JOB_LABEL, VERSION
 from pliant.platforms.kubernetes.pod_policy import PodPolicy
+from pliant.rpc import http_pages
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class Operator:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         pages = {"/healthz": self._health, "/readyz": self._ready, "/metrics": self._metrics}
-        server = await health.serve(self.settings.port, pages)
+        server = await http_pages.serve(self.settings.port, pages)
         port = server.sockets[0].getsockname()[1]
         where = ", ".join(self.settings.namespaces) or "all namespaces"
         log.info("operator %s for %s; health on port %d", self.settings.identity, where, port)

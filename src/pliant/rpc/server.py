@@ -10,9 +10,10 @@ first, and keep one of the calls that the server takes at once. Every method is 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import resource
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, cast
 
 import grpc
@@ -48,13 +49,13 @@ class Border(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not gener
         given = dict(details.invocation_metadata or ()).get(TOKEN_HEADER, "")
         if not same_token(given, self._token):
             self._count_refused(details.method)
-            return grpc.stream_unary_rpc_method_handler(_refuse)  # of a stream: called without waiting for a request
+            return grpc.stream_unary_rpc_method_handler(refuse)  # of a stream: called without waiting for a request
         handler = await continuation(details)
         if handler is None or handler.unary_unary is None:  # unknown, or the one stream that there is, of health checks
             return handler
         inner = cast(_Handler, handler.unary_unary)
         return grpc.unary_unary_rpc_method_handler(
-            _guarded(inner, details.method),
+            guarded(inner, details.method),
             request_deserializer=handler.request_deserializer,
             response_serializer=handler.response_serializer,
         )
@@ -65,11 +66,11 @@ class Border(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not gener
             log.warning("refused %.*r: wrong or missing token (%d so far)", MAX_LOGGED_NAME, method, self.refused)
 
 
-async def _refuse(_requests: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+async def refuse(_requests: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
     await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the job's token is missing or wrong")
 
 
-def _guarded(inner: _Handler, method: str) -> _Handler:
+def guarded(inner: _Handler, method: str) -> _Handler:
     async def call(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         try:
             return await inner(request, context)
@@ -85,8 +86,32 @@ def _guarded(inner: _Handler, method: str) -> _Handler:
     return call
 
 
-def make_server(token: str, *, admits_strangers: bool = False) -> grpc.aio.Server:
-    """``admits_strangers``: it listens where anyone can connect (TCP without TLS)."""
+def guarded_stream(inner: Callable[[Any, Any], AsyncIterator[Any]], method: str) -> Any:
+    """As ``guarded``, of a call that answers by a stream."""
+
+    async def call(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[Any]:
+        try:
+            async for message in inner(request, context):
+                yield message
+        except PliantError as error:
+            code, details = to_status(error)
+            await context.abort(code, details)
+        except (grpc.aio.AbortError, asyncio.CancelledError):
+            raise
+        except Exception:
+            log.exception("internal error in the handler of %s", method)
+            await context.abort(grpc.StatusCode.INTERNAL, f"internal error in {method}; check the log")
+
+    return call
+
+
+def make_server(
+    token: str,
+    *,
+    admits_strangers: bool = False,
+    border: grpc.aio.ServerInterceptor | None = None,  # type: ignore[type-arg]
+) -> grpc.aio.Server:
+    """``admits_strangers``: it listens where anyone can connect (TCP without TLS). ``border``: another one than a job's."""
     options = [
         ("grpc.max_receive_message_length", MAX_MESSAGE),
         ("grpc.max_send_message_length", MAX_MESSAGE),
@@ -99,7 +124,9 @@ def make_server(token: str, *, admits_strangers: bool = False) -> grpc.aio.Serve
     ]
     if admits_strangers:
         options.append(("grpc.max_connection_idle_ms", round(IDLE_TIMEOUT_S * 1000)))
-    return grpc.aio.server(interceptors=[Border(token)], maximum_concurrent_rpcs=MAX_CALLS_AT_ONCE, options=options)
+    return grpc.aio.server(
+        interceptors=[border or Border(token)], maximum_concurrent_rpcs=MAX_CALLS_AT_ONCE, options=options
+    )
 
 
 def _max_connections() -> int:

@@ -77,9 +77,9 @@ def dialled(target: str) -> ShortPath:
 class ServedSocket:
     """The socket of one master: bound, then published once it serves, and removed at its end."""
 
-    def __init__(self, job_dir: Path) -> None:
+    def __init__(self, job_dir: Path, name: str = SOCKET_NAME) -> None:
         self.folder = _folder_for(job_dir)
-        self.path = self.folder / SOCKET_NAME
+        self.path = self.folder / name
         self._is_outside = self.folder != job_dir
         self._bound = self.folder / f"{UNPUBLISHED}{token_hex(4)}"
         self._short = ShortPath(self._bound)

@@ -67,6 +67,21 @@ def renew(database: Database, lease: Lease, ttl_s: float) -> Lease | None:
     return database.transaction(extend)
 
 
+def raise_term(database: Database, lease: Lease, above: int) -> Lease | None:
+    """A higher term than any that was ever heard of, for a database that was restored from a backup. None: another one holds it."""
+    term = max(above, lease.term) + 1
+
+    def lift(connection: Connection) -> Lease | None:
+        done = connection.execute(
+            update(leases)
+            .where(leases.c.name == lease.name, leases.c.holder == lease.holder, leases.c.term == lease.term)
+            .values(term=term)
+        )
+        return Lease(lease.name, lease.holder, term, lease.expires_at) if done.rowcount else None
+
+    return database.transaction(lift)
+
+
 def release(database: Database, lease: Lease) -> None:
     """Anyone may take it from now on; nothing happens if it is another one's by now."""
     mine = (leases.c.name == lease.name, leases.c.holder == lease.holder, leases.c.term == lease.term)

@@ -208,6 +208,7 @@ def _job_row(job: _Job, rows: ReportRows, heard_at: float) -> Row:
         "granted": report.granted,
         "last_heard_at": heard_at,
         "ended_at": heard_at if rows.is_final else 0.0,
+        "pruned_at": 0.0,
         "sampled_at": sample.pop("time"),
         **sample,
     }

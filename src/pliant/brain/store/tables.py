@@ -3,7 +3,8 @@
 A job has nodes, samples (of itself and of its nodes), periods, plans, grants, optimize events and runs of algorithms; a cluster has
 machines and observed nodes; a journal belongs to the job of the same identity, but is there before the job's first report.
 
-- A sample has a ``resolution``: seconds that it stands for (``resolutions.py``); 0 is as it was reported.
+- A sample has a ``resolution``: seconds that it stands for (``resolutions.py``); 0 is as it was reported. One that stands for
+  several (``samples``) has their means, of memory their maximum, and the counters of the last of them.
 - ``job_samples.accepted`` is how many records more were accepted than at the sample before: over all resolutions of a job they add
   up to ``jobs.records``, whatever was rolled up.
 - ``plans`` has the Brain's offers and the plans that masters made, of an offer (``offer`` is its id) or by themselves.
@@ -86,6 +87,7 @@ jobs = Table(
     number("last_heard_at"),
     number("started_at"),
     number("ended_at"),
+    number("pruned_at"),  # only what it taught is left since then
     # its last sample
     number("sampled_at"),
     count("records"),
@@ -139,6 +141,7 @@ node_samples = Table(
     number("throttled"),
     number("memory_mb"),
     count("records"),
+    Column("samples", Integer, nullable=False, server_default="1"),
     sqlite_with_rowid=False,
     **TABLE_OPTIONS,
 )
@@ -155,6 +158,7 @@ job_samples = Table(
     number("rate"),
     number("running"),
     number("waiting"),
+    Column("samples", Integer, nullable=False, server_default="1"),
     sqlite_with_rowid=False,
     **TABLE_OPTIONS,
 )

@@ -1,8 +1,8 @@
 """How a grant bounds a job: what algorithms may propose, and what a plan may ask for.
 
 A grant names a configuration; the job may have any other one that takes no more in total. Algorithms see the total, and for each
-role the number of nodes, as bounds; what is checked before a plan is made is the total. A job is never held below its own minimum by a grant: to take
-that, too, the Brain suspends it as a whole (``limit`` None).
+role the number of nodes, as bounds; what is checked before a plan is made is the total. A job is never held below its own minimum
+by a grant: to take that, too, the Brain suspends it as a whole (``limit`` None).
 """
 
 from __future__ import annotations

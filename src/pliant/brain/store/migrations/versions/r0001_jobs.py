@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from alembic import op
-from sqlalchemy import Boolean, Column, ForeignKey, Index, MetaData, SmallInteger, Table, UniqueConstraint, false
+from sqlalchemy import (
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    SmallInteger,
+    Table,
+    UniqueConstraint,
+    false,
+)
 
 from pliant.brain.store.column_types import (
     TABLE_OPTIONS,
@@ -65,6 +76,7 @@ jobs = Table(
     number("last_heard_at"),
     number("started_at"),
     number("ended_at"),
+    number("pruned_at"),
     # its last sample
     number("sampled_at"),
     count("records"),
@@ -118,6 +130,7 @@ node_samples = Table(
     number("throttled"),
     number("memory_mb"),
     count("records"),
+    Column("samples", Integer, nullable=False, server_default="1"),
     sqlite_with_rowid=False,
     **TABLE_OPTIONS,
 )
@@ -134,6 +147,7 @@ job_samples = Table(
     number("rate"),
     number("running"),
     number("waiting"),
+    Column("samples", Integer, nullable=False, server_default="1"),
     sqlite_with_rowid=False,
     **TABLE_OPTIONS,
 )

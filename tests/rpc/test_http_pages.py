@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pliant.operator.health import serve
+from pliant.rpc.http_pages import serve
 from pliant.testing.waiting import MAX_WAIT_S
 
 
