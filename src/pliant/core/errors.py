@@ -44,6 +44,10 @@ class Conflict(PermanentError):
     """The request contradicts what is already decided, such as a dataset defined twice in two ways."""
 
 
+class FencedOff(Conflict):
+    """Another one took over by now: whatever this one writes comes too late."""
+
+
 class NotFound(PermanentError):
     """What was named does not exist."""
 

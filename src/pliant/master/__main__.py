@@ -79,13 +79,11 @@ def main() -> int:
         asyncio.run(serve())
     except PliantError as error:
         logging.getLogger("pliant.master").error("%s", error)
-        if isinstance(error, StopUnrecorded):
-            return EXIT_STOP_UNRECORDED
-        if isinstance(error, RetryableError):
-            return EXIT_RETRY_LATER
         with contextlib.suppress(OSError):
             write_json(job_dir.problem_file, {"message": error.message, "hint": error.hint})
-        return EXIT_PERMANENT
+        if isinstance(error, StopUnrecorded):
+            return EXIT_STOP_UNRECORDED
+        return EXIT_RETRY_LATER if isinstance(error, RetryableError) else EXIT_PERMANENT
     return 0
 
 

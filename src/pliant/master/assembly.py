@@ -146,7 +146,8 @@ class Assembly:
                 first.append(self._planner(platform, stats, changes, link))
             made[before_nodes:before_nodes] = first  # the first nodes are planned before they are launched
         if channel is not None:
-            can_be_lost = state.rendezvous is not None and self.spec.platform.kubernetes.journal.volume != "claim"
+            is_kept = self.spec.journal.store == "database" or self.spec.platform.kubernetes.journal.volume == "claim"
+            can_be_lost = state.rendezvous is not None and not is_kept
             made.append(StatusReporter(channel, self.controller.status, journal_can_be_lost=can_be_lost))
         return made
 
@@ -252,7 +253,7 @@ class Assembly:
             session_timeout=self.spec.fault.session_timeout,
             drains=self.state.nodes is None,
             audit=self.spec.audit,
-            notes=NoteStore(self.notes_dir),
+            notes=NoteStore(self.notes_dir, has_files=self.spec.journal.store == "file"),
         )
 
     def _rendezvous(self, book: RendezvousBook) -> RendezvousServer:

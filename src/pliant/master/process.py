@@ -36,7 +36,9 @@ from pliant.master.components.status_reporter import StatusReporter
 from pliant.master.controller import JobController
 from pliant.master.job_dir import JobDir
 from pliant.master.journal.journal import Journal
-from pliant.master.journal.store import JournalStore, SqliteStore, read_events
+from pliant.master.journal.local_copy import LocalCopy
+from pliant.master.journal.replicated_store import ReplicatedStore
+from pliant.master.journal.store import JournalStore, Recovered, SqliteStore, read_events
 from pliant.master.listening import Listener
 from pliant.master.metrics import MetricsServer, serve_metrics
 from pliant.master.offline import audit_of
@@ -58,6 +60,7 @@ TICK_S = 0.1  # between two ticks
 MAX_TICK_S = 2.0  # a longer pause means that this process did not run
 MAX_EVENTS_KEPT = 500  # with the summary of an ended job: the last ones
 MAX_EVENTS_READ = 1 << 31
+STOP_OUTAGE_S = 5.0  # how long the journal's storage may be away once this master is told to end
 
 
 class StopUnrecorded(RetryableError):
@@ -108,6 +111,7 @@ class Master:
         leaves_machine = self._traits.encrypts_by_default or self._listener.uses_tcp
         self._uses_tls = self.spec.security.uses_tls(default=leaves_machine)
         self._store = store
+        self._journal: Journal | None = None
         self._broken = asyncio.Event()
         self._token = ""
         self._last_tick = time.monotonic()
@@ -125,6 +129,8 @@ class Master:
                     f"cannot write to {self.job_dir.path}: {error}", hint="make room on its disk"
                 ) from error
         except RetryableError as error:
+            if self._journal is not None and isinstance(self._journal.failure, PermanentError):
+                raise self._journal.failure from error  # fenced off: no other start helps
             if self._leaving or not self._is_stopping:
                 raise
             raise StopUnrecorded(error.message, hint=error.hint) from error
@@ -135,9 +141,9 @@ class Master:
 
     async def _run(self) -> Phase:
         async with AsyncExitStack() as undo:
-            journal = self._open_journal()
-            undo.push_async_callback(journal.close)
             self._token = self._read_token()
+            journal = self._journal = await self._open_journal()
+            undo.push_async_callback(journal.close)
             tls = self._certificates() if self._uses_tls else None
             server = make_server(self._token, admits_strangers=self._listener.uses_tcp and tls is None)
             health = add_health(server)
@@ -160,6 +166,7 @@ class Master:
             await server.start()
             await health.set("", SERVING)
             self._listener.publish()
+            self.job_dir.problem_file.unlink(missing_ok=True)
             served = {"pid": os.getpid(), "metrics_port": metrics.port if metrics else None}
             write_json(self.job_dir.master_file, {**self._listener.where(), **served})
             if self._stop:
@@ -177,11 +184,18 @@ class Master:
             TlsFiles(self._tls_dir) if self._tls_dir else create_certificates(self.job_dir.tls, (self._listener.host,))
         )
 
-    def _open_journal(self) -> Journal:
+    def _make_store(self) -> JournalStore:
+        if self.spec.journal.store == "file":
+            return SqliteStore(self.job_dir.journal, sync=self.spec.journal.sync)
+        access = self._brain_access()
+        takes_back = self.job_dir.resume_file.exists()
+        return ReplicatedStore(LocalCopy(self.job_dir.journal), access, self._identity(), takes_back=takes_back)
+
+    async def _open_journal(self) -> Journal:
         """With every state machine as it was when the predecessor ended."""
-        store = self._store or SqliteStore(self.job_dir.journal, sync=self.spec.journal.sync)
+        store = self._store or self._make_store()
         try:
-            recovered = store.load()
+            recovered = await _loaded(store)
             self.state.replay(recovered.snapshot, recovered.operations, source=f"the journal {self.job_dir.journal}")
         except BaseException:
             store.close()
@@ -339,6 +353,7 @@ class Master:
 
     def _on_signal(self, controller: JobController, name: str) -> None:
         """On this machine that is how a person stops the job. In a cluster only this master has to go elsewhere."""
+        controller.journal.limit_outage(STOP_OUTAGE_S)
         if self._traits.restarts_master:
             self._leaving = f"the master received {name}; another master continues"
             controller.woken.set()
@@ -379,6 +394,17 @@ class Master:
         if absent >= self._max_tick_s:
             log.warning("this master was paused for %.1f s", absent)
             controller.signals.publish(MasterPaused(absent))
+
+
+async def _loaded(store: JournalStore) -> Recovered:
+    """In a thread: it may wait for the Brain, and can be cancelled meanwhile."""
+    loading = asyncio.ensure_future(asyncio.to_thread(store.load))
+    try:
+        return await asyncio.shield(loading)
+    except asyncio.CancelledError:
+        store.limit_outage(0.0)
+        await asyncio.wait([loading])
+        raise
 
 
 def job_namespace(spec: JobSpec) -> str:

@@ -137,7 +137,7 @@ class Supervisor:
             if code not in DISK_EXITS:
                 self.on_restart("the master died; restarting it")
             elif not blocked and not self._stop_requested.is_set():
-                self.on_restart(f"{self._disk_problem()}; the job continues when space is available")
+                self.on_restart(f"{self._obstacle()}; the job continues when {self._remedy()}")
             blocked = code in DISK_EXITS
             if early or blocked:
                 self._pause(MAX_PAUSE_S if blocked else min(MAX_PAUSE_S, 0.05 * 2**early))
@@ -148,13 +148,20 @@ class Supervisor:
             self.start_master()
 
     def _stop_without_master(self) -> None:
-        self.on_restart(f"{self._disk_problem()}; stopping the programs without the master")
+        self.on_restart(f"{self._obstacle()}; stopping the programs without the master")
         if stop_without_journal(self.job_dir, self._stop_reason, lambda: self._stop_at_once):
             return
-        self.unrecorded_stop = f"{self._stop_reason}; not recorded: {self._disk_problem()}"
+        self.unrecorded_stop = f"{self._stop_reason}; not recorded: {self._obstacle()}"
 
-    def _disk_problem(self) -> str:
-        return disk_problem(self.job_dir.path) or f"the master cannot write to {self.job_dir.path}"
+    def _obstacle(self) -> str:
+        """Why the last master ended, although another one may succeed."""
+        problem = read_json(self.job_dir.problem_file) or {}
+        told = str(problem.get("message", ""))
+        return disk_problem(self.job_dir.path) or told or f"the master cannot write to {self.job_dir.path}"
+
+    def _remedy(self) -> str:
+        is_disk = disk_problem(self.job_dir.path) or not self.job_dir.problem_file.exists()
+        return "space is available" if is_disk else "that is over"
 
     def _pause(self, seconds: float) -> None:
         """Ends early if the job is to be stopped."""

@@ -280,20 +280,22 @@ class OpenJournalRequest(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., job: _Optional[_Union[JobIdentity, _Mapping]] = ..., writer: _Optional[str] = ..., has: _Optional[int] = ...) -> None: ...
 
 class JournalPart(_message.Message):
-    __slots__ = ("fence", "number", "operations", "is_snapshot", "last", "lasting")
+    __slots__ = ("fence", "number", "operations", "is_snapshot", "last", "lasting", "more")
     FENCE_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     OPERATIONS_FIELD_NUMBER: _ClassVar[int]
     IS_SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
     LASTING_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     fence: int
     number: int
     operations: bytes
     is_snapshot: bool
     last: int
     lasting: bytes
-    def __init__(self, fence: _Optional[int] = ..., number: _Optional[int] = ..., operations: _Optional[bytes] = ..., is_snapshot: _Optional[bool] = ..., last: _Optional[int] = ..., lasting: _Optional[bytes] = ...) -> None: ...
+    more: bool
+    def __init__(self, fence: _Optional[int] = ..., number: _Optional[int] = ..., operations: _Optional[bytes] = ..., is_snapshot: _Optional[bool] = ..., last: _Optional[int] = ..., lasting: _Optional[bytes] = ..., more: _Optional[bool] = ...) -> None: ...
 
 class CommitRequest(_message.Message):
     __slots__ = ("job", "fence", "number", "operations", "is_snapshot", "lasting")

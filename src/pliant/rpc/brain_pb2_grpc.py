@@ -169,6 +169,11 @@ class JournalsStub:
                 request_serializer=pliant_dot_rpc_dot_brain__pb2.CommitRequest.SerializeToString,
                 response_deserializer=pliant_dot_rpc_dot_brain__pb2.CommitReply.FromString,
                 _registered_method=True)
+        self.CommitParts = channel.stream_unary(
+                '/pliant.brain.v1.Journals/CommitParts',
+                request_serializer=pliant_dot_rpc_dot_brain__pb2.CommitRequest.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_brain__pb2.CommitReply.FromString,
+                _registered_method=True)
 
 
 class JournalsServicer:
@@ -190,6 +195,13 @@ class JournalsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CommitParts(self, request_iterator, context):
+        """The same of a batch that is larger than a message: its operations and what is lasting, in order, in as many parts as it takes.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JournalsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -200,6 +212,11 @@ def add_JournalsServicer_to_server(servicer, server):
             ),
             'Commit': grpc.unary_unary_rpc_method_handler(
                     servicer.Commit,
+                    request_deserializer=pliant_dot_rpc_dot_brain__pb2.CommitRequest.FromString,
+                    response_serializer=pliant_dot_rpc_dot_brain__pb2.CommitReply.SerializeToString,
+            ),
+            'CommitParts': grpc.stream_unary_rpc_method_handler(
+                    servicer.CommitParts,
                     request_deserializer=pliant_dot_rpc_dot_brain__pb2.CommitRequest.FromString,
                     response_serializer=pliant_dot_rpc_dot_brain__pb2.CommitReply.SerializeToString,
             ),
@@ -258,6 +275,33 @@ class Journals:
             request,
             target,
             '/pliant.brain.v1.Journals/Commit',
+            pliant_dot_rpc_dot_brain__pb2.CommitRequest.SerializeToString,
+            pliant_dot_rpc_dot_brain__pb2.CommitReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CommitParts(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/pliant.brain.v1.Journals/CommitParts',
             pliant_dot_rpc_dot_brain__pb2.CommitRequest.SerializeToString,
             pliant_dot_rpc_dot_brain__pb2.CommitReply.FromString,
             options,

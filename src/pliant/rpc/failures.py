@@ -44,8 +44,9 @@ _TOO_LARGE = "message larger than max"
 
 
 def to_status(error: PliantError) -> tuple[grpc.StatusCode, str]:
-    code = _CODES.get(type(error), grpc.StatusCode.UNKNOWN)
-    parts = (type(error).__name__, _clipped(error.message), _clipped(error.hint))
+    kinds = [kind for kind in type(error).__mro__ if kind in _KINDS.values()]  # of others the callers know nothing
+    code = next((_CODES[kind] for kind in kinds if kind in _CODES), grpc.StatusCode.UNKNOWN)
+    parts = (kinds[0].__name__, _clipped(error.message), _clipped(error.hint))
     return code, _SEPARATOR.join(part.replace(_SEPARATOR, " ") for part in parts)
 
 

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from pliant.core.errors import BrainUnavailable, Conflict, PermanentError
+from pliant.core.errors import BrainUnavailable, FencedOff, PermanentError
+
+__all__ = [
+    "DatabaseBusy",
+    "DatabaseFault",
+    "DatabaseRefused",
+    "DatabaseUnavailable",
+    "FencedOff",
+    "LostLease",
+    "SchemaMismatch",
+]
 
 
 class DatabaseUnavailable(BrainUnavailable):
@@ -25,5 +35,5 @@ class SchemaMismatch(PermanentError):
     """The tables are those of another release."""
 
 
-class FencedOff(Conflict):
-    """Another one holds the lease, or the journal, by now: whatever this one writes comes too late."""
+class LostLease(FencedOff):
+    """Another Brain is the active one by now."""

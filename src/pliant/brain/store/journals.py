@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, exists, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, exists, func, insert, select, update
 
 from pliant.brain.store import bounded
 from pliant.brain.store.database import Database
@@ -23,8 +23,9 @@ from pliant.brain.store.upserts import upsert
 from pliant.core.errors import Conflict, InvalidRequest, NotFound
 from pliant.core.planning.cluster.report import JobIdentity
 
-MAX_BATCH_BYTES = 16 << 20
+MAX_BATCH_BYTES = 256 << 20  # a snapshot of a very large job; a batch is in memory as a whole
 CHUNK_BYTES = 1 << 20  # MariaDB takes statements of up to 16 MB, and a byte may be written as two
+PAGE_BATCHES, PAGE_BYTES = 500, 4 << 20  # read at once
 _OPERATIONS, _LASTING = 0, 1
 
 
@@ -109,7 +110,7 @@ def commit(
 
 
 def read_from(database: Database, job: JobIdentity, after: int = 0) -> Iterator[JournalBatch]:
-    """What is there of the batches with a higher number, in order; read one by one, so that little is in memory.
+    """What is there of the batches with a higher number, in order; read in pages, so that little is in memory.
 
     Raises ``DatabaseBusy`` if a snapshot replaces operations meanwhile: what was read so far is to be dropped.
     """
@@ -117,19 +118,56 @@ def read_from(database: Database, job: JobIdentity, after: int = 0) -> Iterator[
         head = connection.execute(select(journals).where(*_of(job))).one_or_none()
         if head is None:
             raise NotFound(f"job {job} has no journal in {database.shown_url}")
+        size = func.coalesce(func.sum(func.length(journal_chunks.c.data)), 0)
+        same = and_(
+            journal_chunks.c.journal_id == journal_batches.c.journal_id,
+            journal_chunks.c.number == journal_batches.c.number,
+        )
         query = (
-            select(journal_batches.c.number, journal_batches.c.is_snapshot)
+            select(journal_batches.c.number, journal_batches.c.is_snapshot, size)
+            .select_from(journal_batches.outerjoin(journal_chunks, same))
             .where(journal_batches.c.journal_id == head.id, journal_batches.c.number > after)
+            .group_by(journal_batches.c.number, journal_batches.c.is_snapshot)
             .order_by(journal_batches.c.number)
         )
-        listed = connection.execute(query).all()
-    for number, is_snapshot in listed:
+        listed = [
+            (int(number), bool(is_snapshot), int(size)) for number, is_snapshot, size in connection.execute(query)
+        ]
+    for page in _pages(listed):
         with database.reading() as connection:
-            parts = {kind: b"".join(_chunks(connection, head.id, number, kind)) for kind in (_OPERATIONS, _LASTING)}
+            parts = _parts(connection, head.id, page[0][0], page[-1][0])
             snapshot = connection.scalar(select(journals.c.snapshot_number).where(journals.c.id == head.id))
         if snapshot != head.snapshot_number:
             raise DatabaseBusy(f"the journal of job {job} was written while it was read; read it again")
-        yield JournalBatch(number, bool(is_snapshot), parts[_OPERATIONS], parts[_LASTING])
+        for number, is_snapshot, _ in page:
+            found = parts.get(number, {})
+            yield JournalBatch(number, is_snapshot, found.get(_OPERATIONS, b""), found.get(_LASTING, b""))
+
+
+def _pages(listed: list[tuple[int, bool, int]]) -> Iterator[list[tuple[int, bool, int]]]:
+    page: list[tuple[int, bool, int]] = []
+    held = 0
+    for batch in listed:
+        if page and (len(page) == PAGE_BATCHES or held + batch[2] > PAGE_BYTES):
+            yield page
+            page, held = [], 0
+        page.append(batch)
+        held += batch[2]
+    if page:
+        yield page
+
+
+def _parts(connection: Connection, journal: int, first: int, last: int) -> dict[int, dict[int, bytes]]:
+    """By number and kind."""
+    query = (
+        select(journal_chunks.c.number, journal_chunks.c.kind, journal_chunks.c.data)
+        .where(journal_chunks.c.journal_id == journal, journal_chunks.c.number.between(first, last))
+        .order_by(journal_chunks.c.number, journal_chunks.c.kind, journal_chunks.c.part)
+    )
+    found: dict[int, dict[int, list[bytes]]] = {}
+    for number, kind, data in connection.execute(query):
+        found.setdefault(number, {}).setdefault(kind, []).append(bytes(data))
+    return {number: {kind: b"".join(parts) for kind, parts in kinds.items()} for number, kinds in found.items()}
 
 
 def _of(job: JobIdentity) -> tuple[ColumnElement[bool], ...]:
@@ -173,15 +211,6 @@ def _drop_operations(connection: Connection, journal: int, snapshot: int) -> Non
     )
     before = (journal_batches.c.journal_id == journal, journal_batches.c.number < snapshot)
     connection.execute(delete(journal_batches).where(*before, ~has_chunks))
-
-
-def _chunks(connection: Connection, journal: int, number: int, kind: int) -> Iterator[bytes]:
-    query = (
-        select(journal_chunks.c.data)
-        .where(journal_chunks.c.journal_id == journal, journal_chunks.c.number == number, journal_chunks.c.kind == kind)
-        .order_by(journal_chunks.c.part)
-    )
-    yield from connection.scalars(query)
 
 
 def _digest(operations: bytes, lasting: bytes, is_snapshot: bool) -> str:

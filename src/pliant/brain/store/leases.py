@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 
 from pliant.brain.store.bounded import checked_name
 from pliant.brain.store.database import Database
-from pliant.brain.store.errors import DatabaseBusy, FencedOff
+from pliant.brain.store.errors import DatabaseBusy, LostLease
 from pliant.brain.store.tables import leases
 
 ACTIVE_BRAIN = "brain"
@@ -98,12 +98,12 @@ def current(database: Database, name: str = ACTIVE_BRAIN) -> Lease | None:
 
 
 def check_term(connection: Connection, term: int | None, name: str = ACTIVE_BRAIN) -> None:
-    """Raises ``FencedOff`` if the lease has another term. Nobody can take it before this transaction ends. None: no check."""
+    """Raises ``LostLease`` if the lease has another term. Nobody can take it before this transaction ends. None: no check."""
     if term is None:
         return
     found = connection.scalar(select(leases.c.term).where(leases.c.name == name).with_for_update(read=True))
     if found != term:
-        raise FencedOff(
+        raise LostLease(
             f"this Brain was active in term {term}, the active one is in term {found or 0}",
             hint="nothing to do: the active Brain has taken over",
         )

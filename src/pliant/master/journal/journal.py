@@ -93,14 +93,19 @@ class Journal:
         self._note(put)
 
     async def durable(self) -> None:
-        """Wait until everything noted so far is on disk."""
+        """Wait until everything noted so far is on disk. Raises ``MasterUnavailable`` from the first failure on."""
         target = self._noted
-        while self._committed < target:
-            if self.failure is not None:
-                raise MasterUnavailable(f"the master cannot write its journal: {self.failure}")
+        while self.failure is None and self._committed < target:
             await asyncio.shield(self._waiters)
+        if self.failure is not None:
+            raise MasterUnavailable(f"the master cannot write its journal: {self.failure}")
+
+    def limit_outage(self, seconds: float) -> None:
+        """This master is to end: do not wait longer for a storage that is away."""
+        self._store.limit_outage(seconds)
 
     async def close(self) -> None:
+        self.limit_outage(0.0)
         self._hand_over()
         with self._wake:
             self._closing = True

@@ -23,8 +23,10 @@ _NAME = re.compile(r"[0-9a-f]{32}")
 
 
 class NoteStore:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, has_files: bool = True) -> None:
+        """Without ``has_files`` longer ones are refused: the journal is elsewhere, and this folder may be lost with its disk."""
         self._folder = folder
+        self._has_files = has_files
 
     def keep(self, dataset: str, data: bytes) -> str:
         """Returns the text to journal; the bytes are durable by then."""
@@ -35,6 +37,12 @@ class NoteStore:
             )
         if len(data) <= MAX_INLINE_BYTES:
             return _INLINE + base64.b64encode(data).decode()
+        if not self._has_files:
+            raise InvalidRequest(
+                f"a note of {len(data):,} bytes on a shard of {dataset!r}; "
+                f"allowed with journal.store: database: {MAX_INLINE_BYTES:,}",
+                hint="use smaller shards, or metrics with a small state (a pliant.native.Metric), or journal.store: file",
+            )
         name = blake2b(data, digest_size=16).hexdigest()
         folder = self._of(dataset)
         if not (folder / name).exists():

@@ -64,6 +64,10 @@ class JournalStore(ABC):
     @abstractmethod
     def close(self) -> None: ...
 
+    def limit_outage(self, seconds: float) -> None:
+        """A commit that waits because its storage is away fails from now on once that has lasted as long. From any thread."""
+        return
+
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -109,12 +113,18 @@ class SqliteStore(JournalStore):
             raise in_words(self.path, error) from error
 
     def commit(self, batch: Batch) -> None:
+        with self._transaction():
+            self._write(batch)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All of it, or nothing."""
         db = self._db
         db.execute("BEGIN IMMEDIATE")
         try:
-            self._write(batch)
+            yield
             db.execute("COMMIT")
-        except Exception:
+        except BaseException:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             raise
@@ -131,7 +141,7 @@ class SqliteStore(JournalStore):
             rows_e = [(e.number, e.time, e.kind.value, e.node, _compact(e.facts)) for e in batch.events]
             db.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", rows_e)
         if batch.audit:
-            db.executemany(f"INSERT INTO audit VALUES ({', '.join('?' * 11)})", [_audit(r) for r in batch.audit])
+            db.executemany(f"INSERT INTO audit VALUES ({', '.join('?' * 11)})", [audit_values(r) for r in batch.audit])
 
     def _write_definitions(self, definitions: Mapping[str, Mapping[str, Any]]) -> None:
         """Only those that are new: they can be long, and do not change."""
@@ -196,7 +206,7 @@ def in_words(path: Path, error: Exception) -> PliantError:
     )
 
 
-def _audit(row: AuditRow) -> Sequence[Any]:
+def audit_values(row: AuditRow) -> Sequence[Any]:
     return (
         row.dataset, row.epoch, row.ordinal, row.name, row.start, row.shard_end,
         row.begin, row.end, row.node, row.session, row.lease,

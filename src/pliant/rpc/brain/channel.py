@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Any
 
 import grpc
@@ -74,6 +74,23 @@ class BrainClient:
             return method(request, timeout=timeout, metadata=self._metadata)
         except grpc.RpcError as error:
             raise brain_error(error, type(request).__name__) from None
+
+    def stream(self, method: Callable[..., Any], request: Any, *, timeout: float) -> Iterator[Any]:
+        """What a stream has to say, as it comes; whoever stops reading it ends it. ``timeout`` is of the whole."""
+        call = method(request, timeout=timeout, metadata=self._metadata)
+        try:
+            yield from call
+        except grpc.RpcError as error:
+            raise brain_error(error, type(request).__name__) from None
+        finally:
+            call.cancel()
+
+    def send_all(self, method: Callable[..., Any], requests: Iterable[Any], *, timeout: float) -> Any:
+        """The answer to a stream of requests."""
+        try:
+            return method(iter(requests), timeout=timeout, metadata=self._metadata)
+        except grpc.RpcError as error:
+            raise brain_error(error, getattr(method, "__name__", "a stream")) from None
 
     def read_all(self, method: Callable[..., Any], request: Any, *, timeout: float = DEADLINE_S) -> list[Any]:
         """What a stream that ends has to say."""
