@@ -26,6 +26,7 @@ from pliant.brain.callers import BrainBorder
 from pliant.brain.coordinator import Coordinator
 from pliant.brain.executor.algorithm_executor import AlgorithmExecutor
 from pliant.brain.figures import BrainFigures, metrics_text
+from pliant.brain.journal_service import JournalsServicer
 from pliant.brain.report_writer import ReportWriter
 from pliant.brain.services import ClustersServicer, PlanningServicer
 from pliant.brain.store import leases
@@ -199,6 +200,7 @@ class BrainServer:
         planning = PlanningServicer(coordinator, writer, lambda: self.term, time.time, self._raise_term)
         services.add_PlanningServicer_to_server(planning, server)
         services.add_ClustersServicer_to_server(ClustersServicer(self.database, lambda: self.term, time.time), server)
+        services.add_JournalsServicer_to_server(JournalsServicer(self.database, lambda: self.term, time.time), server)
         published = self._bind(server, undo)
         undo.push_async_callback(server.stop, CLOSE_S)
         undo.push_async_callback(coordinator.close)
