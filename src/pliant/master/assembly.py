@@ -195,8 +195,9 @@ class Assembly:
             fingerprint=self._fingerprint(),
         )
         history = HistoryBuilder(state, stats, planning_terms(spec)) if state.planner is not None else None
+        # Components are put together before the journal notes that this master started.
         reports = ReportBuilder(
-            self.identity, description, state, stats, self.clock, history, session=max(1, state.job.master_starts)
+            self.identity, description, state, stats, self.clock, history, session=state.job.master_starts + 1
         )
         return BrainLink(
             AsyncBrainClient(self.brain),

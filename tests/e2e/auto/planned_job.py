@@ -28,8 +28,11 @@ class PlannedJob(LocalJob):
         strategy: str = "none",
         records: int = 100_000,
         name: str = "job",
+        command_of: str = "",
     ) -> None:
-        self._hurry = folder / f"{name}.hurry"
+        """``command_of``: has the same command as the job of that name, so that it is of its kind."""
+        self._hurry = folder / f"{command_of or name}.hurry"
+        self._hurry.unlink(missing_ok=True)
         command = ["python", "-m", "pliant.testing.load", kind, "--records", str(records), *load]
         command += ["--hurry", str(self._hurry)]
         worker: dict[str, Any] = {"command": command, **(role or {})}
