@@ -60,7 +60,7 @@ def recorded_jobs(database: Database, since: float = 0.0) -> tuple[StoredJob, ..
 
 def find_job(database: Database, namespace: str, name: str) -> StoredJob | None:
     """The newest of that name."""
-    found = _found(database, jobs.c.namespace == namespace, jobs.c.name == name)
+    found = _found(database, jobs.c.namespace == namespace, jobs.c.name == name, jobs.c.is_replaced.is_(False))
     return found[-1] if found else None
 
 

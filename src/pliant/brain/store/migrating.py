@@ -17,7 +17,7 @@ from sqlalchemy import Connection, text
 
 from pliant.brain.store.database import Database
 from pliant.brain.store.errors import DatabaseBusy, SchemaMismatch
-from pliant.brain.store.urls import MYSQL, POSTGRESQL
+from pliant.brain.store.urls import MYSQL, POSTGRESQL, SQLITE
 
 VERSION_TABLE = "schema_revision"
 _LOCK = "pliant brain migration"
@@ -47,17 +47,17 @@ def migrate(database: Database, to: str = "head") -> list[str]:
     known = revisions()
 
     def upgrade(connection: Connection) -> list[str]:
-        with _locked(database, connection):
-            before = _revision(connection)
-            _check_known(database, before, known)
-            config = _config()
-            config.attributes["connection"] = connection
-            config.attributes["is_transactional"] = database.family != MYSQL
-            command.upgrade(config, to)
-            after = _revision(connection)
+        before = _revision(connection)
+        _check_known(database, before, known)
+        config = _config()
+        config.attributes["connection"] = connection
+        config.attributes["is_transactional"] = database.family != MYSQL
+        command.upgrade(config, to)
+        after = _revision(connection)
         return known[known.index(before) + 1 if before else 0 : known.index(after) + 1]
 
-    return database.transaction(upgrade)
+    with _lock(database):
+        return database.transaction(upgrade)
 
 
 def check_schema(database: Database) -> None:
@@ -91,19 +91,22 @@ def _revision(connection: Connection) -> str:
 
 
 @contextmanager
-def _locked(database: Database, connection: Connection) -> Iterator[None]:
-    """SQLite needs none: its transaction is the lock."""
-    if database.family == POSTGRESQL:
-        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT_S}s'")
-        connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _LOCK_NUMBER})
+def _lock(database: Database) -> Iterator[None]:
+    """Held by a connection of its own, until the migration is committed. SQLite needs none: its transaction is the lock."""
+    if database.family == SQLITE:
         yield
-    elif database.family == MYSQL:
-        got = connection.scalar(text("SELECT get_lock(:name, :seconds)"), {"name": _LOCK, "seconds": _LOCK_TIMEOUT_S})
-        if got != 1:
+        return
+    with database.reading() as connection:
+        if database.family == POSTGRESQL:
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT_S}s'")
+            connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
+            connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _LOCK_NUMBER})
+            yield
+            return
+        wanted = {"name": _LOCK, "seconds": _LOCK_TIMEOUT_S}
+        if connection.scalar(text("SELECT get_lock(:name, :seconds)"), wanted) != 1:
             raise DatabaseBusy(f"{database.shown_url} is being migrated by another process")
         try:
             yield
         finally:
             connection.execute(text("SELECT release_lock(:name)"), {"name": _LOCK})
-    else:
-        yield

@@ -45,6 +45,7 @@ class _Job:
     records: int
     reports_lost: int
     wants_all: bool  # until a report says everything, with the job's description
+    is_replaced: bool
     last: ReportRows | None = None  # that was accepted in this transaction
 
 
@@ -85,53 +86,45 @@ def _write(
 ) -> list[Acknowledged]:
     check_term(connection, term)
     sound = [rows for rows in parsed if not isinstance(rows, str)]
-    known, newest = _known_jobs(connection, sound)
+    known = _known_jobs(connection, sound)
     if _add_new_jobs(connection, sound, known, heard_at):
-        known, newest = _known_jobs(connection, sound)
+        known = _known_jobs(connection, sound)
     rows = _Rows()
     for each in sound:
         job = known.get(each.report.job)
-        if job is not None and job.id == newest[each.report.job.namespace, each.report.job.name]:
+        if job is not None and not job.is_replaced:
             _take(job, each, rows)
     _store(connection, rows, known, heard_at)
     return [
-        Acknowledged(0, 0, False, each) if isinstance(each, str) else _answer(each.report.job, known, newest)
-        for each in parsed
+        Acknowledged(0, 0, False, each) if isinstance(each, str) else _answer(each.report.job, known) for each in parsed
     ]
 
 
-def _answer(identity: JobIdentity, known: dict[JobIdentity, _Job], newest: dict[tuple[str, str], int]) -> Acknowledged:
+def _answer(identity: JobIdentity, known: dict[JobIdentity, _Job]) -> Acknowledged:
     job = known.get(identity)
     if job is None:  # it does not say what it is
         return Acknowledged(0, 0, True)
-    if job.id != newest[identity.namespace, identity.name]:
+    if job.is_replaced:
         return Acknowledged(job.session, job.sequence, False, f"job {identity} was replaced by another of that name")
     return Acknowledged(job.session, job.sequence, job.wants_all)
 
 
-def _known_jobs(
-    connection: Connection, sound: Iterable[ReportRows]
-) -> tuple[dict[JobIdentity, _Job], dict[tuple[str, str], int]]:
-    """The jobs by identity, and the id of the newest by namespace and name. Their rows are locked, in the same order everywhere."""
-    columns = [
-        jobs.c[name]
-        for name in ("id", "namespace", "name", "uid", "session", "sequence", "records", "reports_lost", "wants_all")
-    ]
+def _known_jobs(connection: Connection, sound: Iterable[ReportRows]) -> dict[JobIdentity, _Job]:
+    """Those of the reports. Their rows are locked, in the same order everywhere."""
+    names = ("id", "session", "sequence", "records", "reports_lost", "wants_all", "is_replaced")
+    key = (jobs.c.namespace, jobs.c.name, jobs.c.uid)
     known: dict[JobIdentity, _Job] = {}
-    newest: dict[tuple[str, str], int] = {}
-    for pairs in portions(sorted({(rows.report.job.namespace, rows.report.job.name) for rows in sound})):
-        wanted = tuple_(jobs.c.namespace, jobs.c.name).in_(pairs)
-        for row in connection.execute(select(*columns).where(wanted).order_by(jobs.c.id).with_for_update()):
-            identity = JobIdentity(row.namespace, row.name, row.uid)
-            known[identity] = _Job(row.id, row.session, row.sequence, row.records, row.reports_lost, row.wants_all)
-            newest[row.namespace, row.name] = row.id
-    return known, newest
+    for wanted in portions(sorted({(job.namespace, job.name, job.uid) for job in (rows.report.job for rows in sound)})):
+        query = select(*key, *(jobs.c[name] for name in names)).where(tuple_(*key).in_(wanted))
+        for row in connection.execute(query.order_by(jobs.c.id).with_for_update()):
+            known[JobIdentity(*row[:3])] = _Job(*row[3:])
+    return known
 
 
 def _add_new_jobs(
     connection: Connection, sound: Iterable[ReportRows], known: dict[JobIdentity, _Job], heard_at: float
 ) -> bool:
-    """Jobs that say what they are and are not there yet. An earlier one of the same name has ended, whatever it said last."""
+    """Jobs that say what they are and are not there yet. They replace an earlier one of the same name, which has ended."""
     new: dict[JobIdentity, Row] = {}
     for rows in sound:
         job = rows.report.job
@@ -144,8 +137,9 @@ def _add_new_jobs(
                 "started_at": rows.started_at or heard_at,
             }
     for job in new:
-        same_name = (jobs.c.namespace == job.namespace, jobs.c.name == job.name, jobs.c.uid != job.uid)
-        connection.execute(update(jobs).where(*same_name, jobs.c.ended_at == 0).values(ended_at=heard_at))
+        others = (jobs.c.namespace == job.namespace, jobs.c.name == job.name, jobs.c.uid != job.uid)
+        connection.execute(update(jobs).where(*others, jobs.c.ended_at == 0).values(ended_at=heard_at))
+        connection.execute(update(jobs).where(*others, jobs.c.is_replaced.is_(False)).values(is_replaced=True))
     upsert(connection, jobs, list(new.values()), keep=("first_heard_at", "started_at"))
     return bool(new)
 

@@ -76,6 +76,7 @@ jobs = Table(
     number("last_heard_at"),
     number("started_at"),
     number("ended_at"),
+    Column("is_replaced", Boolean, nullable=False, server_default=false()),
     number("pruned_at"),
     # its last sample
     number("sampled_at"),
@@ -96,7 +97,6 @@ jobs = Table(
     Index("ix_jobs_command", "strategy", "command"),
     Index("ix_jobs_program", "strategy", "program"),
     Index("ix_jobs_ended_at", "ended_at"),
-    Index("ix_jobs_last_heard_at", "last_heard_at"),
     **TABLE_OPTIONS,
 )
 
