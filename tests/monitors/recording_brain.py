@@ -14,17 +14,18 @@ from pliant.rpc import brain_pb2 as bp
 from pliant.rpc import brain_pb2_grpc as services
 from pliant.rpc.brain.access import BrainAccess, BrainFolder
 from pliant.rpc.brain.identity import Caller, caller_of
-from pliant.rpc.tls import create_certificates
+from pliant.rpc.tls import TlsFiles, create_certificates
 
 
 class RecordingBrain(services.ClustersServicer):
     """``with RecordingBrain(tmp_path) as brain: brain.access``. ``folder`` has what a monitor is given."""
 
-    def __init__(self, path: Path) -> None:
-        self.token = secrets.token_hex(32)
+    def __init__(self, path: Path, *, token: str = "", tls: TlsFiles | None = None) -> None:
+        """``token``, ``tls``: made in the folder ``path`` unless they are given."""
+        self.token = token or secrets.token_hex(32)
         self.observed: list[bp.ObserveRequest] = []
         self.refused = 0
-        self._tls = create_certificates(path / "tls")
+        self._tls = tls or create_certificates(path / "tls")
         self._port = 0
         self._server: grpc.Server | None = None
         self._lock = threading.Lock()

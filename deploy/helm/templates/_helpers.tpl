@@ -62,3 +62,84 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
   resources: [pods]  # given to masters
   verbs: [list]
 {{- end }}
+
+{{- /* The Brain, if it is enabled. Its address is what masters of jobs dial. */ -}}
+{{- define "pliant.brain.name" -}}
+{{ include "pliant.name" . }}-brain
+{{- end }}
+
+{{- define "pliant.brain.address" -}}
+{{ .Values.brain.address | default (printf "%s.%s.svc:%v" (include "pliant.brain.name" .) .Release.Namespace .Values.brain.port) }}
+{{- end }}
+
+{{- define "pliant.brain.secret" -}}
+{{ .Values.brain.existingSecret | default (include "pliant.brain.name" .) }}
+{{- end }}
+
+{{- define "pliant.brain.selector" -}}
+app.kubernetes.io/name: pliant-brain
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "pliant.monitor.selector" -}}
+app.kubernetes.io/name: pliant-monitor
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "pliant.common" -}}
+app.kubernetes.io/part-of: pliant
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{- end }}
+
+{{- /* "yes", if the Brain's database is a file of its own Pod. */ -}}
+{{- define "pliant.brain.hasFile" -}}
+{{- if not (or .Values.brain.database.url .Values.brain.database.existingSecret) }}yes{{ end -}}
+{{- end }}
+
+{{- define "pliant.brain.command" -}}
+{{ .Values.brain.command | default (list "pliant") | toYaml }}
+{{- end }}
+
+{{- /* What the operator and the monitor have of the Brain's Secret: no key of the Brain's. */ -}}
+{{- define "pliant.brain.access" -}}
+name: brain
+secret:
+  secretName: {{ include "pliant.brain.secret" . }}
+  defaultMode: 0440
+  items:
+  - {key: token, path: token}
+  - {key: ca.crt, path: ca.crt}
+{{- end }}
+
+{{- define "pliant.brain.scheduling" -}}
+securityContext: {{- toYaml .Values.podSecurityContext | nindent 2 }}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.brain.priorityClassName | default (ternary .Values.priorityClasses.high.name "" .Values.priorityClasses.create) }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.brain.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.brain.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.brain.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /* Values that contradict each other, before anything is installed. */ -}}
+{{- define "pliant.brain.check" -}}
+{{- $brain := .Values.brain }}
+{{- if and $brain.database.url $brain.database.existingSecret }}
+{{- fail "brain.database: set url or existingSecret, not both" }}
+{{- end }}
+{{- if and (gt (int $brain.replicas) 1) (or (eq "yes" (include "pliant.brain.hasFile" .)) (hasPrefix "sqlite" $brain.database.url)) }}
+{{- fail (printf "brain.replicas is %v: several Brains need a database server that they share; set brain.database.url or brain.database.existingSecret" $brain.replicas) }}
+{{- end }}
+{{- if not (has $brain.defaultMode (list "" "cluster")) }}
+{{- fail (printf "brain.defaultMode is %q; allowed: cluster, or nothing" $brain.defaultMode) }}
+{{- end }}
+{{- end }}

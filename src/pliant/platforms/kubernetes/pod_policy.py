@@ -52,7 +52,7 @@ VOLUMES = ("configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persiste
 SELINUX_TYPES = ("", "container_t", "container_init_t", "container_kvm_t", "container_engine_t")
 UNCONFINED_ANNOTATIONS = ("container.apparmor.security.beta.kubernetes.io/", "seccomp.security.alpha.kubernetes.io/")
 # Names of what Pliant keeps for jobs, see ``names``, and of tokens that Kubernetes up to 1.23 kept as Secrets.
-RESERVED_SECRETS = re.compile(r".*-(master|node|brain|token-[a-z0-9]{5})")
+RESERVED_SECRETS = re.compile(r".*-(master|node|brain|brain-database|token-[a-z0-9]{5})")
 RESERVED_CLAIMS = re.compile(r".*-journal")
 RESERVED_ACCOUNTS = re.compile(r".*-master")
 
