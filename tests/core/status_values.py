@@ -11,10 +11,13 @@ from pliant.core.planning.planner_state import PlannerState
 from pliant.core.rendezvous.book import Member, World
 from pliant.core.shards.datasets import ShardType
 from pliant.core.status import (
+    BRAIN_AWAY,
+    BRAIN_LEADS,
     CheckpointStatus,
     Condition,
     DatasetStatus,
     EvaluationStatus,
+    GrantStatus,
     JobStatus,
     NodeStatus,
     ParametersStatus,
@@ -150,7 +153,16 @@ def job_statuses(metrics: st.SearchStrategy[float | None]) -> st.SearchStrategy[
         goodput=st.none() | SECONDS,
         last_plan=st.none() | st.builds(PlanStatus, *[WORDS] * 6),
         planner=st.none()
-        | st.builds(PlannerStatus, st.sampled_from(PlannerState), SECONDS, WORDS, WORDS, st.booleans()),
+        | st.builds(
+            PlannerStatus,
+            st.sampled_from(PlannerState),
+            SECONDS,
+            WORDS,
+            WORDS,
+            st.booleans(),
+            st.sampled_from(("", BRAIN_LEADS, BRAIN_AWAY)),
+            st.none() | st.builds(GrantStatus, COUNTS, SECONDS, SECONDS, WORDS),
+        ),
         evaluations=_tuple(evaluations(metrics)),
         best=st.none() | evaluations(metrics),
         first_failure=st.none() | st.builds(Failure, WORDS, WORDS, WORDS, WORDS, SECONDS, WORDS),

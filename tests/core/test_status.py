@@ -11,10 +11,13 @@ from pliant.core.job_state import JobState
 from pliant.core.nodes.book import NodeBook
 from pliant.core.nodes.fault_policy import FaultPolicy
 from pliant.core.nodes.states import NodeState, RoleSpec
+from pliant.core.planning.cluster.offer import Grant, grant_to_json
+from pliant.core.planning.configuration import Configuration, Shape
+from pliant.core.planning.planner import Planner
 from pliant.core.progress import TrainingProgress, progress_to_json
 from pliant.core.shards.book import ShardBook
 from pliant.core.shards.datasets import MAX_RECORDS, DatasetSpec
-from pliant.core.status import JobStatus, Progress, RoleStatus
+from pliant.core.status import BRAIN_LEADS, GrantStatus, JobStatus, Progress, RoleStatus
 from pliant.core.status_builder import LiveFigures, NodeFigures, build_status
 from pliant.core.training import TrainingBook
 from pliant.rpc.status import status_from_message, status_message
@@ -165,3 +168,22 @@ def test_the_progress_of_several_very_large_datasets_fits_the_wire(state: JobSta
     status = built(state)
     assert status.progress.records_total == MAX_RECORDS
     assert status_from_message(status_message(status)).progress == status.progress
+
+
+def test_a_planner_says_whether_the_brain_leads_and_what_it_granted(state: JobState) -> None:
+    assert built(state).optimize == "manual"
+    planner = Planner(algorithms=[])
+    state = JobState(job=state.job, planner=planner)
+    assert built(state).optimize == "single-job"
+    led = LiveFigures(brain=BRAIN_LEADS)
+    assert built(state, live=led).optimize == "cluster"
+    limit = Configuration(Shape(3, 2.0, 512), Shape(1, 0.0, 1024))
+    for number, grant, expected in (
+        (1, Grant("job", 1, limit, "two jobs", 5.0), GrantStatus(4, 7.0, 2560, "two jobs")),
+        (2, Grant("job", 2, None, "others go first"), GrantStatus(0, reason="others go first")),
+        (3, Grant("job", 3, None, "no quota", is_unlimited=True), None),
+    ):
+        planner.granted(100.0 + number, grant=grant_to_json(grant))
+        found = built(state, live=led).planner
+        assert found is not None
+        assert (found.brain, found.grant) == ("leads", expected)

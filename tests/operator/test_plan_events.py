@@ -55,6 +55,8 @@ def test_a_pause_is_reported_with_its_reason() -> None:
     [event] = plan_events(status(None, paused), SeenPlan(None, PLANNER), NOW)
     assert (event.reason, event.message) == ("PlannerPaused", "paused for another 60 s: scaled by hand")
     assert plan_events(status(None, paused), SeenPlan(None, paused), NOW) == []
+    led = replace(paused, brain="leads")
+    assert plan_events(status(None, led), SeenPlan(None, paused), NOW) == [], "the same pause"
 
 
 def test_a_reconciler_reports_what_the_master_wrote_into_the_status_once() -> None:

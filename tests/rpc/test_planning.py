@@ -11,7 +11,7 @@ from pliant.core.planning.history import Objective, StepParts
 from pliant.core.planning.plan_record import Outcome, PlanRecord
 from pliant.core.planning.planner_state import PlannerState
 from pliant.core.planning.reports import JobExplanation, JobPlans
-from pliant.core.status import PlannerStatus
+from pliant.core.status import BRAIN_LEADS, GrantStatus, PlannerStatus
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.planning import (
     explain_from,
@@ -22,7 +22,8 @@ from pliant.rpc.planning import (
     record_message,
 )
 
-PLANNER = PlannerStatus(PlannerState.PAUSED, 12.5, "a person changed the job", "auto-3", dry_run=True)
+GRANT = GrantStatus(4, 8.0, 4096, "two jobs share 8 CPU")
+PLANNER = PlannerStatus(PlannerState.PAUSED, 12.5, "a person changed the job", "auto-3", True, BRAIN_LEADS, GRANT)
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.id)

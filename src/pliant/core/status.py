@@ -18,6 +18,7 @@ from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.nodes.states import ENDED as ENDED_NODE_STATES
 from pliant.core.nodes.states import NodeState
 from pliant.core.planning.planner_state import PlannerState
+from pliant.core.plurals import counted
 from pliant.core.progress import LOSS
 from pliant.core.rendezvous.book import World
 from pliant.core.resources import Resources
@@ -30,6 +31,7 @@ SEPARATE_MODELS, INDEPENDENT_WORKERS = (
 )  # likewise, of hints (``core.combination``)
 CHECKPOINTS_FAILING = "CheckpointsFailing"  # likewise, of checkpoints (``core.checkpoints``)
 WARNINGS = frozenset({SEPARATE_MODELS, INDEPENDENT_WORKERS, CHECKPOINTS_FAILING})
+BRAIN_LEADS, BRAIN_AWAY = "leads", "away"  # what a planner's status says of the Brain; empty: the job has none
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,14 +187,43 @@ class PlanStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class GrantStatus:
+    """The most that a job may have under its quota, over all of its nodes, as the Brain said last."""
+
+    nodes: int  # 0: nothing, the job is suspended until a later grant
+    cpu: float = 0.0  # cores; a node without a limit counts as one
+    memory_mb: float = 0.0  # 0: no limit
+    reason: str = ""
+
+    def __str__(self) -> str:
+        if not self.nodes:
+            return "nothing"
+        memory = f", {self.memory_mb:.0f} MB" if self.memory_mb else ""
+        return f"at most {counted(self.nodes, 'node')}, {self.cpu:g} CPU{memory}"
+
+    def sentence(self) -> str:
+        """For people."""
+        return f"the quota grants {self}" + (f": {self.reason}" if self.reason else "")
+
+
+@dataclass(frozen=True, slots=True)
 class PlannerStatus:
-    """Of a job that plans its own resources."""
+    """Of a job that plans its own resources, or that the Brain plans for."""
 
     state: PlannerState
     until: float = 0.0  # end of the pause or the cool-down, which may be past; 0: neither
     reason: str = ""  # of the pause, or of the plan that is under way
     plan: str = ""  # the one that is under way; empty: none
     dry_run: bool = False  # plans are only shown
+    brain: str = ""  # BRAIN_LEADS or BRAIN_AWAY; empty: the job has no Brain
+    grant: GrantStatus | None = None  # None: no quota limits the job
+
+    @property
+    def planned_by(self) -> str:
+        """For people: who plans now."""
+        if self.brain == BRAIN_LEADS:
+            return "planned by the Brain"
+        return "the Brain is away: planned by the job's master" if self.brain else "planned by the job"
 
     def waits_for(self, now: float) -> str:
         """Why no plan is made now, whatever the algorithms say; empty: nothing keeps it."""
@@ -207,12 +238,15 @@ class PlannerStatus:
         """For people."""
         waits = self.waits_for(now)
         text = f"{self.state.value}, {waits}" if waits.startswith("cool-down") else waits or self.state.value
-        return f"{text} (dry run: plans are only shown)" if self.dry_run else text
+        led = f"; {self.planned_by}" if self.brain else ""
+        return f"{text} (dry run: plans are only shown){led}" if self.dry_run else f"{text}{led}"
 
 
 def mode_of(planner: PlannerStatus | None) -> str:
     """The ``optimize.mode`` of a job with this planner."""
-    return "single-job" if planner is not None else "manual"
+    if planner is None:
+        return "manual"
+    return "cluster" if planner.brain else "single-job"
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +361,7 @@ class JobStatus:
 
     @property
     def optimize(self) -> str:
-        """Who plans resources: a person (manual), or the job's master."""
+        """Who plans resources: a person (manual), the job's master (single-job), or the Brain (cluster)."""
         return mode_of(self.planner)
 
     @property

@@ -93,6 +93,7 @@ class LiveFigures:
     refusal: str = ""  # why the last change that somebody asked for was refused
     nodes: Mapping[str, NodeFigures] = field(default_factory=dict)
     parameters: ParameterFigures = field(default_factory=ParameterFigures)
+    brain: str = ""  # whether it leads: see ``PlannerStatus``
 
 
 NOTHING_LIVE = LiveFigures()
@@ -137,7 +138,7 @@ def build_status(name: str, state: JobState, now: float, live: LiveFigures = NOT
         best=evaluation_status(training.best) if training is not None and training.best is not None else None,
         first_failure=job.first_failure,
         last_plan=_last_plan(state.changes, state.planner),
-        planner=planner_status(state.planner) if state.planner is not None else None,
+        planner=planner_status(state.planner, live.brain) if state.planner is not None else None,
         world=state.rendezvous.world if state.rendezvous is not None else None,
         parameters=_parameters(state.parameters, live.parameters) if state.parameters is not None else None,
         checkpoints=tuple(map(_checkpoint, state.checkpoints.destinations())),

@@ -23,6 +23,7 @@ from pliant.core.status import (
     Condition,
     DatasetStatus,
     EvaluationStatus,
+    GrantStatus,
     JobStatus,
     NodeStatus,
     ParametersStatus,
@@ -93,7 +94,8 @@ def status_from_json(value: Json) -> JobStatus:
 
 
 def _planner(value: Json) -> PlannerStatus:
-    return _read(PlannerStatus, value, state=PlannerState(value["state"]))
+    grant = _one(value.get("grant"), lambda inner: _read(GrantStatus, inner))
+    return _read(PlannerStatus, value, state=PlannerState(value["state"]), grant=grant)
 
 
 def _progress(value: Json) -> Progress:

@@ -11,23 +11,30 @@ from pliant.core.planning.explanation import Explanation
 from pliant.core.planning.history import StepParts
 from pliant.core.planning.planner_status import planner_status
 from pliant.core.planning.reports import MAX_RECENT, JobExplanation, JobPlans
+from pliant.master.components.planning.brain_link import BrainLink
 from pliant.master.components.planning.planner import ResourcePlanner
 from pliant.master.components.stats import MemoryStats
 from pliant.master.controller import JobController
 
 
-def plans_of(name: str, state: JobState, note: str = "") -> JobPlans:
+def plans_of(name: str, state: JobState, note: str = "", brain: str = "") -> JobPlans:
+    """``brain``: whether it leads, which only a living master knows."""
     planner = state.planner
     if planner is None:
         return JobPlans(name, note=note)
-    return JobPlans(name, planner_status(planner), planner.records(), note)
+    return JobPlans(name, planner_status(planner, brain), planner.records(), note)
+
+
+def plans_of_job(controller: JobController) -> JobPlans:
+    link = controller.find(BrainLink)
+    return plans_of(controller.name, controller.state, brain=link.standing if link is not None else "")
 
 
 async def explain_job(controller: JobController) -> JobExplanation:
     """Raises ``NotAvailable`` if what fits curves is not installed where the master runs."""
     planner = controller.find(ResourcePlanner)
     explanation = await _explain(planner) if planner is not None else None
-    plans = plans_of(controller.name, controller.state)
+    plans = plans_of_job(controller)
     return JobExplanation(
         plans.name, plans.planner, _time_of_workers(controller), explanation, plans.plans[-MAX_RECENT:]
     )

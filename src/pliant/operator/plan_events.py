@@ -38,6 +38,13 @@ def plan_events(status: JobStatus, seen: SeenPlan | None, now: float) -> list[Em
         if seen is not None and has_ended:
             judged = f": {plan.judgement}" if plan.judgement else ""
             events.append(EmitEvent("PlanEnded", f"{plan.name} {plan.outcome}{judged}"))
-    if planner is not None and planner.state is PlannerState.PAUSED and seen is not None and planner != seen.planner:
+    if planner is not None and seen is not None and _pause(planner) not in (None, _pause(seen.planner)):
         events.append(EmitEvent("PlannerPaused", planner.waits_for(now)))
     return events
+
+
+def _pause(planner: PlannerStatus | None) -> tuple[float, str] | None:
+    """None: there is none."""
+    if planner is None or planner.state is not PlannerState.PAUSED:
+        return None
+    return planner.until, planner.reason

@@ -14,7 +14,7 @@ from pliant.core.planning.history import StepParts
 from pliant.core.planning.plan_record import PlanRecord
 from pliant.core.planning.proposal import Prediction, Proposal
 from pliant.core.planning.reports import JobExplanation, JobPlans
-from pliant.core.status import PlannerStatus
+from pliant.core.status import GrantStatus, PlannerStatus
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.enums import PLAN_OBJECTIVE, PLAN_OUTCOME, PLANNER_STATE
 
@@ -50,6 +50,8 @@ def planner_message(status: PlannerStatus) -> pb.PlannerStatus:
         reason=status.reason,
         plan=status.plan,
         dry_run=status.dry_run,
+        brain=status.brain,
+        grant=pb.QuotaGrant(**asdict(status.grant)) if status.grant is not None else None,
     )
 
 
@@ -121,8 +123,15 @@ def explain_from(message: pb.ExplainReply) -> JobExplanation:
 
 
 def planner_from(message: pb.PlannerStatus) -> PlannerStatus:
+    grant = message.grant
     return PlannerStatus(
-        PLANNER_STATE.from_wire(message.state), message.until, message.reason, message.plan, message.dry_run
+        PLANNER_STATE.from_wire(message.state),
+        message.until,
+        message.reason,
+        message.plan,
+        message.dry_run,
+        message.brain,
+        GrantStatus(grant.nodes, grant.cpu, grant.memory_mb, grant.reason) if message.HasField("grant") else None,
     )
 
 

@@ -1627,18 +1627,34 @@ class ReportStepRequest(_message.Message):
     def __init__(self, node: _Optional[str] = ..., step: _Optional[int] = ..., records: _Optional[int] = ..., metrics: _Optional[_Mapping[str, float]] = ..., total_steps: _Optional[int] = ..., epoch: _Optional[int] = ..., records_done: _Optional[int] = ..., records_total: _Optional[int] = ..., run: _Optional[str] = ..., acknowledged: _Optional[int] = ...) -> None: ...
 
 class PlannerStatus(_message.Message):
-    __slots__ = ("state", "until", "reason", "plan", "dry_run")
+    __slots__ = ("state", "until", "reason", "plan", "dry_run", "brain", "grant")
     STATE_FIELD_NUMBER: _ClassVar[int]
     UNTIL_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     PLAN_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    BRAIN_FIELD_NUMBER: _ClassVar[int]
+    GRANT_FIELD_NUMBER: _ClassVar[int]
     state: PlannerState
     until: float
     reason: str
     plan: str
     dry_run: bool
-    def __init__(self, state: _Optional[_Union[PlannerState, str]] = ..., until: _Optional[float] = ..., reason: _Optional[str] = ..., plan: _Optional[str] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+    brain: str
+    grant: QuotaGrant
+    def __init__(self, state: _Optional[_Union[PlannerState, str]] = ..., until: _Optional[float] = ..., reason: _Optional[str] = ..., plan: _Optional[str] = ..., dry_run: _Optional[bool] = ..., brain: _Optional[str] = ..., grant: _Optional[_Union[QuotaGrant, _Mapping]] = ...) -> None: ...
+
+class QuotaGrant(_message.Message):
+    __slots__ = ("nodes", "cpu", "memory_mb", "reason")
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    CPU_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    nodes: int
+    cpu: float
+    memory_mb: float
+    reason: str
+    def __init__(self, nodes: _Optional[int] = ..., cpu: _Optional[float] = ..., memory_mb: _Optional[float] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class PlansReply(_message.Message):
     __slots__ = ("name", "planner", "plans")

@@ -18,7 +18,7 @@ from pliant.core.planning.history import StepParts
 from pliant.core.planning.plan_record import Outcome
 from pliant.core.planning.planner_state import PlannerState
 from pliant.core.planning.reports import JobExplanation, JobPlans
-from pliant.core.status import PlannerStatus, PlanStatus
+from pliant.core.status import BRAIN_AWAY, BRAIN_LEADS, GrantStatus, PlannerStatus, PlanStatus
 
 OBSERVING = PlannerStatus(PlannerState.OBSERVING, until=NOW + 12)
 
@@ -82,6 +82,18 @@ def test_an_explanation_has_the_curve_the_next_plan_and_why_it_waits() -> None:
     assert [line.split("  ")[1] for line in uncertain] == ["what workers share"]
 
 
+def test_what_the_quota_grants_is_shown_with_its_reason() -> None:
+    granted = replace(OBSERVING, brain=BRAIN_LEADS, grant=GrantStatus(4, 8.0, 2048, "two jobs share 8 CPU"))
+    sentence = "the quota grants at most 4 nodes, 8 CPU, 2048 MB: two jobs share 8 CPU"
+    assert sentence in shown(explanation_view(JobExplanation("digits", granted, None, EXPLANATION), NOW))
+    assert sentence in shown(plans_view(JobPlans("digits", granted), NOW))
+    nothing = replace(granted, grant=GrantStatus(0, reason="others go first"))
+    assert "the quota grants nothing: others go first" in shown(plans_view(JobPlans("digits", nothing), NOW))
+    assert JobPlans("digits", granted).to_json()["optimize"] == "cluster"
+    found = JobExplanation("digits", granted).to_json()["planner"]
+    assert (found["brain"], found["grant"]["cpu"], found["grant"]["reason"]) == ("leads", 8.0, "two jobs share 8 CPU")
+
+
 def test_without_a_next_plan_it_says_why_there_is_none() -> None:
     nothing = replace(EXPLANATION, next_plan=None, not_yet="no change is expected to gain enough", curve=(), terms={})
     text = shown(explanation_view(JobExplanation("digits", OBSERVING, None, nothing), NOW))
@@ -135,6 +147,11 @@ def test_the_last_plan_is_one_line(plan: PlanStatus, line: str) -> None:
         (PlannerStatus(PlannerState.PAUSED, NOW + 60, "scaled by hand"), "paused for another 60 s: scaled by hand"),
         (PlannerStatus(PlannerState.JUDGING, plan="auto-2", reason="8 workers"), "plan auto-2 is judging: 8 workers"),
         (PlannerStatus(PlannerState.OBSERVING, dry_run=True), "observing (dry run: plans are only shown)"),
+        (PlannerStatus(PlannerState.OBSERVING, brain=BRAIN_LEADS), "observing; planned by the Brain"),
+        (
+            PlannerStatus(PlannerState.OBSERVING, brain=BRAIN_AWAY),
+            "observing; the Brain is away: planned by the job's master",
+        ),
     ],
 )
 def test_the_planners_state_is_a_sentence(status: PlannerStatus, sentence: str) -> None:

@@ -15,8 +15,11 @@ from pliant.core.job import Phase
 from pliant.core.nodes.states import NodeState
 from pliant.core.planning.planner_state import PlannerState
 from pliant.core.status import (
+    BRAIN_AWAY,
+    BRAIN_LEADS,
     CheckpointStatus,
     DatasetStatus,
+    GrantStatus,
     JobStatus,
     NodeStatus,
     PartitionStatus,
@@ -69,6 +72,24 @@ def test_a_status_says_who_plans_and_what_was_planned_last() -> None:
     lines = [line.rstrip() for line in shown.getvalue().splitlines()]
     assert "resources: planned by the job (single-job); observing, cool-down for another 10 s" in lines
     assert "last plan auto-2 by plan_job (kept): 8 workers" in lines
+
+
+@pytest.mark.parametrize(
+    ("brain", "line"),
+    [
+        (BRAIN_LEADS, "resources: planned by the Brain (cluster); observing"),
+        (BRAIN_AWAY, "resources: the Brain is away: planned by the job's master (cluster); observing"),
+    ],
+)
+def test_a_status_says_whether_the_brain_plans_and_what_is_granted(brain: str, line: str) -> None:
+    planner = PlannerStatus(PlannerState.OBSERVING, brain=brain, grant=GrantStatus(4, 4.0, reason="a quota of 4 CPU"))
+    shown = StringIO()
+    handle = cast(JobHandle, SimpleNamespace(where="here", argument="digits"))
+    status = JobStatus("digits", Phase.RUNNING, time=10.0, planner=planner)
+    Console(file=shown, width=200).print(job_view(JobView(handle, status, master_alive=True)))
+    lines = [line.rstrip() for line in shown.getvalue().splitlines()]
+    assert line in lines
+    assert "the quota grants at most 4 nodes, 4 CPU: a quota of 4 CPU" in lines
 
 
 def test_seats_are_shown_where_there_are_some() -> None:

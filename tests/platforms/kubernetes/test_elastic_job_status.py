@@ -9,8 +9,10 @@ import pytest
 from pliant.core.job import Phase
 from pliant.core.planning.planner_state import PlannerState
 from pliant.core.status import (
+    BRAIN_AWAY,
     CheckpointStatus,
     Condition,
+    GrantStatus,
     JobStatus,
     PlannerStatus,
     PlanStatus,
@@ -50,7 +52,9 @@ def test_a_status_becomes_what_kubectl_shows() -> None:
 
 
 def test_the_planner_and_its_last_plan_are_read_back_and_what_no_longer_holds_is_taken_away() -> None:
+    grant = GrantStatus(4, 8.0, 4096, "two jobs share 8 CPU")
     planner = PlannerStatus(PlannerState.PAUSED, 1_800_000_050.0, "scaled by hand", dry_run=True)
+    led = replace(planner, brain=BRAIN_AWAY, grant=grant)
     plan = PlanStatus("auto-2", "8 workers", "2026-01-01T00:00:00Z", "plan_job", "kept", "better")
     patch = status_patch(replace(STATUS, planner=planner), generation=1, last_plan=plan)
     assert patch["planner"] == {
@@ -59,9 +63,19 @@ def test_the_planner_and_its_last_plan_are_read_back_and_what_no_longer_holds_is
         "until": "2027-01-15T08:00:50Z",
         "plan": None,
         "dry_run": True,
+        "brain": None,
+        "grant": None,
+    }
+    assert status_patch(replace(STATUS, planner=led), generation=1, last_plan=plan)["planner"] == {
+        **patch["planner"],
+        "brain": "away",
+        "grant": {"nodes": 4, "cpu": 8.0, "memory_mb": 4096, "reason": "two jobs share 8 CPU"},
     }
     found = status_of_resource({"metadata": {"name": "digits"}, "spec": SPEC, "status": patch}, 5.0)
     assert (found.planner, found.last_plan) == (planner, plan)
+    patch = status_patch(replace(STATUS, planner=led), generation=1, last_plan=plan)
+    found = status_of_resource({"metadata": {"name": "digits"}, "spec": SPEC, "status": patch}, 5.0)
+    assert (found.planner, found.optimize) == (led, "cluster")
 
 
 def test_workers_that_are_done_count_as_there() -> None:

@@ -144,7 +144,7 @@ class AlgorithmExecutor:
         else:
             self._pool.discard(process)
         answer = _checked(answer, name, history)
-        return AlgorithmRun(name, seconds, answer.result, answer.message), answer.proposal
+        return AlgorithmRun(name, seconds, answer.result, answer.message, answer.traceback), answer.proposal
 
     def _set_aside(self, name: str, job: str) -> SetAside | None:
         at = self._clock()

@@ -36,6 +36,7 @@ from pliant.core.planning.registry import algorithm, chain
 NICE = 5
 LOAD_MEMORY_MB = 8192  # of address space, for libraries of an algorithm
 MAX_MESSAGE = 500  # characters
+MAX_TRACEBACK = 8000  # likewise: its end
 _PR_SET_PDEATHSIG = 1
 
 
@@ -113,7 +114,7 @@ def _guarded(call: Callable[[], object]) -> dict[str, Any]:
     except MemoryError:
         pass  # answered below, when what it held is free
     except BaseException as error:  # noqa: BLE001  # also SystemExit and KeyboardInterrupt: they are the algorithm's
-        return _found(RunResult.RAISED, _described(error))
+        return {**_found(RunResult.RAISED, _described(error)), "traceback": _traceback(error)}
     return _found(RunResult.OUT_OF_MEMORY)
 
 
@@ -128,6 +129,16 @@ def _described(error: BaseException) -> str:
         text = f"{text}: {' '.join(str(error)[:MAX_MESSAGE].split())}".removesuffix(": ")
     frames = traceback.extract_tb(error.__traceback__)
     return f"{text} ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else text
+
+
+def _traceback(error: BaseException) -> str:
+    """For who wrote it: from the algorithm's own code on, at most ``MAX_TRACEBACK`` characters."""
+    with suppress(Exception):  # its own methods may fail as well
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename == __file__:
+            trace = trace.tb_next
+        return "".join(traceback.format_exception(type(error), error, trace))[-MAX_TRACEBACK:]
+    return ""
 
 
 def _prepare(executor: int) -> None:

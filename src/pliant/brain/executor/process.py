@@ -31,6 +31,7 @@ from pliant.platforms.processes import all_gone, kill_marked, when_gone
 MARK = "PLIANT_ALGORITHM_PROCESS"
 MAX_TAIL_BYTES = 4096
 MAX_MESSAGE = 600  # characters
+MAX_TRACEBACK = 10_000  # likewise
 _END_S = 10.0  # for a killed process to be gone
 _STACK_S = 2.0  # at most, for a hanging process to say where it hangs
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "SYSTEMROOT")
@@ -48,6 +49,7 @@ class Answer:
     message: str = ""
     proposal: Proposal | None = None
     is_reusable: bool = False  # whether the process can go on
+    traceback: str = ""  # of what it raised
 
 
 class AlgorithmProcess:
@@ -172,7 +174,8 @@ class AlgorithmProcess:
             result, proposal, found = RunResult.UNSOUND, None, {**found, "message": str(error)}
         text = escaped_line(str(found.get("message", "")))[:MAX_MESSAGE]
         is_reusable = found.get("is_clean") is True and result is not RunResult.OUT_OF_MEMORY
-        return Answer(result, text, proposal, is_reusable)
+        trace = "\n".join(escaped_line(line) for line in str(found.get("traceback", "")).splitlines())
+        return Answer(result, text, proposal, is_reusable, trace[:MAX_TRACEBACK])
 
     async def _receive(self) -> Mapping[str, Any]:
         """The next message. Raises ``EOFError`` if the process is gone, also if something that it started holds its socket."""

@@ -29,6 +29,7 @@ class AlgorithmRun:
     seconds: float
     result: RunResult
     message: str = ""  # of a failure, for people
+    traceback: str = ""  # of an exception, for who wrote the algorithm
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

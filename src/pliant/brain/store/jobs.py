@@ -64,6 +64,11 @@ def find_job(database: Database, namespace: str, name: str) -> StoredJob | None:
     return found[-1] if found else None
 
 
+def jobs_named(database: Database, name: str, namespace: str = "") -> tuple[StoredJob, ...]:
+    """All of that name, of one namespace or of all of them; oldest first."""
+    return _found(database, jobs.c.name == name, *([jobs.c.namespace == namespace] if namespace else ()))
+
+
 def job(database: Database, namespace: str, name: str) -> StoredJob:
     found = find_job(database, namespace, name)
     if found is None:

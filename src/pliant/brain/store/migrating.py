@@ -42,6 +42,18 @@ def current_revision(database: Database) -> str:
         return _revision(connection)
 
 
+def description_of(revision: str) -> str:
+    """In one sentence, for people."""
+    return str(ScriptDirectory.from_config(_config()).get_revision(revision).doc)
+
+
+def pending_revisions(database: Database) -> list[str]:
+    """That ``migrate`` would apply, oldest first. Raises ``SchemaMismatch`` if the database is of a later release."""
+    found, known = current_revision(database), revisions()
+    _check_known(database, found, known)
+    return known[known.index(found) + 1 if found else 0 :]
+
+
 def migrate(database: Database, to: str = "head") -> list[str]:
     """The revisions that were applied, oldest first; none if there is nothing to do."""
     known = revisions()

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, select, update
+from sqlalchemy import ColumnElement, Connection, Row, func, select, update
 
 from pliant.brain.store import bounded
 from pliant.brain.store.database import Database
@@ -106,9 +106,23 @@ def plans_of(database: Database, job_id: int, limit: int = 200) -> tuple[StoredP
     return _found(database, plans.c.job_id == job_id, limit=limit)
 
 
-def plans_since(database: Database, since: float) -> tuple[StoredPlan, ...]:
-    """Of all jobs, made since then; newest first."""
-    return _found(database, plans.c.made_at >= since)
+def plans_since(
+    database: Database, since: float, *, namespace: str = "", name: str = "", algorithm: str = ""
+) -> tuple[StoredPlan, ...]:
+    """Made since then, of all jobs or of those that are named, by any algorithm or by one; newest first."""
+    wanted = ((jobs.c.namespace, namespace), (jobs.c.name, name), (plans.c.algorithm, algorithm))
+    return _found(database, plans.c.made_at >= since, *(column == value for column, value in wanted if value))
+
+
+def last_plans(database: Database, job_ids: Iterable[int]) -> dict[int, StoredPlan]:
+    """Of each of these jobs that has one, the one that was stored last."""
+    found: dict[int, StoredPlan] = {}
+    with database.reading() as connection:
+        for some in portions(job_ids):
+            newest = select(func.max(plans.c.id)).where(plans.c.job_id.in_(some)).group_by(plans.c.job_id)
+            query = select(plans, jobs.c.namespace, jobs.c.name, jobs.c.uid).join(jobs, jobs.c.id == plans.c.job_id)
+            found |= {row.job_id: _stored(row) for row in connection.execute(query.where(plans.c.id.in_(newest)))}
+    return found
 
 
 def _found(database: Database, *conditions: ColumnElement[bool], limit: int | None = None) -> tuple[StoredPlan, ...]:

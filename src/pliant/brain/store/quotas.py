@@ -7,7 +7,8 @@ A node without a limit of CPU counts as one core, as in a ``Configuration``.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, case, delete, func, literal, select, union_all
@@ -40,6 +41,12 @@ class StoredQuota:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredGrant:
+    grant: Grant
+    made_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class QuotaUse:
     quota: str
     cpu: float
@@ -50,15 +57,7 @@ class QuotaUse:
 
 
 def set_quota(database: Database, quota: StoredQuota, changed_at: float, *, term: int | None = None) -> None:
-    row = {
-        "name": bounded.checked_name(quota.name, "quota"),
-        "cpu": bounded.maybe_number(quota.cpu),
-        "memory_mb": bounded.maybe_number(quota.memory_mb),
-        "gpu": quota.gpu,
-        "nodes": quota.nodes,
-        "weight": bounded.number(quota.weight),
-        "changed_at": bounded.number(changed_at),
-    }
+    row = _quota_row(quota, changed_at)
 
     def store(connection: Connection) -> None:
         check_term(connection, term)
@@ -67,10 +66,24 @@ def set_quota(database: Database, quota: StoredQuota, changed_at: float, *, term
     database.transaction(store)
 
 
+def change_quota(database: Database, name: str, changes: Mapping[str, float | None], changed_at: float) -> StoredQuota:
+    """Some limits of it; the others stay as they are. One that does not exist is created."""
+
+    def change(connection: Connection) -> StoredQuota:
+        new = _quota_row(StoredQuota(name), changed_at)
+        upsert(connection, quotas, [new], keep=tuple(new))  # a row to lock
+        row = connection.execute(select(quotas).where(quotas.c.name == name).with_for_update()).one()
+        changed = replace(_quota(row), **changes)  # type: ignore[arg-type]
+        upsert(connection, quotas, [_quota_row(changed, changed_at)])
+        return changed
+
+    return database.transaction(change)
+
+
 def list_quotas(database: Database) -> tuple[StoredQuota, ...]:
     with database.reading() as connection:
         rows = connection.execute(select(quotas).order_by(quotas.c.name)).all()
-    return tuple(StoredQuota(row.name, row.cpu, row.memory_mb, row.gpu, row.nodes, row.weight) for row in rows)
+    return tuple(_quota(row) for row in rows)
 
 
 def remove_quota(database: Database, name: str, *, term: int | None = None) -> bool:
@@ -146,6 +159,35 @@ def last_grants(database: Database) -> dict[JobIdentity, Grant]:
     with database.reading() as connection:
         rows = connection.execute(query).all()
     return {JobIdentity(row.namespace, row.name, row.uid): _grant(row) for row in rows}
+
+
+def grants_of(database: Database, job_id: int, limit: int = 20) -> tuple[StoredGrant, ...]:
+    """Newest first."""
+    query = (
+        select(grants, jobs.c.name)
+        .join(jobs, jobs.c.id == grants.c.job_id)
+        .where(grants.c.job_id == job_id)
+        .order_by(grants.c.number.desc())
+        .limit(limit)
+    )
+    with database.reading() as connection:
+        return tuple(StoredGrant(_grant(row), row.made_at) for row in connection.execute(query))
+
+
+def _quota_row(quota: StoredQuota, changed_at: float) -> dict[str, Any]:
+    return {
+        "name": bounded.checked_name(quota.name, "quota"),
+        "cpu": bounded.maybe_number(quota.cpu),
+        "memory_mb": bounded.maybe_number(quota.memory_mb),
+        "gpu": quota.gpu,
+        "nodes": quota.nodes,
+        "weight": bounded.number(quota.weight),
+        "changed_at": bounded.number(changed_at),
+    }
+
+
+def _quota(row: Row[Any]) -> StoredQuota:
+    return StoredQuota(row.name, row.cpu, row.memory_mb, row.gpu, row.nodes, row.weight)
 
 
 def _cores(cpu: Any) -> ColumnElement[float]:

@@ -1,17 +1,14 @@
-"""Running the Brain, and reading its database, for the commands of ``pliant brain``."""
+"""Running the Brain in the foreground, for ``pliant brain serve``."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pliant.brain.server import BrainServer, BrainSettings
-from pliant.brain.store.database import Database
-from pliant.brain.store.migrating import check_schema
 from pliant.brain.store.retention import DAY_S, Retention
 from pliant.cli.render.terminal import say
 from pliant.core.errors import InvalidRequest
@@ -80,15 +77,3 @@ async def _monitor_this_machine(server: BrainServer) -> None:
     from pliant.cli.launch.monitoring import watch_this_machine
 
     await watch_this_machine(server.settings.folder)
-
-
-@contextmanager
-def open_database(url: str | None, directory: Path | None) -> Iterator[Database]:
-    """For a command that reads it, whether a Brain runs or not."""
-    folder = directory or brain_home()
-    database = Database(url or f"sqlite:///{folder / 'brain.db'}")
-    try:
-        check_schema(database)
-        yield database
-    finally:
-        database.close()

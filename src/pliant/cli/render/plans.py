@@ -45,8 +45,9 @@ def plans_view(found: JobPlans, now: float) -> RenderableType:
     return Group(*parts)
 
 
-def planner_text(planner: PlannerStatus, now: float) -> Text:
-    return Text(f"planner: {planner.sentence(now)}")
+def planner_text(planner: PlannerStatus, now: float) -> RenderableType:
+    state = Text(f"planner: {planner.sentence(now)}")
+    return Group(state, Text(planner.grant.sentence())) if planner.grant is not None else state
 
 
 def summed_up(records: Sequence[PlanRecord]) -> str:

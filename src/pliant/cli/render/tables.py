@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from rich.console import Console, Group, RenderableType
@@ -189,9 +189,13 @@ def planning_lines(status: JobStatus, *, is_over: bool = False) -> list[Renderab
     lines: list[RenderableType] = []
     planner, plan = status.planner, status.last_plan
     if planner is not None and not is_over:
-        lines.append(Text(f"resources: planned by the job ({status.optimize}); {planner.sentence(status.time)}"))
+        state = replace(planner, brain="").sentence(status.time)  # who plans is said before
+        lines.append(Text(f"resources: {planner.planned_by} ({status.optimize}); {state}"))
+        if planner.grant is not None:
+            lines.append(Text(planner.grant.sentence()))
     elif planner is not None:
-        lines.append(Text(f"resources: planned by the job ({status.optimize})"))
+        planned_by = "the Brain" if planner.brain else "the job"
+        lines.append(Text(f"resources: planned by {planned_by} ({status.optimize})"))
     if plan is not None and (plan.algorithm or not is_over):
         lines.append(Text(last_plan_line(plan)))
     return lines

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pliant.master.controller import JobController
-from pliant.master.explanation import explain_job, plans_of
+from pliant.master.explanation import explain_job, plans_of_job
 from pliant.master.services.waiting import Context
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc import pliant_pb2_grpc as services
@@ -16,7 +16,7 @@ class PlanningServicer(services.PlanningServicer):
 
     async def GetPlans(self, request: pb.Empty, context: Context) -> pb.PlansReply:
         await self._controller.journal.durable()
-        return plans_message(plans_of(self._controller.name, self._controller.state))
+        return plans_message(plans_of_job(self._controller))
 
     async def Explain(self, request: pb.Empty, context: Context) -> pb.ExplainReply:
         found = await explain_job(self._controller)

@@ -9,6 +9,7 @@ for Pods (``plans``).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, WithJsonSchema
@@ -21,6 +22,7 @@ from pliant.core.status import (
     CheckpointStatus,
     Condition,
     DatasetStatus,
+    GrantStatus,
     JobStatus,
     PlannerStatus,
     PlanStatus,
@@ -36,6 +38,7 @@ from pliant.platforms.kubernetes.timestamps import rfc3339, seconds_of
 PHASES = [phase.value for phase in Phase if phase is not Phase.INTERRUPTED]  # that is a matter of one machine
 JobPhase = Annotated[Phase, WithJsonSchema({"type": "string", "enum": PHASES})]
 WORKER, PS = "worker", "ps"  # the roles that have columns of their own
+_OPTIONAL_OF_PLANNER = ("reason", "plan", "until", "brain", "grant")  # null takes them away
 ALL_RECORDS = "all datasets"  # the one dataset of a status that was read from an ElasticJob
 
 
@@ -78,14 +81,23 @@ class PlanModel(StatusModel):
     judgement: str | None = Field(default=None, description="What it achieved.")
 
 
+class GrantModel(StatusModel):
+    nodes: int | None = Field(default=None, description="Nodes; 0 if the job is suspended until a later grant.")
+    cpu: float | None = Field(default=None, description="Cores over all nodes.")
+    memory_mb: float | None = Field(default=None, description="MB of memory over all nodes; 0 if not limited.")
+    reason: str | None = Field(default=None, description="Why it is so much.")
+
+
 class PlannerModel(StatusModel):
-    """Of a job with ``optimize: single-job``."""
+    """Of a job with ``optimize: single-job`` or ``cluster``."""
 
     state: str | None = Field(default=None, description="State of the planner, such as observing or settling.")
     reason: str | None = Field(default=None, description="Reason for a pause, or for the plan that is under way.")
     plan: str | None = Field(default=None, description="The plan that is under way.")
     until: str | None = Field(default=None, description="End of the pause or the cool-down, RFC 3339.")
     dry_run: bool | None = Field(default=None, description="Whether plans are only shown.")
+    brain: str | None = Field(default=None, description="Whether the Brain leads or is away; none without a Brain.")
+    grant: GrantModel | None = Field(default=None, description="The most that the quota grants to the job.")
 
 
 class MasterModel(StatusModel):
@@ -209,7 +221,7 @@ def status_patch(status: JobStatus, *, generation: int, last_plan: PlanStatus | 
     if last_plan is not None:
         patch["last_plan"] = {"algorithm": None, "outcome": None, "judgement": None, **patch["last_plan"]}
     if status.planner is not None:
-        patch["planner"] = {"reason": None, "plan": None, "until": None, **patch["planner"]}
+        patch["planner"] = {**dict.fromkeys(_OPTIONAL_OF_PLANNER), **patch["planner"]}
     patch["progress"] = {"eta": None, "loss": None, **patch["progress"]}  # likewise
     return patch
 
@@ -238,6 +250,8 @@ def _planner_model(planner: PlannerStatus) -> PlannerModel:
         plan=planner.plan or None,
         until=_moment(planner.until),
         dry_run=planner.dry_run,
+        brain=planner.brain or None,
+        grant=GrantModel(**asdict(planner.grant)) if planner.grant is not None else None,
     )
 
 
@@ -362,7 +376,13 @@ def _planner(model: PlannerModel) -> PlannerStatus:
         model.reason or "",
         model.plan or "",
         bool(model.dry_run),
+        model.brain or "",
+        _grant(model.grant) if model.grant is not None else None,
     )
+
+
+def _grant(model: GrantModel) -> GrantStatus:
+    return GrantStatus(model.nodes or 0, model.cpu or 0.0, model.memory_mb or 0.0, model.reason or "")
 
 
 def _checkpoint(model: CheckpointModel) -> CheckpointStatus:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pliant.core.clock import Clock
 from pliant.core.errors import BrainUnavailable, PliantError, RetryableError
@@ -21,6 +21,8 @@ from pliant.core.events import BrainFound, BrainLost
 from pliant.core.planning.cluster.offer import BrainMessage, Grant, NothingToDo, Offer
 from pliant.core.planning.cluster.report import JobIdentity
 from pliant.core.planning.past_jobs import PastJob
+from pliant.core.status import BRAIN_AWAY, BRAIN_LEADS
+from pliant.core.status_builder import LiveFigures
 from pliant.master.components.base import BackgroundComponent
 from pliant.master.components.planning.history import Surroundings
 from pliant.master.components.planning.report_builder import ReportBuilder
@@ -111,7 +113,15 @@ class BrainLink(BackgroundComponent):
         if isinstance(signal, JobOver):
             self._is_over = True
 
+    def status(self, live: LiveFigures) -> LiveFigures:
+        return replace(live, brain=self.standing)
+
     # --- for the planner
+
+    @property
+    def standing(self) -> str:
+        """As a job's status has it."""
+        return BRAIN_LEADS if self.is_leading else BRAIN_AWAY
 
     @property
     def is_leading(self) -> bool:
