@@ -7,9 +7,8 @@ has more than its grant shrinks to it first; one without a grant waits. Options 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from math import log
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from pliant.core.planning.configuration import Configuration
 from pliant.core.planning.history import JobHistory
@@ -29,6 +28,20 @@ MIN_ROUND_S = 10.0
 SAME_RATE = 0.05  # relative: options are not made anew for less
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What options of a job were made by."""
+
+    minimum: Configuration
+    present: Configuration
+    rates: Mapping[Configuration, float]
+
+    def differs(self, other: _Seen) -> bool:
+        if (self.minimum, self.present) != (other.minimum, other.present) or self.rates.keys() != other.rates.keys():
+            return True
+        return any(abs(other.rates[key] - rate) > SAME_RATE * rate for key, rate in self.rates.items())
+
+
 class Brain(Auto):
     name = "brain"
 
@@ -37,14 +50,15 @@ class Brain(Auto):
         settings: PlannerSettings | None = None,
         *,
         max_interval_s: float = Auto.max_interval_s,
+        min_round_s: float = MIN_ROUND_S,
         sharing: SharingSettings | None = None,
     ) -> None:
         super().__init__(settings, max_interval_s=max_interval_s)
         self.book = GrantBook(Quota("all", Amount()))
         self.rounds = 0
-        self._sharing = sharing
+        self._sharing, self._min_round_s = sharing, min_round_s
         self._demands: dict[str, Demand] = {}
-        self._options: dict[str, tuple[object, tuple[Option, ...]]] = {}
+        self._options: dict[str, tuple[_Seen, tuple[Option, ...]]] = {}
         self._reports: dict[str, int] = {}
         self._now, self._shared_at, self._is_changed = 0.0, float("-inf"), True
 
@@ -127,12 +141,12 @@ class Brain(Auto):
         self._demands[job] = demand_of(history, now, job=job, is_running=True, options=self._options_of(job, history))
 
     def _options_of(self, job: str, history: JobHistory) -> tuple[Option, ...]:
-        minimum = minimum_of(history)
-        seen = {period.configuration: round(log(max(period.rate, 1e-9)) / SAME_RATE) for period in history.periods}
-        key = (minimum, history.configuration, frozenset(seen.items()))
+        seen = _Seen(
+            minimum_of(history), history.configuration, {one.configuration: one.rate for one in history.periods}
+        )
         known = self._options.get(job)
-        if known is None or known[0] != key:
-            self._options[job] = known = (key, options_of(history, minimum))
+        if known is None or known[0].differs(seen):
+            self._options[job] = known = (seen, options_of(history, seen.minimum))
         return known[1]
 
     def _within(self, history: JobHistory, max_cpu: float) -> JobHistory:
@@ -144,7 +158,7 @@ class Brain(Auto):
         return replace(history, bounds=bounds, room=replace(history.room, free_cpu=free))
 
     def _share(self, now: float, cluster: ClusterView) -> None:
-        if now - self._shared_at < (MIN_ROUND_S if self._is_changed else ROUND_S):
+        if now - self._shared_at < (self._min_round_s if self._is_changed else ROUND_S):
             return
         self._shared_at, self._is_changed = now, False
         self.rounds += 1

@@ -27,6 +27,7 @@ DEFAULT_POLICIES = (
     "dlrover",
     "optimus",
 )
+MANY_JOBS_ROUND_S = 60.0  # many jobs come and go all the time
 MANY_JOBS, MANY_JOBS_INTERVAL_S = 100, 300.0  # of so many jobs, one in which nothing happens is looked at less often
 _BY_NAME: Mapping[str, Callable[[], Policy]] = {
     "auto": Auto,
@@ -60,9 +61,10 @@ def make_policy(name: str, truths: Mapping[str, Truth]) -> Policy:
     """``truths``: of the jobs by name; only those that know the truth look at them."""
     if name in _KNOW_THE_TRUTH:
         return _KNOW_THE_TRUTH[name](truths)
-    for planned in (Auto, Brain):
-        if name == planned.name and len(truths) > MANY_JOBS:
-            return planned(max_interval_s=MANY_JOBS_INTERVAL_S)
+    if name == Auto.name and len(truths) > MANY_JOBS:
+        return Auto(max_interval_s=MANY_JOBS_INTERVAL_S)
+    if name == Brain.name and len(truths) > MANY_JOBS:
+        return Brain(max_interval_s=MANY_JOBS_INTERVAL_S, min_round_s=MANY_JOBS_ROUND_S)
     if name in _BY_NAME:
         return _BY_NAME[name]()
     check_policy(name)

@@ -38,6 +38,8 @@ def explore(
         for one in demands
         if (smaller := _try(quota, one, settings))
     ]
+    if not tries:
+        return found
     tries.sort(key=lambda entry: -entry[0])  # stable: in their order otherwise
     for _, demand, option in tries[:allowed]:
         if (more := _more(demand, option)).fits(free):
