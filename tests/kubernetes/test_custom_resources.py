@@ -19,7 +19,7 @@ WORKER: dict[str, Any] = {"command": ["python", "train.py"], "replicas": {"min":
     ("spec", "told"),
     [
         ({"strategy": "alreduce"}, ["spec.strategy", "allreduce"]),
-        ({"optimize": {"mode": "cluster"}}, ["spec.optimize.mode", "manual"]),
+        ({"optimize": {"mode": "clever"}}, ["spec.optimize.mode", "manual", "cluster"]),
         ({"roles": {"worker": {**WORKER, "replicas": {"min": 1}}}}, ["spec.roles.worker.replicas.max", "Required"]),
         (
             {"roles": {"worker": {**WORKER, "replicas": {"min": -1, "max": 1}}}},
