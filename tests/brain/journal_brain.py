@@ -1,4 +1,4 @@
-"""A Brain that only takes journals, on a Unix socket: in a thread of the test, or as a process (``python -m``) that can be killed."""
+"""A Brain that only takes journals, on a Unix socket: in a thread of the test, or as a process that can be killed."""
 
 from __future__ import annotations
 
@@ -104,7 +104,9 @@ class JournalBrainProcess:
     def start(self) -> JournalBrainProcess:
         command = [sys.executable, "-m", "tests.brain.journal_brain", str(self.folder), self.url]
         with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
+            self._process = subprocess.Popen(
+                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+            )
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == b"serving\n", (self.folder / "log").read_text()
         return self
