@@ -1,4 +1,4 @@
-"""A Brain that only takes journals, on a Unix socket: in a thread of the test, or as a process (``python -m``) that can be killed."""
+"""A Brain that only takes journals, on a Unix socket: in a thread of the test, or as a process that can be killed."""
 
 from __future__ import annotations
 

@@ -68,6 +68,9 @@ class BrainCaller:
                 log.warning("the Brain answers again, after %.1f s; the journal continues", time.monotonic() - began)
             return result
 
+    def try_once(self, attempt: Callable[[BrainClient], T]) -> T:
+        return attempt(self._connected())
+
     def limit_outage(self, seconds: float) -> None:
         """From any thread."""
         with self._changed:

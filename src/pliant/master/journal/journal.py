@@ -131,14 +131,16 @@ class Journal:
     def _write_loop(self) -> None:
         while True:
             with self._wake:
-                while not self._handed and not self._closing:
-                    self._wake.wait()
+                is_idle = not self._wake.wait_for(lambda: self._handed or self._closing, self._store.check_every_s)
                 batch, upto = self._handed, self._upto
                 self._handed = Batch()
-                if not batch:
+                if not batch and self._closing:
                     return
             try:
-                self._store.commit(batch)
+                if is_idle:
+                    self._store.check()
+                else:
+                    self._store.commit(batch)
             except Exception as error:  # noqa: BLE001  # whatever it is, no waiter may hang on this thread
                 self._loop.call_soon_threadsafe(self._failed, error)
                 return

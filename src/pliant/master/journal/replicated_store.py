@@ -26,6 +26,7 @@ from pliant.core.errors import (
     FencedOff,
     MasterUnavailable,
     NotFound,
+    PliantError,
     Unauthenticated,
 )
 from pliant.core.job_state import JobSnapshot
@@ -46,8 +47,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-START_OUTAGE_S = 20.0  # then this master ends, and says why; whoever started it starts it again
+START_OUTAGE_S = 5.0  # then this master ends, and says why; whoever started it starts it again
 COMMIT_S = 10.0
+CHECK_S = 5.0
 READ_S = 600.0
 BYTES_PER_S = 1 << 20  # of a large batch, on a slow day
 NOTHING = 1 << 62  # a number that no batch has
@@ -55,6 +57,8 @@ FILE_WRITER = "file"  # of a journal that was a file only, until now
 
 
 class ReplicatedStore(JournalStore):
+    check_every_s = CHECK_S
+
     def __init__(self, copy: LocalCopy, access: BrainAccess, job: JobIdentity, *, takes_back: bool = False) -> None:
         """``takes_back``: a person wants the job to continue here, although another master took it over."""
         self._copy = copy
@@ -115,6 +119,16 @@ class ReplicatedStore(JournalStore):
                 f"the journal in the Brain's database is not what it was: {error.message}",
                 hint="nothing to do if the database was restored: the next master sends it what it lacks",
             ) from None
+
+    def check(self) -> None:
+        """A master without anything to write learns that it was fenced off: a batch 0 is refused for its number only after that."""
+        probe = bp.CommitRequest(job=identity_message(self._job), fence=self._fence, number=0)
+        try:
+            self._brain.try_once(lambda client: client.call(client.stubs.journals.Commit, probe, timeout=CHECK_S))
+        except FencedOff as error:
+            raise self._lost(error) from None
+        except PliantError as error:
+            log.debug("the fence could not be checked, or is ours: %s", error)
 
     def _lost(self, error: FencedOff) -> FencedOff:
         self._copy.set_fenced_off(error.message)

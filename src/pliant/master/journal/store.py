@@ -55,6 +55,8 @@ class Recovered:
 
 
 class JournalStore(ABC):
+    check_every_s: float | None = None  # between two calls of ``check`` while there is nothing to commit; None: none
+
     @abstractmethod
     def load(self) -> Recovered: ...
 
@@ -63,6 +65,10 @@ class JournalStore(ABC):
 
     @abstractmethod
     def close(self) -> None: ...
+
+    def check(self) -> None:
+        """Raises whatever a commit would, if that is for good: another master has taken over."""
+        return
 
     def limit_outage(self, seconds: float) -> None:
         """A commit that waits because its storage is away fails from now on once that has lasted as long. From any thread."""
