@@ -37,7 +37,7 @@ class Caller:
 def check_name(name: str, what: str) -> str:
     if not name or len(name) > MAX_NAME or not _NAME.fullmatch(name):
         raise InvalidRequest(
-            f"{name!r:.80} is no name of a {what}", hint="letters, digits and . _ - + @ ~ : are allowed"
+            f"{name!r:.80} is not a valid name of a {what}", hint="letters, digits and . _ - + @ ~ : are allowed"
         )
     return name
 

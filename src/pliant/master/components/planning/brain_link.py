@@ -194,7 +194,7 @@ class BrainLink(BackgroundComponent):
                 while not self._reports.is_complete:
                     await self._report()
         except (PliantError, TimeoutError) as error:
-            log.warning("the Brain was not told how the job ended: %s", error)
+            log.warning("cannot report the end of the job to the Brain: %s", error)
 
     # --- offers and grants
 
