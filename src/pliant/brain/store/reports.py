@@ -136,11 +136,12 @@ def _add_new_jobs(
                 "first_heard_at": heard_at,
                 "started_at": rows.started_at or heard_at,
             }
-    for job in new:
-        others = (jobs.c.namespace == job.namespace, jobs.c.name == job.name, jobs.c.uid != job.uid)
+    upsert(connection, jobs, list(new.values()), keep=("first_heard_at", "started_at"))
+    last = {(job.namespace, job.name): job.uid for job in new}  # of several that are new, the last one stays
+    for (namespace, name), uid in last.items():
+        others = (jobs.c.namespace == namespace, jobs.c.name == name, jobs.c.uid != uid)
         connection.execute(update(jobs).where(*others, jobs.c.ended_at == 0).values(ended_at=heard_at))
         connection.execute(update(jobs).where(*others, jobs.c.is_replaced.is_(False)).values(is_replaced=True))
-    upsert(connection, jobs, list(new.values()), keep=("first_heard_at", "started_at"))
     return bool(new)
 
 
