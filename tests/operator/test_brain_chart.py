@@ -69,7 +69,7 @@ def test_a_single_brain_has_a_file_on_a_claim_that_outlives_the_release(helm: st
     assert volumes(pod)["data"]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
     assert claim["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
     [container] = pod["containers"]
-    assert container["command"] == ["pliant"]
+    assert container["command"] == ["python", "-m", "pliant.cli"]
     assert container["args"][:2] == ["brain", "serve"]
     assert {FILE, "--listen=0.0.0.0:50051", f"--advertise={ADDRESS}", "--dir=/etc/pliant/brain"} <= set(
         container["args"]

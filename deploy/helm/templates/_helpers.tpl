@@ -97,7 +97,7 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end }}
 
 {{- define "pliant.brain.command" -}}
-{{ .Values.brain.command | default (list "pliant") | toYaml }}
+{{ .Values.brain.command | default (list "python" "-m" "pliant.cli") | toYaml }}
 {{- end }}
 
 {{- /* What the operator and the monitor have of the Brain's Secret: no key of the Brain's. */ -}}
