@@ -361,8 +361,10 @@ class Master:
             controller.end_job(f"the master received {name}")
 
     async def _tick(self, controller: JobController) -> None:
-        self._forgive_absence(controller)
-        await controller.tick()
+        # While the journal's storage is away nobody gets an answer, so nobody's silence is counted: this master is paused.
+        if controller.journal.waited_s() < self._max_tick_s:
+            self._forgive_absence(controller)
+            await controller.tick()
         if not controller.gone.is_set():
             await self._pause(controller)
         if self._broken.is_set():

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -49,6 +50,7 @@ class Journal:
         self._noted = 0  # rises with each note
         self._upto = 0  # of what was handed over
         self._committed = 0
+        self._waiting_since: float | None = None  # monotonic; None: nothing is to be committed
         self._since_snapshot = 0
         self._event_number = last_event
         self._waiters: asyncio.Future[None] = self._loop.create_future()
@@ -100,6 +102,10 @@ class Journal:
         if self.failure is not None:
             raise MasterUnavailable(f"the master cannot write its journal: {self.failure}")
 
+    def waited_s(self) -> float:
+        """For how long nothing was committed although there is something to commit."""
+        return 0.0 if self._waiting_since is None else time.monotonic() - self._waiting_since
+
     def limit_outage(self, seconds: float) -> None:
         """This master is to end: do not wait longer for a storage that is away."""
         self._store.limit_outage(seconds)
@@ -116,6 +122,8 @@ class Journal:
     def _note(self, put: Callable[[Batch], None]) -> None:
         put(self._pending)
         self._noted += 1
+        if self._waiting_since is None:
+            self._waiting_since = time.monotonic()
         if not self._handing:
             self._handing = True
             self._loop.call_soon(self._hand_over)
@@ -148,6 +156,7 @@ class Journal:
 
     def _done(self, upto: int) -> None:
         self._committed = max(self._committed, upto)
+        self._waiting_since = time.monotonic() if self._committed < self._noted else None
         waiters, self._waiters = self._waiters, self._loop.create_future()
         waiters.set_result(None)
 
