@@ -29,7 +29,7 @@ def cluster_access(directory: Path | None) -> ClusterAccess:
     file = folder / TOKEN
     if not file.exists():
         raise NotFound(
-            f"there is no token of a cluster: {file} does not exist",
+            f"no Brain has a token here: {file} does not exist",
             hint="start a Brain with `pliant brain serve`, or say where its folder is: --dir FOLDER",
         )
     if (folder / JOB).exists():
