@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-unit test-e2e test-chaos test-kubernetes tensorflow-testbed kubernetes-testbed databases-testbed fuzz lint proto crds manifests bench clean
+.PHONY: help setup quickstart test test-unit test-databases test-e2e test-chaos test-kubernetes tensorflow-testbed kubernetes-testbed databases-testbed fuzz lint proto crds manifests bench clean
 
 help:  ## show what can be made
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -27,10 +27,13 @@ setup: $(STAMP)  ## create .venv with everything the project needs
 quickstart: $(STAMP)  ## train twice, once with a worker killed and one joining: the same bits
 	@$(BIN)/python examples/quickstart.py
 
-test: lint test-unit test-e2e test-chaos test-kubernetes  ## all checks and tests
+test: lint test-unit test-databases test-e2e test-chaos test-kubernetes  ## all checks and tests
 
 test-unit: $(STAMP)  ## fast tests, no processes of a job
-	$(PYTEST) -n 2 -m 'not e2e and not chaos and not kubernetes'
+	$(PYTEST) -n 2 -m 'not databases and not e2e and not chaos and not kubernetes'
+
+test-databases: $(STAMP)  ## the Brain's store on SQLite, PostgreSQL and MariaDB, and what runs beside it; skipped where they are missing
+	$(PYTEST) -n 3 --dist worksteal -m 'databases and not e2e'
 
 test-e2e: $(STAMP)  ## real processes, as a user runs them
 	$(PYTEST) -n 3 --dist worksteal -m 'e2e and not chaos and not kubernetes'

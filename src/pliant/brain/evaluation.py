@@ -7,11 +7,40 @@ What fails counts by how it failed. An algorithm that the executor has set aside
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
 
 from pliant.brain.executor.algorithm_executor import AlgorithmExecutor
 from pliant.brain.executor.results import AlgorithmRun
+from pliant.core.decoding import plain
 from pliant.core.planning.evaluation import Answer, Evaluation, JobRow, judged, summed_up
 from pliant.core.planning.replay import Moment, RecordedJob, moments
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRun:
+    """The first one of its kind."""
+
+    job: str  # empty: it could not be loaded
+    period: int
+    result: str
+    message: str
+    traceback: str
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedAlgorithm:
+    evaluation: Evaluation | None  # None: it ended with a failure, in this process
+    skipped: int  # jobs without a period that was measured
+    failures: tuple[FailedRun, ...]
+
+    @property
+    def has_failed(self) -> bool:
+        return bool(self.failures)
+
+    def to_json(self) -> dict[str, Any]:
+        found = self.evaluation.to_json() if self.evaluation is not None else None
+        return {"evaluation": found, "skipped": self.skipped, "failed_runs": plain(self.failures)}
 
 
 async def evaluate_isolated(

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 from pliant.brain.executor.results import RunResult
 from pliant.brain.store.database import Database
 from pliant.brain.store.events import AlgorithmRun, StoredEvent, events_of, runs_of
-from pliant.brain.store.jobs import StoredJob, jobs_named, nodes_of, periods_of, recorded_jobs, running_jobs
+from pliant.brain.store.jobs import StoredJob, history_of, jobs_named, nodes_of, periods_of, recorded_jobs, running_jobs
 from pliant.brain.store.plans import StoredPlan, last_plans, plans_of, plans_since
 from pliant.brain.store.quotas import QuotaUse, StoredGrant, StoredQuota, grants_of, list_quotas, use_by_quota
 from pliant.core.decoding import plain
 from pliant.core.errors import Conflict, NotFound
 from pliant.core.planning.cluster.report import NodeFacts, NumberedPeriod
 from pliant.core.planning.plan_statistics import AlgorithmStatistics, comparison_of, statistics_of
+from pliant.core.planning.replay import RecordedJob
 
 MAX_PLANS = 10  # of one job, and so on: the last ones
 MAX_EVENTS = 20
@@ -123,6 +125,23 @@ def job_details(database: Database, written: str) -> JobDetails:
         tuple(run for run in runs if run.outcome not in SOUND_RUNS)[:MAX_RUNS],
         earlier,
     )
+
+
+def replayable_jobs(database: Database, since: float, pattern: str = "") -> tuple[list[RecordedJob], int]:
+    """Jobs heard of since then whose name, or NAMESPACE/NAME, matches the pattern (``digits-*``); oldest first. Second, how many of
+    these were left out since nothing was measured of them, or is left of it."""
+    found: list[RecordedJob] = []
+    skipped = 0
+    for job in recorded_jobs(database, since):
+        names = (job.identity.name, str(job.identity))
+        if pattern and not any(fnmatchcase(name, pattern) for name in names):
+            continue
+        history = history_of(database, job)
+        if history is not None and history.periods:
+            found.append(RecordedJob(str(job.identity), history))
+        else:
+            skipped += 1
+    return found, skipped
 
 
 def job_json(job: StoredJob) -> dict[str, Any]:

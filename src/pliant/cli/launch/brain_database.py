@@ -19,7 +19,7 @@ def open_database(url: str | None, directory: Path | None) -> Iterator[Database]
     migrate``, makes one."""
     if (missing := missing_file(url, directory)) is not None:
         raise NotFound(
-            f"no database of a Brain found: {missing} does not exist",
+            f"no Brain has a database here: {missing} does not exist",
             hint="start a Brain with `pliant brain serve`, or say where its database is: --database URL or --dir FOLDER",
         )
     with open_unchecked(url, directory) as database:

@@ -1,0 +1,1 @@
+"""What ``pliant brain`` shows, as tables for people."""
