@@ -16,6 +16,8 @@ from tests.master.journal.copies import Backup, ListMaster, identity
 
 from pliant.core.errors import FencedOff, MasterUnavailable
 
+pytestmark = pytest.mark.databases
+
 _numbers = count(1)
 
 

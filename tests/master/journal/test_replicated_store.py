@@ -23,6 +23,8 @@ from pliant.master.journal.local_copy import LocalCopy
 from pliant.master.journal.store import Batch, SqliteStore
 from pliant.testing.waiting import MAX_WAIT_S, wait_until
 
+pytestmark = pytest.mark.databases
+
 
 class Waiting(threading.Thread):
     """Something that waits for the Brain, in a thread as the journal's."""

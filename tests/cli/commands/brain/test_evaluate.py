@@ -18,6 +18,8 @@ from pliant.brain.store.reports import write_reports
 from pliant.core.planning.cluster.report import NumberedPeriod
 from pliant.core.planning.evaluation import evaluate
 
+pytestmark = pytest.mark.databases
+
 DOUBLES = "tests.core.planning.recorded_jobs:Doubles"
 JOBS = [recorded("team/up", KNEE, [1, 2, 4, 8]), recorded("team/down", KNEE, [32, 16])]
 

@@ -3,9 +3,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from tests.cli.commands.brain.conftest import invoke
 
 from pliant.brain.store.migrating import revisions
+
+pytestmark = pytest.mark.databases
 
 
 def test_a_check_changes_nothing_and_says_what_a_migration_then_does(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ from tests.cli.commands.brain.conftest import BrainCommands
 
 from pliant.brain.store.reports import write_reports
 
+pytestmark = pytest.mark.databases
+
 
 def test_limits_are_changed_one_by_one_and_shown_with_their_use(brain: BrainCommands) -> None:
     write_reports(brain.database, [report(nodes=(node("worker-0"), node("worker-1")))], time.time())

@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from tests.brain.store.reporting import DESCRIPTION, HISTORY, TWO, identity, node, period, plan, proposal, report
 from tests.cli.commands.brain.conftest import BrainCommands, invoke
 
@@ -16,6 +17,8 @@ from pliant.brain.store.quotas import store_grant
 from pliant.brain.store.reports import write_reports
 from pliant.core.planning.cluster.offer import Grant, Offer
 from pliant.core.planning.plan_record import Outcome
+
+pytestmark = pytest.mark.databases
 
 NOW = time.time()
 DAY = 86400.0

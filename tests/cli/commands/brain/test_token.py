@@ -15,6 +15,8 @@ from pliant.rpc.brain.access import BrainFolder
 from pliant.rpc.brain.identity import Caller, caller_of, credentials
 from pliant.spec import JobSpec
 
+pytestmark = pytest.mark.databases
+
 CLUSTER_TOKEN = "c" * 64
 CA = b"-----BEGIN CERTIFICATE-----\n"
 
