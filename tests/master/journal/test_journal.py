@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.core.errors import CorruptData, MasterUnavailable, PliantError
+from pliant.core.errors import CorruptData, FencedOff, InvalidRequest, MasterUnavailable, PliantError
 from pliant.core.events import EventRecord, TrainingStopped
 from pliant.core.job import JobBook
 from pliant.core.job_state import JobSnapshot, JobState, Operation
@@ -21,6 +21,7 @@ from pliant.master import process
 from pliant.master.job_dir import JobDir
 from pliant.master.journal import journal as journal_module
 from pliant.master.journal.journal import Journal
+from pliant.master.journal.notes import MAX_INLINE_BYTES, NoteStore
 from pliant.master.journal.store import (
     Batch,
     JournalStore,
@@ -442,3 +443,58 @@ def test_a_master_has_its_journal_synced_unless_its_job_says_otherwise(
     with pytest.raises(PliantError, match="all we want to know"):
         asyncio.run(process.Master(home).run())
     assert opened == [sync]
+
+
+class AwayStore(GatedStore):
+    """Its storage is away: a commit waits until that may not last any longer."""
+
+    def commit(self, batch: Batch) -> None:
+        assert self.gate.wait(MAX_WAIT_S)
+        raise MasterUnavailable("the storage is away")
+
+    def limit_outage(self, seconds: float) -> None:
+        self.gate.set()
+
+
+def test_a_journal_whose_storage_is_away_says_for_how_long_and_can_be_closed() -> None:
+    async def scenario() -> None:
+        journal = Journal(AwayStore(), ManualClock(), a_job())
+        assert journal.waited_s() == 0.0
+        journal.event(TrainingStopped(reason="waits"))
+        waiting = asyncio.create_task(journal.durable())
+        await turns()
+        assert journal.waited_s() > 0.0
+        await journal.close()
+        with pytest.raises(MasterUnavailable, match="the storage is away"):
+            await waiting
+        with pytest.raises(MasterUnavailable):
+            await journal.durable()
+
+    run(scenario)
+
+
+def test_a_journal_without_anything_to_commit_finds_out_that_another_master_took_over() -> None:
+    class TakenOver(GatedStore):
+        check_every_s = 0.01
+
+        def check(self) -> None:
+            raise FencedOff("another master has taken over")
+
+    async def scenario() -> None:
+        journal = Journal(TakenOver(), ManualClock(), a_job())
+        told: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        journal.on_failure = told.set_result
+        assert isinstance(await told, FencedOff)
+        with pytest.raises(MasterUnavailable, match="another master has taken over"):
+            await journal.durable()
+        await journal.close()
+
+    run(scenario)
+
+
+def test_a_note_that_would_be_a_file_is_refused_where_the_journal_is_elsewhere(tmp_path: Path) -> None:
+    notes = NoteStore(tmp_path, has_files=False)
+    assert notes.read("eval", notes.keep("eval", bytes(MAX_INLINE_BYTES))) == bytes(MAX_INLINE_BYTES)
+    with pytest.raises(InvalidRequest, match=r"journal\.store: database"):
+        notes.keep("eval", bytes(MAX_INLINE_BYTES + 1))
+    assert not list(tmp_path.iterdir())
