@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.brain.store.reporting import DESCRIPTION, HISTORY, TWO, identity, node, period, plan, proposal, report
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.databases
 NOW = time.time()
 DAY = 86400.0
 OLD = identity("old", "u2")
-JUDGED = {"achieved_rate": 25.0, "achieved_error": 0.5, "ended_at": NOW - 50, "judgement": "faster"}
+JUDGED: dict[str, Any] = {"achieved_rate": 25.0, "achieved_error": 0.5, "ended_at": NOW - 50, "judgement": "faster"}
 
 
 def fill(database: Database) -> None:

@@ -33,7 +33,8 @@ def home(tmp_path: Path) -> Path:
 
 def spec(name: str) -> JobSpec:
     optimize = {"mode": "cluster", "brain": "brain.example:50051"}
-    return JobSpec.model_validate({"name": name, "command": ["python", "train.py"], "optimize": optimize})
+    roles = {"worker": {"command": ["python", "train.py"]}}
+    return JobSpec.model_validate({"name": name, "roles": roles, "optimize": optimize})
 
 
 def test_no_token_is_printed_unless_asked_for(home: Path, tmp_path: Path) -> None:
