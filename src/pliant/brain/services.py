@@ -55,10 +55,14 @@ class PlanningServicer(services.PlanningServicer):
         answer = await self._writer.write(report)
         if answer.refused:
             raise Conflict(answer.refused)
+        is_known = True
         if (answer.session, answer.sequence) == (report.session, report.sequence):
-            await self._coordinator.reported(report)
+            is_known = await self._coordinator.reported(report)
         return bp.ReportReply(
-            term=self._term(), session=answer.session, sequence=answer.sequence, wants_all=answer.wants_all
+            term=self._term(),
+            session=answer.session,
+            sequence=answer.sequence,
+            wants_all=answer.wants_all or not is_known,
         )
 
     async def Follow(self, request: bp.FollowRequest, context: Any) -> AsyncIterator[bp.BrainMessage]:
