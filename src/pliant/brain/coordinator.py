@@ -6,8 +6,8 @@ Reports come in (after they are in the database), offers and grants go out (afte
 - One event per job is dealt with at a time, and never more than ``MAX_AT_ONCE`` over all jobs; a job whose algorithms take long
   does not hold up others.
 - A proposal is checked against the bounds of the job, narrowed by its grant, before it is offered; the master checks it again.
-- A job that was not heard of for ``GONE_S`` is forgotten here, and counts no more against its quota; it is known again with its
-  next report.
+- A job that was not heard of for ``GONE_S`` while a Brain listened is forgotten here, and counts no more against its quota; at its
+  next report it is asked to say everything, and is known again.
 """
 
 from __future__ import annotations
@@ -87,10 +87,12 @@ class Coordinator:
 
     async def load(self) -> None:
         """What the database has of running jobs: this Brain has just become the active one."""
-        now, mono = self._clock(), self._monotonic()
+        mono = self._monotonic()
         granted = await asyncio.to_thread(quotas.last_grants, self._database)
-        for stored in await asyncio.to_thread(jobs.running_jobs, self._database):
-            if now - stored.last_heard_at > GONE_S:
+        running = await asyncio.to_thread(jobs.running_jobs, self._database)
+        was_alive = max((stored.last_heard_at for stored in running), default=0.0)  # some Brain, not this one
+        for stored in running:
+            if was_alive - stored.last_heard_at > GONE_S:
                 continue
             view = JobView(stored.identity, stored.description, stored.first_heard_at)
             view.phase, view.session, view.sequence = stored.phase, stored.session, stored.sequence
@@ -132,12 +134,12 @@ class Coordinator:
 
     # --- reports
 
-    async def reported(self, report: JobReport) -> None:
-        """Of a report that is in the database."""
+    async def reported(self, report: JobReport) -> bool:
+        """Of a report that is in the database. False: nothing is known here of its job, which has to say everything."""
         view = self._jobs.get(report.job)
         if view is None:
             if report.description is None:
-                return  # the master is asked to say everything
+                return False
             self._replace_former(report.job)
             view = JobView(report.job, report.description, self._clock(), heard_at=self._monotonic())
             self._jobs[report.job] = view
@@ -150,12 +152,13 @@ class Coordinator:
         view.take(report, self._monotonic())
         if view.is_over:
             self._end(view)
-            return
+            return True
         if self._sharing.reported(self._clock(), view) or is_new_session:
             self._share_now.set()
         administor = self._administors[report.job]
         sight = Sight(view.phase, view.session, view.planner, await self._history(view), report.plans)
         self._begin(view, administor.reported(view.master_now(self._monotonic()), sight))
+        return True
 
     def _replace_former(self, job: JobIdentity) -> None:
         """A job of the same name was made anew: the former one is over."""

@@ -8,6 +8,7 @@ loop; fits, and the shares themselves, are computed in threads from plain values
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -20,6 +21,8 @@ from pliant.core.planning.sharing.grants import Grant as BookedGrant
 from pliant.core.planning.sharing.grants import GrantBook
 from pliant.core.planning.sharing.options import demand_of
 from pliant.core.planning.sharing.share_quota import share_quota
+
+log = logging.getLogger(__name__)
 
 _REPORTS_PER_SESSION = 1 << 32
 
@@ -115,7 +118,7 @@ class QuotaSharing:
             self._note_use(now, shared, view)
         for gone in [job for job in shared.book.jobs if job not in by_key]:
             shared.book.ended(now, job=gone)
-        demands = [demand for view in views if (demand := await self._demand(shared, view)) is not None]
+        demands = [demand for view in views if (demand := await self._safe_demand(shared, view)) is not None]
         shares = await asyncio.to_thread(share_quota, shared.book.quota, demands, now)
         there = set(shared.book.jobs)  # one may have ended meanwhile
         shared.book.shares(now, shares=[share.to_json() for share in shares if share.job in there])
@@ -133,6 +136,14 @@ class QuotaSharing:
             limit=limit,
         )
         return bool(made)
+
+    async def _safe_demand(self, shared: _Shared, view: JobView) -> Demand | None:
+        """A job of which nothing can be computed counts as it is: it holds up nobody."""
+        try:
+            return await self._demand(shared, view)
+        except Exception:
+            log.exception("cannot compute what job %s demands of its quota; it counts as it is", view.identity)
+            return _as_it_is(view)
 
     async def _demand(self, shared: _Shared, view: JobView) -> Demand | None:
         history = view.full_history()

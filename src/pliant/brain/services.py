@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 
 MAX_MACHINES = 20_000
 MAX_NODES = 200_000
+MAX_TERMS_AHEAD = 1_000_000  # of the database: more were never lost by restoring it, and terms are not endless
 MAX_CLOCK_ERROR_S = 3600.0  # of a master or a monitor: what it says is not used beyond that
 
 
@@ -47,15 +48,21 @@ class PlanningServicer(services.PlanningServicer):
                 f"the master's clock is wrong by {report.time - self._clock():.0f} s, or the Brain's is",
                 hint="set the clocks of both machines",
             )
+        if request.term > self._term() + MAX_TERMS_AHEAD:
+            raise InvalidRequest(f"no Brain was ever in term {request.term}; this one is in term {self._term()}")
         if request.term > self._term():
             self._raise_term(request.term)
         answer = await self._writer.write(report)
         if answer.refused:
             raise Conflict(answer.refused)
+        is_known = True
         if (answer.session, answer.sequence) == (report.session, report.sequence):
-            await self._coordinator.reported(report)
+            is_known = await self._coordinator.reported(report)
         return bp.ReportReply(
-            term=self._term(), session=answer.session, sequence=answer.sequence, wants_all=answer.wants_all
+            term=self._term(),
+            session=answer.session,
+            sequence=answer.sequence,
+            wants_all=answer.wants_all or not is_known,
         )
 
     async def Follow(self, request: bp.FollowRequest, context: Any) -> AsyncIterator[bp.BrainMessage]:

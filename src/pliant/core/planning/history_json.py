@@ -7,7 +7,18 @@ from typing import Any
 
 from pliant.core.decoding import decode, plain
 from pliant.core.errors import CorruptData
+from pliant.core.planning.configuration import Configuration
 from pliant.core.planning.history import JobHistory
+
+
+MAX_REPLICAS = 100_000  # of a role: sizes up to twice that are enumerated
+
+
+def check_size(configuration: Configuration) -> None:
+    shapes = [shape for shape in (configuration.worker, configuration.server) if shape is not None]
+    replicas = max(shape.replicas for shape in shapes)
+    if replicas > MAX_REPLICAS:
+        raise CorruptData(f"{replicas:,} replicas, expected at most {MAX_REPLICAS:,}")
 
 
 def history_to_json(history: JobHistory) -> dict[str, Any]:
@@ -21,4 +32,8 @@ def history_from_json(value: Mapping[str, Any]) -> JobHistory:
     for role, bounds in (("worker", history.bounds.worker), ("server", history.bounds.server)):
         if bounds is not None and bounds.unit < 1:
             raise CorruptData(f"history.bounds.{role}.unit is {bounds.unit}, expected at least 1")
+        if bounds is not None and bounds.min_replicas > MAX_REPLICAS:
+            raise CorruptData(f"{bounds.min_replicas:,} replicas, expected at most {MAX_REPLICAS:,}")
+    for configuration in (history.configuration, *(period.configuration for period in history.periods)):
+        check_size(configuration)
     return history

@@ -12,6 +12,7 @@ from math import isfinite
 from typing import Any, TypeVar
 
 from pliant.core.errors import CorruptData, InvalidRequest
+from pliant.core.job import Phase
 from pliant.core.planning.cluster.offer import BrainMessage, Grant, NothingToDo, Offer
 from pliant.core.planning.cluster.report import (
     MAX_NODES,
@@ -27,7 +28,7 @@ from pliant.core.planning.cluster.report import (
     PlannerFacts,
 )
 from pliant.core.planning.history import Period, StepParts
-from pliant.core.planning.history_json import history_from_json, history_to_json
+from pliant.core.planning.history_json import check_size, history_from_json, history_to_json
 from pliant.core.planning.past_jobs import Fingerprint, PastJob
 from pliant.rpc import brain_pb2 as bp
 from pliant.rpc import pliant_pb2 as pb
@@ -94,6 +95,8 @@ def report_from(message: bp.ReportRequest) -> JobReport:
     _check_count(message.plans, MAX_PLANS, "plans")
     if message.session < 1 or message.sequence < 1:
         raise InvalidRequest(f"report {message.sequence} of session {message.session}: both begin with 1")
+    if message.phase not in set(Phase):
+        raise InvalidRequest(f"{message.phase!r:.40} is no phase of a job")
     report = JobReport(
         identity_from(message.job),
         message.session,
@@ -170,6 +173,10 @@ def _period_from(message: bp.Period) -> NumberedPeriod:
         message.samples,
         StepParts(parts.data, parts.compute, parts.peers),
     )
+    try:
+        check_size(found.configuration)
+    except CorruptData as error:
+        raise InvalidRequest(f"not a period of a job: {error.message}") from None
     return NumberedPeriod(message.number, found)
 
 
