@@ -95,7 +95,10 @@ def test_a_batch_may_have_16_megabytes_and_no_more(database: Database) -> None:
     assert (read.operations, read.lasting) == (operations, lasting)
 
 
-def test_a_reader_notices_a_snapshot_that_is_written_meanwhile(database: Database) -> None:
+def test_a_reader_notices_a_snapshot_that_is_written_meanwhile(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pliant.brain.store.journals.PAGE_BATCHES", 1)
     fence = open_journal(database, JOB, "master-1", 1.0).fence
     add(database, fence, 1, b"o1")
     add(database, fence, 2, b"o2")
