@@ -66,7 +66,9 @@ class Databases:
                 shutil.rmtree(folder)
             return
         if family not in self._migrated:
-            database = Database(self._stack.enter_context(self._created(family, f"tests_{self._worker}")))
+            database = Database(
+                self._stack.enter_context(self._created(family, f"tests_{self._worker}_{next(_numbers)}"))
+            )
             self._stack.callback(database.close)
             migrate(database)
             self._migrated[family] = database
