@@ -22,15 +22,15 @@ from pliant.core.planning.plan_record import Outcome
 pytestmark = pytest.mark.databases
 
 NOW = time.time()
-DAY = 86400.0
+DAY, HOUR = 86400.0, 3600.0
 OLD = identity("old", "u2")
 JUDGED: dict[str, Any] = {"achieved_rate": 25.0, "achieved_error": 0.5, "ended_at": NOW - 50, "judgement": "faster"}
 
 
 def fill(database: Database) -> None:
     """One job that runs, with two plans and an offer; one that ended ten days ago, and an earlier one of its name."""
-    kept = plan("p1", time=NOW - 100, outcome=Outcome.KEPT, **JUDGED)
-    undone = plan("p2", time=NOW - 40, outcome=Outcome.ROLLED_BACK, **{**JUDGED, "achieved_rate": 20.0})
+    kept = plan("p1", time=NOW - 4 * HOUR, outcome=Outcome.KEPT, **JUDGED)
+    undone = plan("p2", time=NOW - HOUR, outcome=Outcome.ROLLED_BACK, **{**JUDGED, "achieved_rate": 20.0})
     running = report(
         1, 4200, nodes=(node("worker-0"), node("worker-1")), periods=(period(1),), plans=(kept, undone), history=HISTORY
     )
@@ -139,7 +139,7 @@ def test_plans_are_shown_with_what_came_of_them_and_algorithms_are_summed_up(bra
         }
     ]
     assert "18 to 22, outside" in brain("plans").stdout
-    assert [each["plan"] for each in brain.json("plans", "team/resnet-1", "--since", "60s")["plans"]] == ["", "p2"]
+    assert [each["plan"] for each in brain.json("plans", "team/resnet-1", "--since", "2h")["plans"]] == ["", "p2"]
     assert brain.json("plans", "old")["plans"] == []
     assert brain.json("plans", "--algorithm", "probe") == {"plans": [], "algorithms": []}
 
