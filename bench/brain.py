@@ -101,10 +101,10 @@ def show_masters(found: Sequence[dict[str, Any]]) -> None:
 
     rows = [
         row("reports due", "due", ",.0f"),
-        row("sent in the window", "sent", ",d"),
-        row("acknowledged", "acknowledged", ",d", "95 % of due"),
-        row("failed calls", "failed_calls", ",d", "0"),
-        row("reports and samples lost", "lost", ",d", "0"),
+        row("sent in the window", "sent", ",.0f"),
+        row("acknowledged", "acknowledged", ",.0f", "95 % of due"),
+        row("failed calls", "failed_calls", ",.0f", "0"),
+        row("reports and samples lost", "lost", ",.0f", "0"),
         row("latency p50, ms", "p50_s", ",.1f", scale=1000),
         row("latency p99, ms", "p99_s", ",.1f", "< 1,000", scale=1000),
         row("CPU of the Brain, % of a core", "brain_cores", ",.0f", "< 100", scale=100),
@@ -113,9 +113,9 @@ def show_masters(found: Sequence[dict[str, Any]]) -> None:
         row("rows written/s", "rows_per_s", ",.0f"),
         row("WAL, kB/s", "wal_bytes_per_s", ",.0f", scale=1e-3),
         row("commits/s", "commits_per_s", ",.0f"),
-        row("offers that masters got", "offers", ",d"),
-        row("records that masters counted", "records_counted", ",d"),
-        row("records in the database", "records_in_database", ",d", "equal"),
+        row("offers that masters got", "offers", ",.0f"),
+        row("records that masters counted", "records_counted", ",.0f"),
+        row("records in the database", "records_in_database", ",.0f", "equal"),
         ("sustained", *("yes" if one["is_sustained"] else "no" for one in found), "yes, at 100"),
         row("load average", "load", ".1f"),
     ]
@@ -162,7 +162,7 @@ def show_latency(found: Sequence[dict[str, Any]]) -> None:
         row("the first of all, which starts a process, ms", "first_s", ",.1f", scale=1000),
         row("of which until the report is answered, p50, ms", "report_p50_s", ",.1f", scale=1000),
         row("reports of other jobs, p99, ms", "others_p99_s", ",.1f", scale=1000),
-        row("failed calls of other jobs", "others_failed", ",d", "0"),
+        row("failed calls of other jobs", "others_failed", ",.0f", "0"),
         row("CPU of the Brain, % of a core", "brain_cores", ",.0f", scale=100),
         row("CPU of PostgreSQL, %", "postgresql_cores", ",.0f", scale=100),
         row("load average", "load", ".1f"),
@@ -187,7 +187,8 @@ def show_size(found: Sequence[dict[str, Any]]) -> None:
         ("reports written/s, one job", *(f"{one['reports_per_s']:,.0f}" for one in found), ""),
         ("roll-up to minutes, s", *(f"{one['roll_up_s']:,.1f}" for one in found), ""),
     ]
-    title = f"size of a job and day, {found[0]['reports']:,} reports of 10 nodes (bench/brain.py --only size)"
+    hours = found[0]["reports"] * INTERVAL_S / 3600
+    title = f"size of {hours:.0f} h of a job with 10 nodes (bench/brain.py --only size)"
     table(title, ("", *(one["family"] for one in found), "aim"), rows)
 
 

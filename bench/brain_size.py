@@ -41,7 +41,8 @@ CONFIGURATION = Configuration(Shape(NODES, 1.0, 4096))
 NAMES = [f"worker-{number}" for number in range(NODES)]
 _SIZES = {
     "sqlite": "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()",
-    "postgresql": "SELECT pg_database_size(current_database())",
+    "postgresql": "SELECT sum(pg_total_relation_size(oid)) FROM pg_class "
+    "WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace",
 }
 
 
