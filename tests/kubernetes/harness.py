@@ -181,23 +181,25 @@ OPERATOR_NAMESPACE = "pliant-system"
 
 def install_chart(cluster: Cluster, *settings: str, operators: int = 2) -> None:
     """As a person does, with helm; the image is this working tree."""
-    found = subprocess.run([PROJECT / "tools/kubernetes/helm.sh"], capture_output=True, text=True, check=True)
     values = {"image.repository": "localhost/pliant", "image.tag": "dev", "replicas": str(operators)}
     values["podPolicy.hostPaths"] = "{/}"  # tests have folders of this machine mounted
-    command = [
-        *(found.stdout.strip(), "install", "pliant", str(PROJECT / "deploy" / "helm")),
-        *(f"--kubeconfig={cluster.kubeconfig}", f"--namespace={OPERATOR_NAMESPACE}", "--create-namespace"),
-        *(f"--set={key}={value}" for key, value in values.items()),
-        *(f"--set={setting}" for setting in settings),
-        *("--skip-crds", "--wait", f"--timeout={PATIENCE:.0f}s"),
-    ]
+    chart = str(PROJECT / "deploy" / "helm")
+    given = (*(f"{key}={value}" for key, value in values.items()), *settings)
+    run_helm(cluster, "install", "pliant", chart, "--create-namespace", "--skip-crds", *map("--set={}".format, given))
+
+
+def run_helm(cluster: Cluster, *words: str) -> None:
+    """And wait until all Pods of it are ready."""
+    found = subprocess.run([PROJECT / "tools/kubernetes/helm.sh"], capture_output=True, text=True, check=True)
+    where = (f"--kubeconfig={cluster.kubeconfig}", f"--namespace={OPERATOR_NAMESPACE}")
+    command = [found.stdout.strip(), *words, *where, "--wait", f"--timeout={PATIENCE:.0f}s"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE)
     if done.returncode != 0:
         pods = subprocess.run(
             ["kubectl", f"--kubeconfig={cluster.kubeconfig}", "describe", "pods", "-n", OPERATOR_NAMESPACE],
             capture_output=True, text=True, timeout=PATIENCE,
         )  # fmt: skip
-        raise RuntimeError(f"the chart was not installed: {done.stderr}\n{pods.stdout[-3000:]}")
+        raise RuntimeError(f"helm {words[0]} failed: {done.stderr}\n{pods.stdout[-3000:]}")
 
 
 # --- one cluster for all workers of a run

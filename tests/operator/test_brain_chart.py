@@ -26,7 +26,7 @@ __all__ = ["helm", "pytestmark"]
 ENABLED = ("--set", "brain.enabled=true")
 POSTGRES = "postgresql+psycopg://pliant:hidden@db/pliant"
 ADDRESS = "pliant-brain.pliant-system.svc:50051"
-FILE = "--database=sqlite:////var/lib/pliant/brain.db"
+FILE = "--database=sqlite:////var/lib/pliant/brain/brain.db"
 
 Found = list[dict[str, Any]]
 
@@ -190,6 +190,16 @@ def test_brain_and_monitor_run_without_root_and_without_more_than_they_need(helm
     assert "priorityClassName" not in pod_of(bare, "pliant-brain")
 
 
+def test_what_the_chart_gives_the_brain_is_understood_by_it_and_its_probes_reach_it(helm: str) -> None:
+    [container] = pod_of(with_brain(helm), "pliant-brain")["containers"]
+    words = container["args"]
+    command = typer.main.get_command(app).commands[words[1]]  # type: ignore[attr-defined]
+    given = command.make_context("serve", words[2:]).params
+    assert given["listen"] == "0.0.0.0:50051"
+    assert given["advertise"] == ADDRESS
+    assert (given["health_host"], given["health_port"]) == ("0.0.0.0", 8080), "probes come from outside of the Pod"
+
+
 def test_the_brain_is_watched_by_probes_of_its_health_port(helm: str) -> None:
     [container] = pod_of(with_brain(helm, "brain.healthPort=81"), "pliant-brain")["containers"]
     assert "--health-port=81" in container["args"]
@@ -216,7 +226,7 @@ def test_only_masters_the_operator_monitors_and_who_is_named_may_connect(helm: s
     for labels, name in zip(chosen[:2], ("pliant", "pliant-monitor"), strict=True):
         assert labels.items() <= deployment(objects, name)["template"]["metadata"]["labels"].items()
     assert chosen[2] == {"app": "notebook"}
-    assert metrics["ports"] == [{"protocol": "TCP", "port": 9090}]
+    assert metrics["ports"] == [{"protocol": "TCP", "port": 8080}]
     assert (
         policy["spec"]["podSelector"]["matchLabels"] == deployment(objects, "pliant-brain")["selector"]["matchLabels"]
     )

@@ -27,6 +27,7 @@ from pliant.brain.coordinator import Coordinator
 from pliant.brain.executor.algorithm_executor import AlgorithmExecutor
 from pliant.brain.figures import BrainFigures, metrics_text
 from pliant.brain.journal_service import JournalsServicer
+from pliant.brain.own_folder import OwnFolder
 from pliant.brain.report_writer import ReportWriter
 from pliant.brain.services import ClustersServicer, PlanningServicer
 from pliant.brain.store import leases
@@ -34,14 +35,9 @@ from pliant.brain.store.database import Database
 from pliant.brain.store.migrating import check_schema, migrate
 from pliant.brain.store.retention import Retention, roll_up
 from pliant.core.errors import PermanentError, PliantError, RetryableError
-from pliant.files.atomic import write_json
-from pliant.files.private import make_private_folder
 from pliant.rpc import brain_pb2_grpc as services
 from pliant.rpc import http_pages
-from pliant.rpc.brain.access import TOKEN, WHERE
-from pliant.rpc.identity import create_token_file
 from pliant.rpc.server import SERVING, add_health, make_server
-from pliant.rpc.tls import TlsFiles, create_certificates
 from pliant.rpc.unix_socket import ServedSocket
 
 log = logging.getLogger(__name__)
@@ -76,8 +72,8 @@ class BrainSettings:
 class BrainServer:
     def __init__(self, settings: BrainSettings) -> None:
         self.settings = settings
-        make_private_folder(settings.folder)
-        self._token = create_token_file(settings.folder / TOKEN)
+        self._folder = OwnFolder(settings.folder)
+        self._token = self._folder.token()
         self.database = Database(settings.url)
         self._holder = f"{socket.gethostname()}-{os.getpid()}-{token_hex(4)}"
         self._lease: leases.Lease | None = None
@@ -208,7 +204,7 @@ class BrainServer:
         await health.set("", SERVING)
         if published is not None:
             published.publish()
-        write_json(self.settings.folder / WHERE, {"address": self.address, "pid": os.getpid(), "term": self.term})
+        self._folder.publish(self.address, self.term)
         for work in (self._renew_on(), writer.run(), coordinator.run(), self._roll_up_on()):
             undo.push_async_callback(_cancel, self._supervised(work))
         self._coordinator, self._writer = coordinator, writer
@@ -236,18 +232,15 @@ class BrainServer:
             return served
         host, _, port = listen.rpartition(":")
         try:
-            bound = server.add_secure_port(listen, self._certificates().server_credentials(mutual=False))
+            advertised = (self.settings.advertise or listen).rpartition(":")[0].strip("[]")
+            certificates = self._folder.certificates(advertised)
+            bound = server.add_secure_port(listen, certificates.server_credentials(mutual=False))
         except RuntimeError as error:
             raise PermanentError(f"cannot listen on {listen}: {error}", hint="choose another --listen") from error
         if not bound:
             raise PermanentError(f"cannot listen on {listen}", hint="choose another --listen HOST:PORT")
         self.address = self.settings.advertise or f"{host}:{bound if port == '0' else port}"
         return None
-
-    def _certificates(self) -> TlsFiles:
-        folder = self.settings.folder / "tls"
-        host = (self.settings.advertise or self.settings.listen).rpartition(":")[0].strip("[]")
-        return TlsFiles(folder) if (folder / "master.crt").exists() else create_certificates(folder, (host,))
 
     # --- the database
 
