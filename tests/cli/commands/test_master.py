@@ -151,7 +151,7 @@ def test_servers_without_a_program_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("optimize: cluster", "its spec does not say where"),
+        ("optimize: cluster", "no Brain was ever started here"),
         ("platform: ray", "unknown platform 'ray'"),
         ("roles: {worker: {command: nosuchprogram}}", "program 'nosuchprogram' not found"),
     ],

@@ -155,7 +155,8 @@ def master(
         "servers": num_ps,
         "tls": tls,
     }
-    home = prepare(name, job_dir, spec, {key: value for key, value in given.items() if value is not None})
+    options = {key: value for key, value in given.items() if value is not None}
+    home = prepare(name, job_dir, spec, options, has_token=brain_dir is not None)
     lock = FileLock(home.path / "master.lock")
     if not lock.try_acquire():
         raise Conflict(f"a master for the job in {home.path} is already running", hint="choose another --name")

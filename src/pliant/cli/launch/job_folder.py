@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pliant.cli.handles.job_dirs import argument_of, jobs_home
-from pliant.cli.launch.joining_brain import join_brain
+from pliant.cli.launch.joining_brain import give_token, with_address
 from pliant.cli.options.run import RunOptions
 from pliant.cli.render.terminal import say
 from pliant.core.errors import Conflict, NotFound, PliantError
@@ -65,6 +65,7 @@ def folder_of(name: str, options: RunOptions) -> JobDir:
 def prepare(spec: JobSpec, options: RunOptions) -> PreparedJob:
     """Create the folder of a new job, with everything in it that a master needs."""
     home = folder_of(spec.name, options)
+    spec = with_address(spec)
     if home.exists():
         check_own_folder(home.path)
         _check_idle(home)
@@ -84,7 +85,7 @@ def prepare(spec: JobSpec, options: RunOptions) -> PreparedJob:
             options.log_dir.mkdir(parents=True, exist_ok=True)
             home.logs.symlink_to(options.log_dir.absolute(), target_is_directory=True)
         if spec.optimize.uses_brain:
-            spec = join_brain(spec, home)
+            give_token(spec, home)
         write_text(home.spec, spec.to_yaml(), mode=FILE_MODE)
     except OSError as error:
         undo()

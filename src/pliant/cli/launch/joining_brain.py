@@ -16,14 +16,23 @@ from pliant.spec import JobSpec
 BRAIN_DIR = "PLIANT_BRAIN_DIR"
 
 
-def join_brain(spec: JobSpec, home: JobDir) -> JobSpec:
-    """Returns the spec with the Brain's address. Raises an error of ours if there is no Brain, or no token for it."""
-    from pliant.rpc.brain.access import JOB, BrainFolder, brain_home, local_brain, prepare_job
+def with_address(spec: JobSpec) -> JobSpec:
+    """With the address of the Brain of this machine, if it names none. Raises ``NotFound`` if there is none."""
+    if not spec.optimize.uses_brain or spec.optimize.brain:
+        return spec
+    from pliant.rpc.brain.access import local_brain
+
+    return spec.replaced(optimize={**spec.optimize.entries(), "brain": local_brain(_folder()).address})
+
+
+def give_token(spec: JobSpec, home: JobDir) -> None:
+    """Raises an error of ours if there is no token for the Brain here, or none for this job."""
+    from pliant.rpc.brain.access import JOB, BrainFolder, prepare_job
     from pliant.rpc.brain.identity import CLUSTER, LOCAL_NAMESPACE
 
-    folder = Path(os.environ.get(BRAIN_DIR) or brain_home())
-    address = spec.optimize.brain
-    access = BrainFolder(folder).access(address, CLUSTER) if address else local_brain(folder)
+    assert spec.optimize.brain
+    folder = _folder()
+    access = BrainFolder(folder).access(spec.optimize.brain, CLUSTER)
     only_for = (folder / JOB).read_text().strip() if (folder / JOB).exists() else ""
     if not only_for:
         prepare_job(BrainFolder(home.brain), access, LOCAL_NAMESPACE, spec.name)
@@ -34,5 +43,9 @@ def join_brain(spec: JobSpec, home: JobDir) -> JobSpec:
             f"the token in {folder} is that of job {only_for}",
             hint=f"`pliant brain token {spec.name}` makes one for this job",
         )
-    optimize = {**spec.optimize.entries(), "brain": access.address}
-    return spec.replaced(optimize=optimize)
+
+
+def _folder() -> Path:
+    from pliant.rpc.brain.access import brain_home
+
+    return Path(os.environ.get(BRAIN_DIR) or brain_home())

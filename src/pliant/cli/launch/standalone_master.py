@@ -15,6 +15,7 @@ from typing import Any
 from pliant.cli.handles.job_dirs import fresh_name, jobs_home
 from pliant.cli.launch.job_folder import check_folder, create_folder, remove_own_files
 from pliant.cli.launch.job_spec import check_launchable
+from pliant.cli.launch.joining_brain import give_token, with_address
 from pliant.cli.render.terminal import EscapingFormatter, say
 from pliant.core.errors import Conflict, InvalidRequest, PermanentError, PliantError
 from pliant.core.job import Phase
@@ -32,8 +33,10 @@ from pliant.spec.parameters import PS_STRATEGIES
 POLL_INTERVAL_S = 0.05
 
 
-def prepare(name: str | None, job_dir: Path | None, file: Path | None, given: dict[str, Any]) -> JobDir:
-    """The folder of a new job, or of the one to continue."""
+def prepare(
+    name: str | None, job_dir: Path | None, file: Path | None, given: dict[str, Any], *, has_token: bool = False
+) -> JobDir:
+    """The folder of a new job, or of the one to continue. ``has_token``: for the Brain, from elsewhere."""
     base = load_spec(file) if file is not None else None
     name = name or (base.name if base else "") or (job_dir.name if job_dir and _is_name(job_dir.name) else "")
     home = JobDir((job_dir or jobs_home() / (name or fresh_name())).absolute())
@@ -42,7 +45,7 @@ def prepare(name: str | None, job_dir: Path | None, file: Path | None, given: di
         stored = load_spec(home.spec)
         if home.summary_file.exists():
             raise Conflict(f"the job in {home.path} has ended", hint="choose another --name or --job-dir")
-        wanted = _changed(base or stored, stored.name, given, stored.working_dir or os.getcwd())
+        wanted = with_address(_changed(base or stored, stored.name, given, stored.working_dir or os.getcwd()))
         if wanted != stored:
             raise Conflict(
                 f"the job in {home.path} was started with other options",
@@ -50,10 +53,12 @@ def prepare(name: str | None, job_dir: Path | None, file: Path | None, given: di
             )
         return home
     empty = JobSpec.from_dict({"components": {"need_pod_manager": False}})
-    made = _changed(base or empty, name or home.path.name, given, os.getcwd(), fresh=base is None)
+    made = with_address(_changed(base or empty, name or home.path.name, given, os.getcwd(), fresh=base is None))
     check_launchable(made)
     try:
         create_folder(home)
+        if made.optimize.uses_brain and not has_token:
+            give_token(made, home)
         write_text(home.spec, made.to_yaml(), mode=FILE_MODE)
     except OSError as error:
         raise PliantError(f"cannot write to the job directory {home.path}: {error.strerror}") from error
