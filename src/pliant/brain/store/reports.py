@@ -222,8 +222,12 @@ def _store_node_samples(connection: Connection, samples: Sequence[tuple[int, str
 
 
 def _node_ids(connection: Connection, wanted: Iterable[tuple[int, str]]) -> dict[tuple[int, str], int]:
+    """And perhaps of others: jobs name their nodes alike, so a few jobs and names say less than all pairs of them."""
     found: dict[tuple[int, str], int] = {}
     for pairs in portions(wanted):
-        query = select(nodes.c.id, nodes.c.job_id, nodes.c.name).where(tuple_(nodes.c.job_id, nodes.c.name).in_(pairs))
+        of_jobs, names = sorted({job for job, _ in pairs}), sorted({name for _, name in pairs})
+        query = select(nodes.c.id, nodes.c.job_id, nodes.c.name).where(
+            nodes.c.job_id.in_(of_jobs), nodes.c.name.in_(names)
+        )
         found |= {(row.job_id, row.name): row.id for row in connection.execute(query)}
     return found

@@ -6,8 +6,8 @@ What arrives is checked: sizes, finite numbers, names. A message that makes no s
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import asdict, fields, is_dataclass
+from functools import lru_cache
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -269,23 +269,24 @@ def _check_count(found: Any, most: int, what: str) -> None:
 
 def _check_values(found: Any) -> None:
     """Every number is finite, every text is of a sane length and has no control characters."""
-    for value in _leaves(found):
-        if isinstance(value, float) and not isfinite(value):
-            raise InvalidRequest(f"a number is {value}")
-        if isinstance(value, str) and (len(value) > MAX_TEXT or not value.translate(_LINE_BREAKS).isprintable()):
-            raise InvalidRequest(f"a text is too long or has control characters: {value!r:.80}")
+    if isinstance(found, float):  # most of what is in a report
+        if not isfinite(found):
+            raise InvalidRequest(f"a number is {found}")
+    elif isinstance(found, str):
+        if len(found) > MAX_TEXT or not found.translate(_LINE_BREAKS).isprintable():
+            raise InvalidRequest(f"a text is too long or has control characters: {found!r:.80}")
+    elif isinstance(found, tuple | list):
+        for item in found:
+            _check_values(item)
+    elif isinstance(found, dict):
+        for key, item in found.items():
+            _check_values(key)
+            _check_values(item)
+    elif is_dataclass(found):
+        for name in _field_names(type(found)):
+            _check_values(getattr(found, name))
 
 
-def _leaves(value: Any) -> Iterable[Any]:
-    if is_dataclass(value):
-        for field in fields(value):
-            yield from _leaves(getattr(value, field.name))
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from _leaves(item)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield key
-            yield from _leaves(item)
-    else:
-        yield value
+@lru_cache
+def _field_names(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
