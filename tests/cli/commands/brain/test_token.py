@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.cli.commands.brain.conftest import invoke
 
-from pliant.cli.launch.joining_brain import BRAIN_DIR, join_brain
+from pliant.cli.launch.joining_brain import BRAIN_DIR, give_token, with_address
 from pliant.core.errors import Unauthenticated
 from pliant.master.job_dir import JobDir
 from pliant.rpc.brain.access import BrainFolder
@@ -66,7 +66,8 @@ def test_a_job_elsewhere_joins_with_it_and_the_brain_knows_who_calls(
     invoke(home, "token", "digits", "--out", str(tmp_path / "out"))
     monkeypatch.setenv(BRAIN_DIR, str(tmp_path / "out"))
     job = JobDir(tmp_path / "job")
-    joined = join_brain(spec("digits"), job)
+    joined = with_address(spec("digits"))
+    give_token(joined, job)
     assert joined.optimize.brain == "brain.example:50051"
     caller = Caller("local", "digits")
     access = BrainFolder(job.brain).access(joined.optimize.brain, caller)
@@ -74,7 +75,7 @@ def test_a_job_elsewhere_joins_with_it_and_the_brain_knows_who_calls(
     assert caller_of(dict(credentials(access.token, caller)), CLUSTER_TOKEN) == caller
     assert caller_of(dict(credentials(access.token, Caller("local", "other"))), CLUSTER_TOKEN) is None
     with pytest.raises(Unauthenticated, match="local/digits"):
-        join_brain(spec("other"), JobDir(tmp_path / "other"))
+        give_token(spec("other"), JobDir(tmp_path / "other"))
 
 
 def test_the_namespace_is_part_of_it(home: Path) -> None:
