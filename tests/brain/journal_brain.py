@@ -21,9 +21,10 @@ from pliant.brain.journal_service import JournalsServicer
 from pliant.brain.store import leases
 from pliant.brain.store.database import Database
 from pliant.brain.store.migrating import migrate
-from pliant.files.private import make_private_folder
+from pliant.files.atomic import write_bytes
+from pliant.files.private import FILE_MODE, make_private_folder
 from pliant.rpc import brain_pb2_grpc as services
-from pliant.rpc.brain.access import BrainAccess
+from pliant.rpc.brain.access import TOKEN, BrainAccess
 from pliant.rpc.brain.identity import LOCAL_NAMESPACE, Caller, job_token
 from pliant.rpc.server import make_server
 from pliant.rpc.unix_socket import ServedSocket
@@ -94,6 +95,7 @@ class JournalBrainProcess:
 
     def __init__(self, folder: Path, url: str) -> None:
         make_private_folder(folder)
+        write_bytes(folder / TOKEN, CLUSTER_TOKEN.encode(), mode=FILE_MODE)  # where launchers look for it
         self.folder, self.url = folder, url
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from itertools import count
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import settings
@@ -26,8 +27,8 @@ def test_no_history_loses_or_repeats_what_was_accepted(databases: Databases, tmp
     with databases.migrated("sqlite") as database:
         brain = JournalBrain(tmp_path / "brain", database).start()
         try:
-            run_state_machine_as_test(  # type: ignore[no-untyped-call]
-                lambda: History(brain, tmp_path),
+            run_state_machine_as_test(
+                cast(Any, lambda: History(brain, tmp_path)),
                 settings=settings(max_examples=25, stateful_step_count=20, deadline=None),
             )
         finally:

@@ -14,7 +14,7 @@ import pytest
 from tests.brain.journal_brain import JournalBrain
 from tests.master.journal.copies import Backup, ListMaster, identity, remove_journal
 
-from pliant.brain import journal_service
+from pliant.brain.store import journals
 from pliant.brain.store.database import Database
 from pliant.core.errors import BrainUnavailable, Conflict, CorruptData, FencedOff, MasterUnavailable
 from pliant.core.job_state import Operation
@@ -198,7 +198,7 @@ def test_a_decision_whose_answer_was_lost_is_there_once(
     brain: JournalBrain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     committed: list[int] = []
-    real = journal_service.journals.commit
+    real = journals.commit
 
     def answered_late(*args: Any, **kwargs: Any) -> int:
         number = real(*args, **kwargs)
@@ -207,7 +207,7 @@ def test_a_decision_whose_answer_was_lost_is_there_once(
             raise BrainUnavailable("the connection broke after it was committed")
         return number
 
-    monkeypatch.setattr(journal_service.journals, "commit", answered_late)
+    monkeypatch.setattr(journals, "commit", answered_late)
     master = ListMaster.start(brain, tmp_path / "a")
     for value in range(5):
         master.accept(value)
