@@ -89,9 +89,9 @@ def test_a_brain_that_was_away_for_long_grants_nothing_that_a_job_it_has_not_hea
     before = last_grants(database(brain))[JOB]
     again = report(2, job=JOB, planner=LED, description=TEAM, history=ELASTIC, granted=before.number)
     again = replace(again, granted_limit=before.limit)
-    [heard] = hear(brain.access("train"), JOB, 1, while_open=lambda: send(brain.access("train"), again), until=_is_grant)[
-        -1:
-    ]
+    [heard] = hear(
+        brain.access("train"), JOB, 1, while_open=lambda: send(brain.access("train"), again), until=_is_grant
+    )[-1:]
     assert isinstance(heard.content, Grant)
     assert heard.content.limit is not None
     assert heard.content.limit.nodes <= 4
