@@ -176,9 +176,9 @@ class ReportBuilder:
         return nodes is None or any(node.name == name for node in nodes.live())
 
 
-def _granted(planner: Planner | None) -> tuple[int, Configuration | None]:
+def _granted(planner: Planner | None) -> tuple[int, Configuration | None, bool]:
     grant = planner.grant if planner is not None else None
-    return (grant.number, grant.limit) if grant is not None else (0, None)
+    return (grant.number, grant.limit, grant.is_unlimited) if grant is not None else (0, None, False)
 
 
 def node_facts(node: Node) -> NodeFacts:
