@@ -108,6 +108,8 @@ class Coordinator:
             known = await asyncio.to_thread(events.events_of, self._database, stored.id)
             self._jobs[view.identity] = view
             self._administors[view.identity] = Administor(has_begun=any(event.ended_at for event in known))
+        known_quotas = await asyncio.to_thread(quotas.list_quotas, self._database)
+        self._sharing.restore(self._clock(), known_quotas, self.views)
         log.info("%d running jobs are known", len(self._jobs))
 
     async def run(self) -> None:

@@ -17,7 +17,7 @@ from pliant.core.planning.objectives import SERVER, WORKER
 
 MAX_PERIODS = 64  # the last ones, as many as a master has
 ENDED = ("Succeeded", "Failed", "Deleted")  # states of nodes
-CLUSTER_MODE = "cluster"
+CLUSTER_MODE, MANUAL_MODE = "cluster", "manual"
 
 
 @dataclass(slots=True)
@@ -46,6 +46,11 @@ class JobView:
         return Phase(self.phase) in FINAL_PHASES
 
     @property
+    def is_manual(self) -> bool:
+        """A person decides on its nodes: it is granted nothing and keeps to nothing."""
+        return self.description.mode == MANUAL_MODE
+
+    @property
     def is_planned(self) -> bool:
         """By the Brain."""
         return self.description.mode == CLUSTER_MODE
@@ -64,7 +69,7 @@ class JobView:
             self.nodes[node.name] = node
         self.nodes = {name: node for name, node in self.nodes.items() if node.state not in ENDED}
         if report.granted or report.granted_limit is not None:
-            self.granted = Grant(self.key, report.granted, report.granted_limit, "")
+            self.granted = Grant(self.key, report.granted, report.granted_limit, "", is_unlimited=report.is_unlimited)
 
     def master_now(self, monotonic: float) -> float:
         return self.master_time + max(0.0, monotonic - self.heard_at)

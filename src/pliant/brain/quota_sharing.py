@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pliant.brain.job_view import JobView
 from pliant.brain.store.quotas import StoredQuota
 from pliant.core.planning.cluster.offer import Grant
+from pliant.core.planning.configuration import Configuration, Shape
 from pliant.core.planning.history import JobHistory
 from pliant.core.planning.sharing.demand import Amount, Demand, Option, Quota
 from pliant.core.planning.sharing.grants import Grant as BookedGrant
@@ -39,6 +40,7 @@ class QuotaSharing:
         self._unlimited: dict[str, Grant] = {}
         self._known: dict[str, Amount] = {}
         self._sent: dict[str, int] = {}  # number of the last grant that was sent, by job
+        self._newest: dict[str, int] = {}  # the highest number of a grant that anybody has heard of, by job
 
     def grant_of(self, view: JobView) -> Grant | None:
         """That holds now."""
@@ -48,14 +50,23 @@ class QuotaSharing:
             return _grant(found) if found is not None else None
         return self._unlimited.get(view.key)
 
+    def restore(self, now: float, quotas: Sequence[StoredQuota], views: Sequence[JobView]) -> None:
+        """Begin with what the database has: a master may act by a grant of which it has not told yet."""
+        self._take_quotas(now, quotas)
+        for view in views:
+            self._note_number(view)
+            self.reported(now, view)
+
     def reported(self, now: float, view: JobView) -> bool:
         """Whether there is something to grant."""
+        self._note_number(view)
         shared = self._quotas.get(view.description.quota)
         return shared is not None and self._note_use(now, shared, view)
 
     def ended(self, now: float, view: JobView) -> None:
         self._unlimited.pop(view.key, None)
         self._sent.pop(view.key, None)
+        self._newest.pop(view.key, None)
         shared = self._quotas.get(view.description.quota)
         if shared is not None:
             shared.demands.pop(view.key, None)
@@ -78,6 +89,7 @@ class QuotaSharing:
 
     def sent(self, view: JobView, grant: Grant) -> None:
         self._sent[view.key] = grant.number
+        self._newest[view.key] = max(grant.number, self._newest.get(view.key, 0))
 
     def _unsent(self, view: JobView) -> Grant | None:
         grant = self.grant_of(view)
@@ -106,9 +118,13 @@ class QuotaSharing:
 
     def _unlimit(self, view: JobView) -> None:
         """Numbered after whatever limited the job before."""
-        before = view.granted
-        number = before.number + 1 if before is not None and before.number else 0
+        before = self._newest.get(view.key, 0)
+        number = before + 1 if before else 0
         self._unlimited[view.key] = Grant(view.key, number, None, "no quota limits this job", is_unlimited=True)
+
+    def _note_number(self, view: JobView) -> None:
+        if view.granted is not None:
+            self._newest[view.key] = max(view.granted.number, self._newest.get(view.key, 0))
 
     async def _share_one(self, now: float, shared: _Shared, views: Sequence[JobView]) -> None:
         by_key = {view.key: view for view in views}
@@ -120,13 +136,15 @@ class QuotaSharing:
             shared.book.ended(now, job=gone)
         demands = [demand for view in views if (demand := await self._safe_demand(shared, view)) is not None]
         shares = await asyncio.to_thread(share_quota, shared.book.quota, demands, now)
-        there = set(shared.book.jobs)  # one may have ended meanwhile
+        there = set(shared.book.jobs) - {view.key for view in views if view.is_manual}  # one may have ended meanwhile
         shared.book.shares(now, shares=[share.to_json() for share in shares if share.job in there])
 
     def _note_use(self, now: float, shared: _Shared, view: JobView) -> bool:
         amount = Amount.of(view.configuration_of_nodes())
-        granted = view.granted
+        granted = view.granted if not view.is_manual else None
         limit = granted.limit.to_json() if granted is not None and granted.limit is not None else None
+        if granted is not None and granted.is_unlimited:  # what it has is what it took, not what it may have
+            limit = (view.configuration_of_nodes() or Configuration(Shape(0))).to_json()
         made = shared.book.used(
             now,
             job=view.key,
@@ -147,8 +165,10 @@ class QuotaSharing:
 
     async def _demand(self, shared: _Shared, view: JobView) -> Demand | None:
         history = view.full_history()
-        if history is None or not view.planner.state:
+        if view.is_manual:
             return _as_it_is(view)
+        if history is None or not view.planner.state:  # this Brain has not heard of it yet: what it was granted holds
+            return _as_it_is(view, view.granted.limit if view.granted is not None else None)
         made_of = _key(history, view)
         found = shared.demands.get(view.key)
         if found is None or found[0] != made_of:
@@ -166,9 +186,9 @@ class QuotaSharing:
         return found[1]
 
 
-def _as_it_is(view: JobView) -> Demand | None:
-    """Of a job whose nodes a person decides on."""
-    configuration = view.configuration_of_nodes()
+def _as_it_is(view: JobView, granted: Configuration | None = None) -> Demand | None:
+    """Of a job whose nodes a person decides on, or of which it is not known yet what it could do with more or less."""
+    configuration = granted or view.configuration_of_nodes()
     if configuration is None:
         return None
     return Demand(

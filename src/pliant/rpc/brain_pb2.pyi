@@ -158,7 +158,7 @@ class PlannerFacts(_message.Message):
     def __init__(self, state: _Optional[str] = ..., rests_s: _Optional[float] = ..., is_led: _Optional[bool] = ...) -> None: ...
 
 class ReportRequest(_message.Message):
-    __slots__ = ("protocol", "job", "session", "sequence", "time", "phase", "sample", "description", "nodes", "samples", "periods", "plans", "history", "taught", "granted", "lost", "planner", "granted_limit", "term")
+    __slots__ = ("protocol", "job", "session", "sequence", "time", "phase", "sample", "description", "nodes", "samples", "periods", "plans", "history", "taught", "granted", "lost", "planner", "granted_limit", "is_unlimited", "term")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -177,6 +177,7 @@ class ReportRequest(_message.Message):
     LOST_FIELD_NUMBER: _ClassVar[int]
     PLANNER_FIELD_NUMBER: _ClassVar[int]
     GRANTED_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    IS_UNLIMITED_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     job: JobIdentity
@@ -196,8 +197,9 @@ class ReportRequest(_message.Message):
     lost: int
     planner: PlannerFacts
     granted_limit: _pliant_pb2.JobConfiguration
+    is_unlimited: bool
     term: int
-    def __init__(self, protocol: _Optional[int] = ..., job: _Optional[_Union[JobIdentity, _Mapping]] = ..., session: _Optional[int] = ..., sequence: _Optional[int] = ..., time: _Optional[float] = ..., phase: _Optional[str] = ..., sample: _Optional[_Union[JobSample, _Mapping]] = ..., description: _Optional[_Union[JobDescription, _Mapping]] = ..., nodes: _Optional[_Iterable[_Union[NodeFacts, _Mapping]]] = ..., samples: _Optional[_Iterable[_Union[NodeSample, _Mapping]]] = ..., periods: _Optional[_Iterable[_Union[Period, _Mapping]]] = ..., plans: _Optional[_Iterable[_Union[_pliant_pb2.PlanRecord, _Mapping]]] = ..., history: _Optional[bytes] = ..., taught: _Optional[_Union[PastJob, _Mapping]] = ..., granted: _Optional[int] = ..., lost: _Optional[int] = ..., planner: _Optional[_Union[PlannerFacts, _Mapping]] = ..., granted_limit: _Optional[_Union[_pliant_pb2.JobConfiguration, _Mapping]] = ..., term: _Optional[int] = ...) -> None: ...
+    def __init__(self, protocol: _Optional[int] = ..., job: _Optional[_Union[JobIdentity, _Mapping]] = ..., session: _Optional[int] = ..., sequence: _Optional[int] = ..., time: _Optional[float] = ..., phase: _Optional[str] = ..., sample: _Optional[_Union[JobSample, _Mapping]] = ..., description: _Optional[_Union[JobDescription, _Mapping]] = ..., nodes: _Optional[_Iterable[_Union[NodeFacts, _Mapping]]] = ..., samples: _Optional[_Iterable[_Union[NodeSample, _Mapping]]] = ..., periods: _Optional[_Iterable[_Union[Period, _Mapping]]] = ..., plans: _Optional[_Iterable[_Union[_pliant_pb2.PlanRecord, _Mapping]]] = ..., history: _Optional[bytes] = ..., taught: _Optional[_Union[PastJob, _Mapping]] = ..., granted: _Optional[int] = ..., lost: _Optional[int] = ..., planner: _Optional[_Union[PlannerFacts, _Mapping]] = ..., granted_limit: _Optional[_Union[_pliant_pb2.JobConfiguration, _Mapping]] = ..., is_unlimited: _Optional[bool] = ..., term: _Optional[int] = ...) -> None: ...
 
 class ReportReply(_message.Message):
     __slots__ = ("term", "session", "sequence", "wants_all")

@@ -82,6 +82,7 @@ def report_message(report: JobReport) -> bp.ReportRequest:
         planner=bp.PlannerFacts(**asdict(report.planner)),
         granted=report.granted,
         granted_limit=configuration_message(report.granted_limit) if report.granted_limit is not None else None,
+        is_unlimited=report.is_unlimited,
         lost=report.lost,
     )
 
@@ -114,6 +115,7 @@ def report_from(message: bp.ReportRequest) -> JobReport:
         _flat(PlannerFacts, message.planner),
         message.granted,
         configuration_from(message.granted_limit) if message.HasField("granted_limit") else None,
+        message.is_unlimited,
         message.lost,
     )
     _check_values(report)

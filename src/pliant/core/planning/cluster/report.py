@@ -118,4 +118,5 @@ class JobReport:
     planner: PlannerFacts = PlannerFacts("")
     granted: int = 0  # number of the last grant that is kept to
     granted_limit: Configuration | None = None  # that it says; None: nothing, or it has no limit
+    is_unlimited: bool = False  # the last grant says that nothing limits the job
     lost: int = 0  # samples that were dropped while the Brain was away, so far in this session

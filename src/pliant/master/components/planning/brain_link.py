@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from pliant.core.clock import Clock
-from pliant.core.errors import BrainUnavailable, PliantError, RetryableError
+from pliant.core.errors import BrainUnavailable, Conflict, PliantError, RetryableError
 from pliant.core.events import BrainFound, BrainLost
 from pliant.core.planning.cluster.offer import BrainMessage, Grant, NothingToDo, Offer
 from pliant.core.planning.cluster.report import JobIdentity
@@ -162,6 +162,8 @@ class BrainLink(BackgroundComponent):
             except PliantError as error:
                 is_passing = isinstance(error, RetryableError)
                 log.log(logging.INFO if is_passing else logging.WARNING, "cannot report to the Brain: %s", error)
+                if not is_passing:
+                    self._reports.withdraw()  # it would be refused again
                 await asyncio.sleep(pause if is_passing else REFUSED_S)
                 pause = min(MAX_PAUSE_S, pause * 2)
 
@@ -173,6 +175,11 @@ class BrainLink(BackgroundComponent):
         reply = await self._client.call(self._client.stubs.planning.Report, message, timeout=REPORT_TIMEOUT_S)
         if not self._is_current(reply.term):
             raise BrainUnavailable(f"a Brain of term {reply.term} answered; {self._term} was heard before")
+        if reply.session > report.session:
+            raise Conflict(
+                f"the Brain hears of master {reply.session} of this job, this is number {report.session}",
+                hint="two masters run, or the job's journal was lost; the job plans by itself",
+            )
         acknowledged = (reply.session, reply.sequence)
         is_behind = acknowledged < self._acknowledged
         if is_behind:

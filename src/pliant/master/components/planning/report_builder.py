@@ -1,6 +1,6 @@
 """From the job's state to the reports that its master sends to the Brain: what changed since the last one that was answered.
 
-One report is under way at a time, and is sent again as it is until it is answered; meanwhile samples gather here, the newest
+One report is under way at a time, and is sent again as it is until it is answered, refused or old; meanwhile samples gather here, the newest
 ``MAX_SAMPLES`` of them, and what is dropped is counted. Facts need no memory: they are compared with what was answered last.
 """
 
@@ -35,6 +35,7 @@ from pliant.master.components.planning.history import HistoryBuilder, Surroundin
 from pliant.master.components.stats import MemoryStats
 
 MAX_SAMPLES = 20_000  # of all nodes that wait to be sent: hours, for a job of ordinary size
+STALE_S = 600.0  # after which a report that is not answered is made anew
 MIN_SAMPLE_S = 5.0  # between two samples of a node
 
 
@@ -83,11 +84,19 @@ class ReportBuilder:
             self._sampled_at = {name: at for name, at in self._sampled_at.items() if at > now - 60}
 
     def next(self, phase: str, around: Surroundings, *, is_led: bool, taught: PastJob | None) -> JobReport:
-        """The one that is not answered yet, or a new one."""
+        """The one that is not answered yet, or a new one. One that is old is made anew: a Brain that was away for long would take
+        its time for that of a wrong clock."""
+        if self._under_way is not None and abs(self._clock.now() - self._under_way.time) > STALE_S:
+            self.withdraw()
         if self._under_way is None:
             self._sequence += 1
             self._under_way = self._make(phase, around, is_led, taught)
         return self._under_way
+
+    def withdraw(self) -> None:
+        """The report that is under way was refused, or is old: the next one says all that is in it. Its number is not used again,
+        since nobody knows whether the Brain has it."""
+        self._under_way = None
 
     def answered(self, *, wants_all: bool) -> None:
         report, self._under_way = self._under_way, None
@@ -167,9 +176,9 @@ class ReportBuilder:
         return nodes is None or any(node.name == name for node in nodes.live())
 
 
-def _granted(planner: Planner | None) -> tuple[int, Configuration | None]:
+def _granted(planner: Planner | None) -> tuple[int, Configuration | None, bool]:
     grant = planner.grant if planner is not None else None
-    return (grant.number, grant.limit) if grant is not None else (0, None)
+    return (grant.number, grant.limit, grant.is_unlimited) if grant is not None else (0, None, False)
 
 
 def node_facts(node: Node) -> NodeFacts:
