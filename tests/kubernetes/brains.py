@@ -134,9 +134,15 @@ class InstalledBrain:
             return list(connection.execute(text(query), values).all())
 
     def last_heard(self, namespace: str, job: str) -> float:
-        query = "SELECT last_heard_at FROM jobs WHERE namespace = :namespace AND name = :job"
-        [(when,)] = self.ask(query, namespace=namespace, job=job)
-        return float(when)
+        return float(self._of_job("last_heard_at", namespace, job))
+
+    def phase(self, namespace: str, job: str) -> str:
+        return str(self._of_job("phase", namespace, job))
+
+    def _of_job(self, column: str, namespace: str, job: str) -> Any:
+        query = f"SELECT {column} FROM jobs WHERE namespace = :namespace AND name = :job"
+        [(found,)] = self.ask(query, namespace=namespace, job=job)
+        return found
 
     def accepted(self, namespace: str, job: str) -> int:
         """Records, by the sum of what the database has."""
