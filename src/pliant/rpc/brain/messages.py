@@ -285,7 +285,8 @@ def _check_values(found: Any) -> None:
             _check_values(key)
             _check_values(item)
     elif is_dataclass(found):
-        for name in _field_names(type(found)):
+        kind: type[Any] = type(found)
+        for name in _field_names(kind):
             _check_values(getattr(found, name))
 
 
