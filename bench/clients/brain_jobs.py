@@ -69,7 +69,7 @@ class Jobs:
             await asyncio.sleep(max(0.0, due - time.monotonic()))
 
     async def probe(self, tries: int, **_: Any) -> dict[str, Any]:
-        first, _ = await self._try("first")  # starts the process that algorithms run in
+        first = (await self._try("first"))[0]  # starts the process that algorithms run in
         self._spent, self._failed = [], 0
         seconds, reports = [], []
         for number in range(tries):
