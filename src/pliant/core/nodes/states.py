@@ -116,6 +116,11 @@ class Node:
         return self.state in ENDED
 
     @property
+    def lingers(self) -> bool:
+        """It ended, and the platform has not reported yet that nothing of it is left."""
+        return self.ended and self.accepted_at is not None and not self.gone
+
+    @property
     def is_active(self) -> bool:
         """It counts towards the role's replicas: not ended, and not being removed."""
         return not self.ended and self.removal is None

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pliant.core.clock import Clock
 from pliant.core.errors import BrainUnavailable, Conflict, PliantError, RetryableError
 from pliant.core.events import BrainFound, BrainLost
+from pliant.core.job import Phase
 from pliant.core.planning.cluster.offer import BrainMessage, Grant, NothingToDo, Offer
 from pliant.core.planning.cluster.report import JobIdentity
 from pliant.core.planning.past_jobs import PastJob
@@ -26,7 +27,6 @@ from pliant.core.status_builder import LiveFigures
 from pliant.master.components.base import BackgroundComponent
 from pliant.master.components.planning.history import Surroundings
 from pliant.master.components.planning.report_builder import ReportBuilder
-from pliant.master.components.signals import JobOver, Signal
 from pliant.master.journal.journal import Journal
 from pliant.rpc import brain_pb2 as bp
 from pliant.rpc.brain.channel import AsyncBrainClient
@@ -80,7 +80,6 @@ class BrainLink(BackgroundComponent):
         self._seen: set[str] = set()
         self._began = asyncio.Event()  # a grant, and an offer or that there is none, have come
         self._first: set[type] = set()
-        self._is_over = False
         self._taught: PastJob | None = None
         self.waits = False  # until its planner calls ``begin``
         self.around: Callable[[], Surroundings] = Surroundings
@@ -104,14 +103,10 @@ class BrainLink(BackgroundComponent):
             self._journal.event(BrainFound() if is_led else BrainLost(seconds=self._fallback_s))
 
     async def stop(self) -> None:
-        if self._is_over:
+        if Phase(self._phase()).is_final:
             await self._report_the_end()
         await super().stop()
         await self._client.close()
-
-    def on_event(self, signal: Signal) -> None:
-        if isinstance(signal, JobOver):
-            self._is_over = True
 
     def status(self, live: LiveFigures) -> LiveFigures:
         return replace(live, brain=self.standing)
@@ -167,8 +162,12 @@ class BrainLink(BackgroundComponent):
                 await asyncio.sleep(pause if is_passing else REFUSED_S)
                 pause = min(MAX_PAUSE_S, pause * 2)
 
-    async def _report(self) -> None:
-        report = self._reports.next(self._phase(), self.around(), is_led=self.is_leading, taught=self._taught)
+    async def _report(self, *, is_last: bool = False) -> None:
+        """The end is reported last, when nothing is left of the job: its nodes take room until then."""
+        phase = self._phase()
+        if Phase(phase).is_final and not is_last:
+            phase = Phase.RUNNING.value
+        report = self._reports.next(phase, self.around(), is_led=self.is_leading, taught=self._taught)
         await self._journal.durable()  # nothing is reported that a successor of this master would not know
         message = report_message(report)
         message.term = self._term
@@ -196,10 +195,10 @@ class BrainLink(BackgroundComponent):
         self._taught = self.teach()
         try:
             async with asyncio.timeout(LAST_REPORT_S):
-                await self._report()  # perhaps one that was under way
-                await self._report()
+                await self._report(is_last=True)  # perhaps one that was under way
+                await self._report(is_last=True)
                 while not self._reports.is_complete:
-                    await self._report()
+                    await self._report(is_last=True)
         except (PliantError, TimeoutError) as error:
             log.warning("cannot report the end of the job to the Brain: %s", error)
 

@@ -182,18 +182,23 @@ def _granted(planner: Planner | None) -> tuple[int, Configuration | None, bool]:
 
 
 def node_facts(node: Node) -> NodeFacts:
+    """A node that ended takes room until nothing of it is left: until then it is reported as if it had not."""
+    state, ended_at, exit_reason = node.state, node.ended_at or 0.0, node.exit_reason
+    if node.lingers:
+        state = NodeState.CREATING if node.started_at is None else NodeState.RUNNING
+        ended_at, exit_reason = 0.0, None
     return NodeFacts(
         node.name,
         node.role,
-        node.state.value,
+        state.value,
         node.resources.cpu,
         node.resources.memory_mb,
         node.resources.gpu,
         node.host,
         node.created_at,
         node.started_at or 0.0,
-        node.ended_at or 0.0,
-        node.exit_reason.value if node.exit_reason is not None else "",
+        ended_at,
+        exit_reason.value if exit_reason is not None else "",
     )
 
 
