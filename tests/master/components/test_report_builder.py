@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from pliant.core.nodes.states import ExitReason, Node, NodeState
+from pliant.core.nodes.fault_policy import ExitReason
+from pliant.core.nodes.states import Node, NodeState
 from pliant.core.resources import Resources
 from pliant.master.components.planning.report_builder import node_facts
 

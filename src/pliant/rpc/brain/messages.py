@@ -6,10 +6,11 @@ What arrives is checked: sizes, finite numbers, names. A message that makes no s
 from __future__ import annotations
 
 import json
+from collections.abc import Hashable
 from dataclasses import asdict, fields, is_dataclass
 from functools import lru_cache
 from math import isfinite
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pliant.core.errors import CorruptData, InvalidRequest
 from pliant.core.job import Phase
@@ -97,7 +98,7 @@ def report_from(message: bp.ReportRequest) -> JobReport:
     if message.session < 1 or message.sequence < 1:
         raise InvalidRequest(f"report {message.sequence} of session {message.session}: both begin with 1")
     if message.phase not in set(Phase):
-        raise InvalidRequest(f"{message.phase!r:.40} is no phase of a job")
+        raise InvalidRequest(f"{message.phase!r:.40} is not a phase of a job")
     report = JobReport(
         identity_from(message.job),
         message.session,
@@ -285,11 +286,10 @@ def _check_values(found: Any) -> None:
             _check_values(key)
             _check_values(item)
     elif is_dataclass(found):
-        kind: type[Any] = type(found)
-        for name in _field_names(kind):
+        for name in _field_names(cast(Hashable, type(found))):
             _check_values(getattr(found, name))
 
 
 @lru_cache
-def _field_names(kind: type[Any]) -> tuple[str, ...]:
+def _field_names(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind))
