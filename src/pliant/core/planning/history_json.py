@@ -10,7 +10,6 @@ from pliant.core.errors import CorruptData
 from pliant.core.planning.configuration import Configuration
 from pliant.core.planning.history import JobHistory
 
-
 MAX_REPLICAS = 100_000  # of a role: sizes up to twice that are enumerated
 
 

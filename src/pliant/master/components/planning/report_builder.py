@@ -1,7 +1,7 @@
 """From the job's state to the reports that its master sends to the Brain: what changed since the last one that was answered.
 
-One report is under way at a time, and is sent again as it is until it is answered, refused or old; meanwhile samples gather here, the newest
-``MAX_SAMPLES`` of them, and what is dropped is counted. Facts need no memory: they are compared with what was answered last.
+One report is under way at a time, and is sent again as it is until it is answered, refused or old. Meanwhile samples gather, the
+newest ``MAX_SAMPLES`` of them, and what is dropped is counted. Facts need no memory: they are compared with what was answered last.
 """
 
 from __future__ import annotations
