@@ -51,6 +51,12 @@ class JobView:
         return self.description.mode == MANUAL_MODE
 
     @property
+    def is_running(self) -> bool:
+        """It has nodes, and may have them: one that was granted nothing waits, also while its nodes are being removed."""
+        told = self.granted
+        return bool(self.nodes) and (told is None or told.limit is not None or told.is_unlimited)
+
+    @property
     def is_planned(self) -> bool:
         """By the Brain."""
         return self.description.mode == CLUSTER_MODE

@@ -178,7 +178,7 @@ class QuotaSharing:
                 view.master_time,
                 job=view.key,
                 priority=view.description.priority,
-                is_running=bool(view.nodes),
+                is_running=view.is_running,
                 is_preemptible=view.description.is_preemptible,
             )
             found = (made_of, replace(demand, arrived=view.arrived))
@@ -206,7 +206,7 @@ def _key(history: JobHistory, view: JobView) -> object:
     """A demand is made anew only if something changed that it depends on: fits take a while."""
     newest = history.periods[-1] if history.periods else None
     rate = (newest.configuration, f"{newest.rate:.2g}") if newest is not None else None
-    return (history.configuration, history.bounds, len(history.periods), rate, bool(view.nodes), view.description)
+    return (history.configuration, history.bounds, len(history.periods), rate, view.is_running, view.description)
 
 
 def _limit(quota: StoredQuota) -> Amount:

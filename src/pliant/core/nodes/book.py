@@ -142,9 +142,11 @@ class NodeBook(SchedulingBook):
         return [self._remove(now, old, self._policy.grace, reason)]
 
     def suspend(self, now: float, *, reason: str) -> list[Decision]:
-        """Remove every node. The targets are kept, and so are the records of the lines."""
+        """Remove every node. The targets are kept, and so are the records of the lines. Of a job that is suspended already the
+        reason changes: whoever suspended it before does not end this suspension."""
         self._check_open("suspended")
         if self._suspended:
+            self._suspended = reason or "suspended"
             return []
         self._suspended, self._suspended_at = reason or "suspended", now
         decisions: list[Decision] = []

@@ -53,6 +53,7 @@ ROOM_S = 5.0  # between two questions for free room
 MAX_FIRST_PER_CORE = 4  # workers, of which the first configuration takes a part
 GROUP_PAUSE_S = 3600.0
 FIRST_ANSWER_S = 10.0  # for which a new job waits for the Brain to say how to begin
+ASK_AGAIN_S = 5.0
 QUOTA_REASON = "waiting for the quota"  # how a suspension by a grant begins
 GROUP_REASON = (
     "the programs form a torchrun group, which every change of its workers restarts; plans are not carried out"
@@ -101,6 +102,7 @@ class ResourcePlanner(BackgroundComponent):
             brain.waits, brain.around, brain.teach = True, lambda: self._around, self._taught
         self._next_sample = 0.0
         self._next_room = 0.0
+        self._next_ask = 0.0  # to be suspended or resumed, after it was refused for the same grant
         self._is_remembered = False
         self._generation = 0  # rises when somebody else changes the job
         self._task: asyncio.Task[None] | None = None
@@ -271,7 +273,7 @@ class ResourcePlanner(BackgroundComponent):
     # --- what the Brain grants
 
     def _keep_to_grants(self, brain: BrainLink) -> None:
-        """Whatever is granted is journaled before the planner looks again. A person's suspension is not ended by a grant."""
+        """Whatever is granted is journaled before the planner looks again."""
         for grant in brain.take_grants():
             if not self._journal.do(self.planner.granted, grant=grant_to_json(grant)):
                 continue
@@ -279,18 +281,29 @@ class ResourcePlanner(BackgroundComponent):
             if not grant.is_unlimited or grant.number > 1:
                 self._journal.event(QuotaGranted(number=grant.number, limit=limit, reason=grant.reason))
             self._generation += 1
-            nodes = self._state.nodes
-            assert nodes is not None
-            is_waiting = nodes.suspended.startswith(QUOTA_REASON)
-            if grant.limit is None and not grant.is_unlimited and not nodes.suspended:
-                self._ask(grant, Suspend())
-            elif is_waiting and (grant.limit is not None or grant.is_unlimited):
-                self._ask(grant, Resume())
+            self._next_ask = 0.0
+        if self.planner.grant is not None and self._clock.now() >= self._next_ask:
+            self._keep_to(self.planner.grant)
+
+    def _keep_to(self, grant: Grant) -> None:
+        """A job that is granted nothing has no nodes, also if a person resumed it: the quota is that of others, too. A person's
+        suspension is not ended by a grant."""
+        nodes = self._state.nodes
+        assert nodes is not None
+        is_nothing = grant.limit is None and not grant.is_unlimited
+        if is_nothing and not nodes.suspended:
+            self._ask(grant, Suspend())
+        elif not is_nothing and nodes.suspended.startswith(QUOTA_REASON):
+            self._ask(grant, Resume())
 
     def _ask(self, grant: Grant, change: Suspend | Resume) -> None:
+        now = self._clock.now()
         reason = f"{QUOTA_REASON}: {grant.reason}" if isinstance(change, Suspend) else grant.reason
-        name = f"grant-{grant.number}-{'suspend' if isinstance(change, Suspend) else 'resume'}"
-        self._changes.handle(ChangeRequest(name, RequestSource.GENERATOR, (change,), reason))
+        what = "suspend" if isinstance(change, Suspend) else "resume"
+        name = f"grant-{grant.number}-{what}-{round(now * 1000)}"  # a person may have undone the one before
+        answer = self._changes.handle(ChangeRequest(name, RequestSource.GENERATOR, (change,), reason))
+        if answer.refusal:
+            self._next_ask = now + ASK_AGAIN_S
 
     def _is_restarted_by_changes(self) -> bool:
         groups = self._state.groups
