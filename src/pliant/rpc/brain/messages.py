@@ -275,11 +275,12 @@ def _check_values(found: Any) -> None:
         for key, item in found.items():
             _check_values(key)
             _check_values(item)
-    elif is_dataclass(found):
-        for name in _field_names(type(found)):
+    elif names := _field_names(found.__class__):
+        for name in names:
             _check_values(getattr(found, name))
 
 
 @lru_cache
 def _field_names(kind: type[Any]) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
+    """Of a dataclass; others have none."""
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
