@@ -65,7 +65,6 @@ class Seen:
     seconds: list[float] = field(default_factory=list)  # of calls that were answered
     calls: int = 0
     failed: int = 0
-    offers: int = 0
 
 
 class TimedClient(AsyncBrainClient):
@@ -119,7 +118,6 @@ class ReportingMaster:
             phase=lambda: "Running",
             interval_s=INTERVAL_S,
         )
-        self._seen = seen
         self._trained = dict.fromkeys(self.nodes, 0)  # records
         self._step = 0
         self.is_fed = True
@@ -179,7 +177,6 @@ class ReportingMaster:
         offers = self.link.offers()
         if not offers or not self.link.is_leading:
             return
-        self._seen.offers += len(offers)
         step = planner.next_step(self.history.build(now, Surroundings()), now, offers)
         if step is None:
             return
@@ -212,7 +209,7 @@ class Masters:
 
     async def measure(self, seconds: float, **_: Any) -> dict[str, Any]:
         seen = self._seen
-        seen.seconds, seen.calls, seen.failed, seen.offers = [], 0, 0, 0
+        seen.seconds, seen.calls, seen.failed = [], 0, 0
         before, cpu = sum(master.client.sequence for master in self._masters), time.process_time()
         await asyncio.sleep(seconds)
         return {
