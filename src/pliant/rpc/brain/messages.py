@@ -6,12 +6,14 @@ What arrives is checked: sizes, finite numbers, names. A message that makes no s
 from __future__ import annotations
 
 import json
+from collections.abc import Hashable
 from dataclasses import asdict, fields, is_dataclass
 from functools import lru_cache
 from math import isfinite
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pliant.core.errors import CorruptData, InvalidRequest
+from pliant.core.job import Phase
 from pliant.core.planning.cluster.offer import BrainMessage, Grant, NothingToDo, Offer
 from pliant.core.planning.cluster.report import (
     MAX_NODES,
@@ -27,7 +29,7 @@ from pliant.core.planning.cluster.report import (
     PlannerFacts,
 )
 from pliant.core.planning.history import Period, StepParts
-from pliant.core.planning.history_json import history_from_json, history_to_json
+from pliant.core.planning.history_json import check_size, history_from_json, history_to_json
 from pliant.core.planning.past_jobs import Fingerprint, PastJob
 from pliant.rpc import brain_pb2 as bp
 from pliant.rpc import pliant_pb2 as pb
@@ -81,6 +83,7 @@ def report_message(report: JobReport) -> bp.ReportRequest:
         planner=bp.PlannerFacts(**asdict(report.planner)),
         granted=report.granted,
         granted_limit=configuration_message(report.granted_limit) if report.granted_limit is not None else None,
+        is_unlimited=report.is_unlimited,
         lost=report.lost,
     )
 
@@ -94,6 +97,8 @@ def report_from(message: bp.ReportRequest) -> JobReport:
     _check_count(message.plans, MAX_PLANS, "plans")
     if message.session < 1 or message.sequence < 1:
         raise InvalidRequest(f"report {message.sequence} of session {message.session}: both begin with 1")
+    if message.phase not in set(Phase):
+        raise InvalidRequest(f"{message.phase!r:.40} is not a phase of a job")
     report = JobReport(
         identity_from(message.job),
         message.session,
@@ -111,6 +116,7 @@ def report_from(message: bp.ReportRequest) -> JobReport:
         _flat(PlannerFacts, message.planner),
         message.granted,
         configuration_from(message.granted_limit) if message.HasField("granted_limit") else None,
+        message.is_unlimited,
         message.lost,
     )
     _check_values(report)
@@ -170,6 +176,10 @@ def _period_from(message: bp.Period) -> NumberedPeriod:
         message.samples,
         StepParts(parts.data, parts.compute, parts.peers),
     )
+    try:
+        check_size(found.configuration)
+    except CorruptData as error:
+        raise InvalidRequest(f"not a period of a job: {error.message}") from None
     return NumberedPeriod(message.number, found)
 
 
@@ -275,12 +285,11 @@ def _check_values(found: Any) -> None:
         for key, item in found.items():
             _check_values(key)
             _check_values(item)
-    elif names := _field_names(found.__class__):
-        for name in names:
+    elif is_dataclass(found):
+        for name in _field_names(cast(Hashable, type(found))):
             _check_values(getattr(found, name))
 
 
 @lru_cache
-def _field_names(kind: type[Any]) -> tuple[str, ...]:
-    """Of a dataclass; others have none."""
-    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
+def _field_names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
