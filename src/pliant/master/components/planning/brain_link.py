@@ -78,7 +78,8 @@ class BrainLink(BackgroundComponent):
         self._held: list[_Held] = []
         self._grants: list[Grant] = []
         self._seen: set[str] = set()
-        self._began = asyncio.Event()  # a grant, and an offer or that there is none, have come
+        self._granted = asyncio.Event()  # a grant has come
+        self._began = asyncio.Event()  # and an offer, or that there is none
         self._first: set[type] = set()
         self._taught: PastJob | None = None
         self.waits = False  # until its planner calls ``begin``
@@ -122,11 +123,11 @@ class BrainLink(BackgroundComponent):
     def is_leading(self) -> bool:
         return self._heard_at is not None and self._clock.now() - self._heard_at < self._fallback_s
 
-    async def first_answer(self, timeout_s: float) -> bool:
-        """Wait until the Brain has said how to begin; False: it did not."""
+    async def first_answer(self, timeout_s: float, *, with_offer: bool) -> bool:
+        """Wait until the Brain has said how much is granted and, if it plans for the job, how to begin; False: it did not."""
         try:
             async with asyncio.timeout(timeout_s):
-                await self._began.wait()
+                await (self._began if with_offer else self._granted).wait()
         except TimeoutError:
             return False
         return True
@@ -236,6 +237,8 @@ class BrainLink(BackgroundComponent):
             case NothingToDo() | Offer():
                 pass
         self._first.add(Grant if isinstance(message.content, Grant) else Offer)
+        if Grant in self._first:
+            self._granted.set()
         if len(self._first) > 1:
             self._began.set()
 

@@ -117,7 +117,7 @@ class ResourcePlanner(BackgroundComponent):
         is_new = not nodes.started and not self.planner.records() and not self._state.job.over
         if self._brain is not None:
             self._brain.begin()
-            if is_new and await self._brain.first_answer(FIRST_ANSWER_S):
+            if is_new and await self._brain.first_answer(FIRST_ANSWER_S, with_offer=self._is_led):
                 self._keep_to_grants(self._brain)
                 if self._is_led and not self._is_start_given:
                     await self._plan()
