@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from pliant.core.decoding import MAX_INT
 from pliant.core.planning.configuration import Bounds, Configuration, RoleBounds, Shape
 from pliant.core.planning.history import JobHistory, JobKind, NodeView, Period, Room, StepParts
+from pliant.core.planning.history_json import MAX_REPLICAS
 
 NOW = 1_800_000_000.0
+REPLICAS = st.integers(1, 50) | st.just(MAX_REPLICAS)
 
 
 def any_history() -> st.SearchStrategy[JobHistory]:
@@ -44,7 +46,11 @@ def values_of(wanted: Any) -> st.SearchStrategy[Any]:
     assert is_dataclass(wanted)
     hints = get_type_hints(wanted)
     made: Callable[..., Any] = wanted  # type: ignore[assignment]
-    return st.builds(made, **{field.name: values_of(hints[field.name]) for field in fields(wanted)})
+    drawn = {
+        field.name: REPLICAS if field.name in ("replicas", "min_replicas") else values_of(hints[field.name])
+        for field in fields(wanted)
+    }
+    return st.builds(made, **drawn)
 
 
 def usual_history(workers: int = 8) -> JobHistory:

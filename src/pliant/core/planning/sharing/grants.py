@@ -197,11 +197,12 @@ class GrantBook(StateMachine):
     def ended(self, now: float, *, job: str) -> tuple[Grant, ...]:
         """The job is over, or was declared gone: it has nothing any more."""
         entry = self._jobs.pop(job, None)
+        if job not in self._ended:  # one of which nothing was heard yet, too: its reports may still be on their way
+            self._ended = [*self._ended, job][-MEMORY_OF_ENDED:]
         if entry is None:
             return ()
         self._held -= entry.held
         self._order = [name for name in self._order if name != job]
-        self._ended = [*self._ended, job][-MEMORY_OF_ENDED:]
         return self._settle(now)
 
     def submitted(self, now: float, *, job: str) -> None:
