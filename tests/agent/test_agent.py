@@ -219,7 +219,7 @@ def test_a_program_that_completed_has_completed_also_if_its_node_is_preempted_be
     before = running(master, "worker-0")
     master.kill()
     (tmp_path / "go").touch()
-    wait_until(lambda: is_gone(before.pid), what="the end of the program")
+    wait_until(lambda: not psutil.pid_exists(before.pid), what="the agent to notice the end of the program")
     os.kill(before.agent_pid, signal.SIGTERM)
     wait_until(lambda: is_gone(before.agent_pid), what="the end of the agent")
     master.start()
