@@ -42,7 +42,7 @@ class AdministorState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class ReportedState:
     """What a report says that the administor goes by."""
 
     phase: str
@@ -61,7 +61,7 @@ class Administor:
         self._offer = ""
         self._expires = 0.0
         self._session = 0
-        self._sight: Sight | None = None
+        self._reported: ReportedState | None = None
 
     @property
     def event(self) -> OptimizeEvent | None:
@@ -73,18 +73,18 @@ class Administor:
         """The one that is out; empty: none."""
         return self._offer
 
-    def reported(self, now: float, sight: Sight) -> OptimizeEvent | None:
+    def reported(self, now: float, reported: ReportedState) -> OptimizeEvent | None:
         """The event that is raised now, if any: deal with it and call ``processed``."""
         if self.state is AdministorState.ENDED:
             return None
-        self._sight = sight
-        if sight.session != self._session:
-            self._session = sight.session
+        self._reported = reported
+        if reported.session != self._session:
+            self._session = reported.session
             self._offer = ""
-        if Phase(sight.phase) in FINAL_PHASES:
+        if Phase(reported.phase) in FINAL_PHASES:
             self.state, self._event, self._offer = AdministorState.ENDED, None, ""
             return None
-        self._note_outcomes(now, sight)
+        self._note_outcomes(now, reported)
         return self.look(now)
 
     def look(self, now: float) -> OptimizeEvent | None:
@@ -93,9 +93,9 @@ class Administor:
             self._offer = ""
         if self.state is AdministorState.WAITING and not self._offer:
             self.state = AdministorState.OBSERVING
-        if self.state in (AdministorState.ENDED, AdministorState.ISSUE_SEEN) or self._sight is None:
+        if self.state in (AdministorState.ENDED, AdministorState.ISSUE_SEEN) or self._reported is None:
             return None
-        found = self._next(now, self._sight)
+        found = self._next(now, self._reported)
         if found is not None:
             self._event, self._raised[found.kind] = found, found.key
             self.state = AdministorState.ISSUE_SEEN
@@ -125,19 +125,19 @@ class Administor:
 
     # --- inside
 
-    def _next(self, now: float, sight: Sight) -> OptimizeEvent | None:
-        history = sight.history
-        if history is None or not sight.planner.state:
+    def _next(self, now: float, reported: ReportedState) -> OptimizeEvent | None:
+        history = reported.history
+        if history is None or not reported.planner.state:
             return None
         if self.state is AdministorState.CREATED:
             if history.nodes or history.periods:
                 self.state = AdministorState.OBSERVING  # it has begun by itself
             else:
                 return OptimizeEvent(EventKind.CREATED, f"a job of the kind {history.kind.value}", "created")
-        if not sight.planner.is_led or sight.planner.state == PlannerState.PAUSED.value:
+        if not reported.planner.is_led or reported.planner.state == PlannerState.PAUSED.value:
             return None
-        is_free = sight.planner.state in _IDLE and sight.planner.rests_s <= 0 and not self._offer
-        takes_urgent = sight.planner.state in (*_IDLE, *_SETTLES)
+        is_free = reported.planner.state in _IDLE and reported.planner.rests_s <= 0 and not self._offer
+        takes_urgent = reported.planner.state in (*_IDLE, *_SETTLES)
         for found in symptoms(history, now):
             if self._raised.get(found.kind) == found.key:
                 continue
@@ -145,8 +145,8 @@ class Administor:
                 return found
         return None
 
-    def _note_outcomes(self, now: float, sight: Sight) -> None:
-        for record in sight.plans:
+    def _note_outcomes(self, now: float, reported: ReportedState) -> None:
+        for record in reported.plans:
             if self._offer and record.origin == self._offer:
                 if record.ended_at is not None:
                     self._offer = ""

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import replace
 from uuid import uuid4
 
-from pliant.brain.administor import Administor, AdministorState, Sight
+from pliant.brain.administor import Administor, AdministorState, ReportedState
 from pliant.brain.executor.algorithm_executor import AlgorithmExecutor
 from pliant.brain.executor.results import Execution, RunResult
 from pliant.brain.job_view import JobView
@@ -158,8 +158,8 @@ class Coordinator:
         if self._sharing.reported(self._clock(), view) or is_new_session:
             self._share_now.set()
         administor = self._administors[report.job]
-        sight = Sight(view.phase, view.session, view.planner, await self._history(view), report.plans)
-        self._begin(view, administor.reported(view.master_now(self._monotonic()), sight))
+        reported = ReportedState(view.phase, view.session, view.planner, await self._history(view), report.plans)
+        self._begin(view, administor.reported(view.master_now(self._monotonic()), reported))
         return True
 
     def _replace_former(self, job: JobIdentity) -> None:
