@@ -215,7 +215,7 @@ def test_a_loop_of_its_own_waits_for_a_slow_server(start: Start, strategy: str) 
     found = wait_until(loaded, 60, "the load of the server")
     assert 0 < found.rows <= 7
     assert len(found.partition_load) <= 7
-    assert sum(share for _, share in found.partition_load) <= 1.0
+    assert sum(share for _, share in found.partition_load) <= 1.0 + 1e-9  # shares are rounded
 
 
 def test_a_loop_of_its_own_computes_between_a_pull_and_a_push(start: Start) -> None:
