@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-unit test-databases test-e2e test-chaos test-kubernetes tensorflow-testbed kubernetes-testbed databases-testbed fuzz lint proto crds manifests bench clean
+.PHONY: help setup quickstart test test-unit test-databases test-e2e test-chaos test-kubernetes tensorflow-testbed kubernetes-testbed databases-testbed test-busy fuzz lint proto crds manifests bench clean
 
 help:  ## show what can be made
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -43,6 +43,9 @@ test-chaos: $(STAMP)  ## real processes under random faults (PLIANT_CHAOS_SEED r
 
 test-kubernetes: $(STAMP)  ## whole jobs on a real Kubernetes of this machine's own; skipped where it is not built
 	$(PYTEST) -n 2 --dist loadgroup -m kubernetes tests
+
+test-busy: $(STAMP)  ## `make test` ten times beside stress-ng --cpu 2 (BUSY="2 4 test-unit": twice, four cores' load, the unit tests)
+	@tools/busy/repeat.sh $(BUSY)
 
 tensorflow-testbed: $(STAMP)  ## an environment with TensorFlow for the tests of its input, once (1.3 GB in the cache folder)
 	@tools/tensorflow/build.sh
