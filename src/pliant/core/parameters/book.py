@@ -85,8 +85,14 @@ class ParameterBook(StateMachine):
 
     def resize(self, now: float, *, seats: int, leaving: list[int] | None = None) -> list[int]:
         """Set the number of seats that stay: more are added vacant, surplus ones leave (those named, then the newest). Returns
-        those that leave from now on."""
-        return self._seats.resize(seats, leaving or ())
+        those that leave from now on. Before the first server has joined nothing has to move, so those are gone at once."""
+        if leaving or self._seats.were_held or self.last or self.restored_from:
+            return self._seats.resize(seats, leaving or ())
+        gone = self._seats.replace_all(seats)
+        first = PartitionMap.first([seat.number for seat in self._seats], self.options.partitions)
+        self.map = replace(first, version=self.map.version + 1)
+        self._dumps = DumpChain(Dump(0, 0, True, (), self.map.to_json(), (), (), ()))
+        return gone
 
     def set_share(self, now: float, *, seat: int, share: float) -> Seat:
         """Move this share of a seat's parameters to the others, permanently."""

@@ -104,6 +104,20 @@ class Seats:
 
     # --- how many, and which share each
 
+    @property
+    def were_held(self) -> bool:
+        return self._last_token > 0
+
+    def replace_all(self, count: int) -> list[int]:
+        """While none was ever held: so many instead. Returns those that are gone."""
+        if count < 1:
+            raise InvalidRequest(f"{count} parameter servers requested; at least one is required")
+        gone = [number for number in self._seats if number >= count]
+        self._seats = {number: Seat(number, active=True) for number in range(count)}
+        self._next_number = count
+        self.version += 1
+        return gone
+
     def resize(self, count: int, leaving: Collection[int] = ()) -> list[int]:
         """So many seats that stay: those in ``leaving`` do not, and of the others the newest leave, or vacant ones are added.
         Returns those that leave from now on."""

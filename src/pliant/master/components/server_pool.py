@@ -37,17 +37,17 @@ class ServerPool(Component):
 
     def on_event(self, signal: Signal) -> None:
         if isinstance(signal, SeatVacated) and not self._is_replaced(signal.seat):
-            self._remove_server(signal.node)
+            self._remove_server(signal.node, signal.reason)
 
     def _is_replaced(self, seat: int) -> bool:
         """Its server leaves for one with other resources (``rollouts``), so the role has as many as before."""
         rollout = self._nodes.book.role(PARAMETER_SERVER).rollout
         return rollout is not None and rollout.seat == seat
 
-    def _remove_server(self, node: str) -> None:
+    def _remove_server(self, node: str, reason: str) -> None:
         book = self._nodes.book
         seats = self._parameters.book.seats()
         seated = {seat.node for seat in seats}
         first = [node] if node else [n.name for n in book.active(PARAMETER_SERVER) if n.name not in seated]
         if len(seats) < book.role(PARAMETER_SERVER).spec.replicas:
-            self._nodes.scale(PARAMETER_SERVER, len(seats), "its parameters were moved to other servers", first=first)
+            self._nodes.scale(PARAMETER_SERVER, len(seats), reason, first=first)

@@ -128,6 +128,7 @@ class SeatVacated:
 
     node: str
     seat: int
+    reason: str = "its parameters were moved to other servers"
 
 
 @dataclass(frozen=True, slots=True)

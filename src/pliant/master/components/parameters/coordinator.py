@@ -40,6 +40,7 @@ from pliant.master.components.shards import DataShardManager
 from pliant.master.components.signals import (
     MasterPaused,
     ProgramGone,
+    SeatVacated,
     ServerMeasured,
     ServersSilent,
     SessionEnded,
@@ -243,8 +244,12 @@ class ParameterCoordinator(Component):
     def resize(self, seats: int, leaving: Sequence[int] = ()) -> None:
         """``leaving``: these do not stay; else the newest leave, or others are added."""
         named = {"leaving": list(leaving)} if leaving else {}
-        if gone := self._journal.do(self.book.resize, seats=seats, **named):
-            self._journal.event(SeatsLeaving(seats=tuple(gone)))
+        surplus = self._journal.do(self.book.resize, seats=seats, **named)
+        known = {seat.number for seat in self.book.seats()}
+        if surplus and known.issuperset(surplus):
+            self._journal.event(SeatsLeaving(seats=tuple(surplus)))
+        for number in sorted(set(surplus) - known):
+            self._signals.publish(SeatVacated("", number, "no server had joined"))
         self._changes.notify()
 
     def move_off(self, node: str, share: float, reason: str) -> Seat:
