@@ -189,6 +189,20 @@ def test_a_plan_that_is_not_answered_expires_and_one_that_is_refused_is_recorded
         job.planner.accepted(job.now, plan="auto-77")
 
 
+def test_a_plan_that_is_under_way_ends_with_its_job_and_a_job_that_is_continued_can_plan() -> None:
+    job = Job(always(to(8, 80.0)), always(to(12, 120.0, name="next")))
+    job.rates |= {8: 78.0, 12: 118.0}
+    job.run(15.0)
+    assert job.planner.records()[0].standing == "under way"
+    job.planner.job_ended(job.now)
+    [record] = job.planner.records()
+    assert (record.standing, record.ended_at) == ("carried out", job.now)
+    assert job.planner.under_way is None
+    job.planner.job_ended(job.now)
+    job.run(400.0)
+    assert len(job.planner.records()) > 1
+
+
 def test_a_configuration_that_never_settles_is_taken_back() -> None:
     job = Job(always(to(8, 80.0)), settle_timeout_s=100.0)
     job.rates[8] = 0.0

@@ -405,6 +405,14 @@ class Planner(StateMachine):
             raise InvalidRequest(f"a pause cannot be negative: {seconds} s")
         self._pause(now, seconds, reason)
 
+    def job_ended(self, now: float) -> None:
+        """What is under way is never judged. The job may be continued later."""
+        record = self.under_way
+        if record is not None:
+            outcome = Outcome.EXPIRED if record.accepted_at is None else Outcome.CARRIED_OUT
+            self._end(now, record.id, outcome, "the job ended before it was judged")
+            self._rest(now, 0.0)
+
     def resume(self, now: float) -> None:
         if self.state is PlannerState.PAUSED:
             self._enter(PlannerState.OBSERVING, now)

@@ -178,13 +178,21 @@ class ResourcePlanner(BackgroundComponent):
                 self._journal.do(self.planner.person_changed, reason=reason or f"by {source.value}")
                 self._note_end(before)
                 self._journal.event(PlannerPaused(seconds=self.planner.settings.pause_s, reason=reason or source.value))
-            case JobOver() if self._past is not None:
-                taught = self._taught()
-                if taught is not None and not self._is_remembered:
-                    self._is_remembered = True
-                    self.run_beside(asyncio.to_thread(self._past.remember, taught))
+            case JobOver():
+                before = self.planner.under_way
+                if before is not None:
+                    self._journal.do(self.planner.job_ended)
+                    self._note_end(before)
+                self._remember()
             case _:
                 return
+
+    def _remember(self) -> None:
+        """Teach what this job learned to those that come after it."""
+        taught = self._taught() if self._past is not None else None
+        if self._past is not None and taught is not None and not self._is_remembered:
+            self._is_remembered = True
+            self.run_beside(asyncio.to_thread(self._past.remember, taught))
 
     def _taught(self) -> PastJob | None:
         succeeded = self._state.job.phase is Phase.SUCCEEDED
