@@ -80,7 +80,7 @@ def _factory(name: str) -> Callable[[], Any]:
     elif ":" in name:
         module, _, qualname = name.partition(":")
         if not module or module.startswith("."):
-            raise NotFound(f"algorithm {name!r} not found: {module!r} is no module", hint=_HOW_TO_NAME)
+            raise NotFound(f"algorithm {name!r} not found: {module!r} is not the name of a module", hint=_HOW_TO_NAME)
         loaded = import_module(module)
         try:
             made = attrgetter(qualname)(loaded)
