@@ -106,3 +106,15 @@ def test_what_is_no_duration_is_refused(given: object) -> None:
 def test_a_job_that_plans_has_workers_to_plan(roles: dict[str, Any]) -> None:
     with pytest.raises(SpecError, match=r"roles\.worker.*since its nodes are planned"):
         JobSpec.from_dict({"roles": roles, "optimize": "single-job"})
+
+
+@pytest.mark.parametrize("seconds", [0.001, 0.0015, 1 / 3, 999_999_999.9, 123_456_789.5, 1e9])
+def test_every_duration_can_be_read_again(seconds: float) -> None:
+    """The job's description is written into its directory, and read by its master."""
+    assert seconds_of(write_duration(seconds)) == pytest.approx(seconds, abs=1e-6)
+
+
+@pytest.mark.parametrize("seconds", [1e-9, 0.0009])
+def test_a_duration_that_cannot_be_meant_is_refused(seconds: float) -> None:
+    with pytest.raises(ValueError, match="a time such as"):
+        seconds_of(seconds)

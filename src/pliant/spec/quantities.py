@@ -30,6 +30,7 @@ MEMORY_ALLOWED = "an amount such as 512Mi, 2Gi or 1.5G, or a number of MB, up to
 CPU_ALLOWED = "a number of cores such as 2 or 0.5, or millicores such as 500m"
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 MAX_SECONDS = 1e9
+MIN_SECONDS = 1e-3  # but 0
 DURATION_PATTERN = r"^([0-9]+(\.[0-9]+)?[smhd])+$"
 DURATION_ALLOWED = "a time such as 90s, 10m, 1h30m or 2d, or a number of seconds"
 
@@ -66,7 +67,7 @@ def seconds_of(value: object) -> float:
         seconds = float(sum(exact(number) * SECONDS[unit] for number, unit in re.findall(r"([0-9.]+)([smhd])", value)))
     else:
         raise refuse(DURATION_ALLOWED)
-    if not 0 <= seconds <= MAX_SECONDS:
+    if not 0 <= seconds <= MAX_SECONDS or 0 < seconds < MIN_SECONDS:
         raise refuse(DURATION_ALLOWED)
     return seconds
 
@@ -75,7 +76,7 @@ def write_duration(seconds: float) -> int | str:
     if seconds == int(seconds):
         unit, length = next((item for item in reversed(SECONDS.items()) if seconds % item[1] == 0), ("s", 1))
         return f"{int(seconds) // length}{unit}" if seconds else 0
-    return f"{seconds:.9g}s"
+    return f"{seconds:.6f}".rstrip("0").rstrip(".") + "s"  # never with an exponent, which is no duration
 
 
 def write_memory(megabytes: int) -> int | str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from threading import Event
 from typing import Any
 
 import pytest
@@ -12,12 +14,14 @@ import pytest
 from pliant.core.errors import Conflict, InvalidRequest, NotFound
 from pliant.core.planning.configuration import Bounds, Configuration, RoleBounds, Shape
 from pliant.core.planning.explain import explain, waits_for
-from pliant.core.planning.history import JobHistory, JobKind, Objective, Period, Room
+from pliant.core.planning.guarded_algorithm import GaveUp
+from pliant.core.planning.history import JobHistory, JobKind, NodeView, Objective, Period, Room
 from pliant.core.planning.plan import ResourcePlan
 from pliant.core.planning.plan_record import Outcome, PlanRecord
 from pliant.core.planning.planner import Planner, PlannerSettings, PlannerState
 from pliant.core.planning.proposal import Algorithm, Prediction, Proposal
 from pliant.core.resources import Resources, RolloutMode
+from pliant.testing.waiting import MAX_WAIT_S
 
 BOUNDS = Bounds(RoleBounds(1, 16))
 Found = Callable[[JobHistory, float], Proposal | None]
@@ -185,6 +189,20 @@ def test_a_plan_that_is_not_answered_expires_and_one_that_is_refused_is_recorded
         job.planner.accepted(job.now, plan="auto-77")
 
 
+def test_a_plan_that_is_under_way_ends_with_its_job_and_a_job_that_is_continued_can_plan() -> None:
+    job = Job(always(to(8, 80.0)), always(to(12, 120.0, name="next")))
+    job.rates |= {8: 78.0, 12: 118.0}
+    job.run(15.0)
+    assert job.planner.records()[0].standing == "under way"
+    job.planner.job_ended(job.now)
+    [record] = job.planner.records()
+    assert (record.standing, record.ended_at) == ("carried out", job.now)
+    assert job.planner.under_way is None
+    job.planner.job_ended(job.now)
+    job.run(400.0)
+    assert len(job.planner.records()) > 1
+
+
 def test_a_configuration_that_never_settles_is_taken_back() -> None:
     job = Job(always(to(8, 80.0)), settle_timeout_s=100.0)
     job.rates[8] = 0.0
@@ -229,6 +247,7 @@ def test_what_all_wait_for_is_repaired_before_a_plan_is_judged_and_what_is_not_u
     seen: list[Proposal] = []
     job = Job(Says("straggler", lambda history, now: seen[-1] if seen else None), always(to(8, 80.0)))
     job.rates |= {8: 30.0}
+    job.more = {"nodes": (NodeView("worker-3", "worker"),)}
     job.run(15.0)
     seen.append(replace(repair, urgent=False))
     assert job.step() == ""
@@ -259,6 +278,72 @@ def test_a_proposal_beyond_the_bounds_is_never_planned() -> None:
     job = Job(always(to(17, 170.0)))
     assert job.run(200.0) == []
     assert "beyond the bounds" in job.planner.verdict(job.history(), job.now).blocked
+
+
+def raises(history: JobHistory, now: float) -> Proposal | None:
+    raise SystemExit("boom")
+
+
+@pytest.mark.parametrize(
+    ("find", "why"),
+    [
+        (raises, "SystemExit: boom (test_planner.py:"),
+        (lambda history, now: 42, "returned int, neither a Proposal nor None"),
+        (lambda history, now: Proposal("ours", "no", None), "proposal"),  # type: ignore[arg-type]
+        (lambda history, now: to(8, float("nan")), "proposal.prediction.rate"),
+    ],
+)
+def test_an_algorithm_that_fails_is_named_and_the_rest_of_the_chain_is_heard(find: Found, why: str) -> None:
+    job = Job(Says("broken", find), always(to(8, 80.0)))
+    job.rates |= {8: 78.0}
+    job.run(60.0)
+    assert job.configuration == workers(8)
+    [failing] = job.planner.failing
+    assert failing.name == "broken"
+    assert why in failing.failure
+    assert f"broken failed: {why}" in explain(job.planner, job.history(), job.now).not_yet
+
+
+@pytest.mark.parametrize("nonsense", [{"replace": ("nobody",)}, {"seats": {"worker-0": 3}}, {"moves": {"ps-9": 2.0}}])
+def test_a_proposal_that_makes_no_sense_for_the_job_is_never_planned_and_others_go_on(nonsense: Any) -> None:
+    job = Job(always(replace(to(6, 60.0, name="nonsense"), **nonsense)), always(to(8, 80.0)))
+    job.rates |= {8: 78.0}
+    job.run(60.0)
+    assert job.outcomes()[0][0] == "ours"
+    assert job.configuration == workers(8)
+
+
+def test_a_proposal_carries_the_name_by_which_its_algorithm_is_in_the_chain() -> None:
+    """Else one could take on the trust, or lose that, of another one."""
+    job = Job(Says("theirs", lambda history, now: to(8, 80.0, name="pending_fit", urgent=True)))
+    found = job.planner.verdict(job.history(), job.now).proposal
+    assert found is not None
+    assert found.algorithm == "theirs"
+
+
+def test_an_algorithm_that_is_given_up_is_not_asked_before_it_returned_and_its_late_answer_is_dropped() -> None:
+    entered, leave = Event(), Event()
+
+    def hangs(history: JobHistory, now: float) -> Proposal | None:
+        entered.set()
+        assert leave.wait(MAX_WAIT_S)
+        return to(6, 60.0)
+
+    job = Job(Says("hanging", hangs), always(to(8, 80.0)))
+    with ThreadPoolExecutor(1) as beside:
+        stuck = beside.submit(job.planner.verdict, job.history(), job.now)
+        assert entered.wait(MAX_WAIT_S)
+        job.planner.give_up("did not answer")
+        found = job.planner.verdict(job.history(), job.now).proposal
+        assert [(each.name, each.failure) for each in job.planner.failing] == [("hanging", "did not answer")]
+        leave.set()
+        with pytest.raises(GaveUp):
+            stuck.result(MAX_WAIT_S)
+    assert found is not None
+    assert found.algorithm == "ours"
+    again = job.planner.verdict(job.history(), job.now).proposal
+    assert again is not None
+    assert again.algorithm == "hanging", "it answers again"
 
 
 def test_a_dry_run_only_advises_and_each_advice_once() -> None:
@@ -302,6 +387,7 @@ def test_a_plan_that_leaves_cpu_alone_is_reached_whatever_cpu_nodes_have_that_we
 def test_what_is_urgent_is_heard_before_the_rest_of_the_chain_and_what_is_not_in_its_order() -> None:
     slow = Proposal("straggler", "worker-3 is slow", workers(4), replace=("worker-3",))
     job = Job(always(to(8, 80.0)), Says("straggler", lambda history, now: slow))
+    job.more = {"nodes": (NodeView("worker-3", "worker"),)}
     found = job.planner.verdict(job.history(), job.now).proposal
     assert found is not None
     assert found.algorithm == "ours"

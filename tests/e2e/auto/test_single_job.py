@@ -95,6 +95,44 @@ def test_a_master_that_is_killed_in_the_middle_of_a_plan_ends_it_once(tmp_path: 
     assert len(launched) == len(set(launched)) == wanted, "a node was launched twice, or not for a plan"
 
 
+def test_a_worker_that_is_killed_in_the_middle_of_a_plan_comes_back_and_the_plan_ends_once(tmp_path: Path) -> None:
+    with PlannedJob(tmp_path, "wait", "--seconds", "0.05", workers="1:6") as job:
+        under_way = job.wait_for_plan("probe", Outcome.CARRIED_OUT)
+        job.kill_program("worker-0")
+        job.until(lambda: job.plan(under_way.id).ended_at, "the end of the plan", PLANNING_TIMEOUT_S)
+        job.finish()
+        ended = [event.facts["plan"] for event in job.events(EventKind.PLAN_ENDED)]
+    assert len(ended) == len(set(ended))
+    assert job.summary()["restarts"] >= 1
+
+
+def test_a_job_that_ends_in_the_middle_of_a_plan_leaves_none_under_way(tmp_path: Path) -> None:
+    with PlannedJob(tmp_path, "wait", "--seconds", "0.05", workers="1:6") as job:
+        under_way = job.wait_for_plan("probe", Outcome.CARRIED_OUT)
+        job.finish()
+        assert job.plan(under_way.id).ended_at
+        assert job.planner().under_way is None
+        shown = CliRunner().invoke(app, ["plans", "--job-dir", str(job.home.path)])
+    assert shown.exit_code == 0, shown.output
+    assert "under way" not in shown.output
+
+
+HANGS = """import time
+class Hanging:
+    def __call__(self, history, now):
+        time.sleep(1e6)
+"""
+
+
+def test_an_algorithm_that_hangs_keeps_no_job_from_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "an_algorithm_that_hangs.py").write_text(HANGS)
+    path = (str(tmp_path), os.environ.get("PYTHONPATH"))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, path)))
+    optimize = {"algorithms": ["an_algorithm_that_hangs:Hanging"]}
+    with PlannedJob(tmp_path, "wait", "--seconds", "0.05", workers="1:2", records=50, optimize=optimize) as job:
+        job.finish()
+
+
 def test_a_person_who_scales_in_the_middle_wins(tmp_path: Path) -> None:
     with PlannedJob(tmp_path, "wait", "--seconds", "0.05", workers="1:6") as job:
         under_way = job.wait_for_plan("probe", Outcome.CARRIED_OUT)

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pliant.core.changes import ChangeRequest, RequestSource, Scale, Suspend
+from pliant.core.events import EventKind
 from pliant.core.nodes.capacity import Machine
 from pliant.core.planning.algorithms.create_from_history import CreateFromHistory
 from pliant.core.planning.configuration import Configuration, Shape
+from pliant.core.planning.history import JobHistory
 from pliant.core.planning.past_jobs import PastJob, fingerprint
 from pliant.core.planning.plan_record import Outcome
 from pliant.core.planning.planner import PlannerState
+from pliant.core.planning.proposal import Proposal
 from pliant.master.components.changes import ChangeHandler
+from pliant.master.components.planning import planner as planning
 from pliant.master.components.planning.past_jobs import MAX_KEPT, PastJobs
 from pliant.master.components.planning.planner import ResourcePlanner
 from pliant.master.controller import JobController
+from pliant.rpc import pliant_pb2 as pb
+from pliant.rpc.events import event_from
 from pliant.testing import wait_until
 from pliant.testing.platform import FakePlatform
 from pliant.testing.running import RunningMaster
@@ -175,3 +183,55 @@ def test_a_folder_among_past_jobs_keeps_none_from_being_forgotten(home: Path) ->
     for number in range(MAX_KEPT + 3):
         jobs.remember(past(1, ended=10.0 + number))
     assert len(list((home / "history").iterdir())) <= MAX_KEPT + 1
+
+
+class Raising:
+    def __call__(self, history: JobHistory, now: float) -> Proposal | None:
+        raise ValueError("boom")
+
+
+class Hanging:
+    """Until ``leave`` is set; for the tests that ask it, which run in one process."""
+
+    leave = threading.Event()
+
+    def __call__(self, history: JobHistory, now: float) -> Proposal | None:
+        self.leave.wait()
+        return None
+
+
+class Growing:
+    def __call__(self, history: JobHistory, now: float) -> Proposal | None:
+        worker = replace(history.configuration.worker, replicas=9)
+        return Proposal("growing", "as many as possible", replace(history.configuration, worker=worker), urgent=True)
+
+
+def failures(master: RunningMaster) -> list[dict[str, Any]]:
+    reply = master.client.call(master.client.stubs.job.GetEvents, pb.EventsRequest())
+    return [event_from(event).facts for event in reply.events if event.kind == EventKind.ALGORITHM_FAILED]
+
+
+def test_an_algorithm_that_raises_is_named_in_an_event_and_the_next_one_is_heard(tmp_path: Path) -> None:
+    platform = FakePlatform()
+    chain = [f"{__name__}:Raising", f"{__name__}:Growing"]
+    with RunningMaster(tmp_path, spec(algorithms=chain), platform=platform) as master:
+        wait_until(lambda: len(platform.launched) == 9, what="the plan of the next one")
+        [failed] = failures(master)
+        assert failed["algorithm"] == chain[0]
+        assert "ValueError: boom" in failed["reason"]
+
+
+def test_an_algorithm_that_hangs_is_given_up_and_keeps_no_master_from_ending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "ALGORITHM_LIMIT_S", 0.5)
+    Hanging.leave.clear()
+    platform = FakePlatform()
+    chain = [f"{__name__}:Hanging", f"{__name__}:Growing"]
+    try:
+        with RunningMaster(tmp_path, spec(algorithms=chain), platform=platform) as master:
+            wait_until(lambda: len(platform.launched) == 9, what="the plan of the next one")
+            assert failures(master)[0]["reason"] == "did not answer within 0.5 s"
+        assert [thread for thread in threading.enumerate() if thread.name == "planning"], "it hangs still"
+    finally:
+        Hanging.leave.set()

@@ -46,7 +46,15 @@ from pliant.core.events.parameters import (
     SeatTaken,
     ServerReported,
 )
-from pliant.core.events.planning import BrainFound, BrainLost, PlanEnded, PlanMade, PlannerPaused, QuotaGranted
+from pliant.core.events.planning import (
+    AlgorithmFailed,
+    BrainFound,
+    BrainLost,
+    PlanEnded,
+    PlanMade,
+    PlannerPaused,
+    QuotaGranted,
+)
 from pliant.core.events.record import EventRecord
 from pliant.core.events.rollouts import NodeResized, ResizeRefused, RolloutFinished, RolloutStarted
 from pliant.core.events.training import (
@@ -67,6 +75,7 @@ from pliant.core.events.worlds import (
 )
 
 __all__ = [
+    "AlgorithmFailed",
     "BestVersionFound",
     "BrainFound",
     "BrainLost",

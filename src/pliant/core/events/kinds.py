@@ -78,6 +78,7 @@ class EventKind(StrEnum):
     PLAN = "plan"
     PLAN_ENDED = "plan-ended"
     PLANNER_PAUSED = "planner-paused"
+    ALGORITHM_FAILED = "algorithm-failed"
     BRAIN_FOUND = "brain-found"
     BRAIN_LOST = "brain-lost"
     QUOTA_GRANTED = "quota-granted"

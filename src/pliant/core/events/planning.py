@@ -41,6 +41,15 @@ class PlannerPaused(Event, kind=EventKind.PLANNER_PAUSED):
 
 
 @dataclass(frozen=True, kw_only=True)
+class AlgorithmFailed(Event, kind=EventKind.ALGORITHM_FAILED):
+    algorithm: str
+    reason: str
+
+    def _sentence(self) -> str:
+        return f"algorithm {self.algorithm} failed, others are asked: {self.reason}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class BrainFound(Event, kind=EventKind.BRAIN_FOUND):
     def _sentence(self) -> str:
         return "the Brain plans for this job"

@@ -12,7 +12,7 @@ from pliant.core.planning.explanation import CurvePoint, Explanation
 from pliant.core.planning.fits import Fit, fit_history
 from pliant.core.planning.history import JobHistory, StepParts
 from pliant.core.planning.objectives import current_period, is_alike
-from pliant.core.planning.planner import Planner
+from pliant.core.planning.planner import Planner, Verdict
 from pliant.core.planning.planner_status import planner_status
 
 MAX_POINTS = 24
@@ -35,9 +35,14 @@ def explain(planner: Planner, history: JobHistory, now: float) -> Explanation:
         _curve(fit, history) if fit is not None else (),
         fit.identified(history.configuration) if fit is not None else {},
         found.proposal,
-        waits_for(planner, history, now) or found.blocked or ("" if found.proposal is not None else _nothing(history)),
+        _not_yet(planner, history, found, now),
         history.configuration,
     )
+
+
+def _not_yet(planner: Planner, history: JobHistory, found: Verdict, now: float) -> str:
+    why = waits_for(planner, history, now) or found.blocked or ("" if found.proposal is not None else _nothing(history))
+    return "; ".join(filter(None, (why, *(f"{each.name} failed: {each.failure}" for each in planner.failing))))
 
 
 def waits_for(planner: Planner, history: JobHistory, now: float) -> str:

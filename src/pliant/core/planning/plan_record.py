@@ -18,7 +18,7 @@ from pliant.core.resources import Resources, RolloutMode
 class Outcome(StrEnum):
     ADVISED = "advised"  # only shown: a dry run, or an algorithm that predicted badly
     PLANNED = "planned"
-    CARRIED_OUT = "carried out"  # accepted; not judged yet
+    CARRIED_OUT = "carried out"  # accepted; not judged yet, or never since the job ended
     KEPT = "kept"
     ROLLED_BACK = "rolled back"
     REFUSED = "refused"
@@ -49,7 +49,8 @@ class PlanRecord:
     @property
     def standing(self) -> str:
         """For people: the outcome, or that there is none yet."""
-        return "under way" if self.outcome in (Outcome.PLANNED, Outcome.CARRIED_OUT) else self.outcome.value
+        is_open = self.outcome in (Outcome.PLANNED, Outcome.CARRIED_OUT) and self.ended_at is None
+        return "under way" if is_open else self.outcome.value
 
     @property
     def changes_speed(self) -> bool:

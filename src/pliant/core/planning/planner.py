@@ -20,6 +20,7 @@ Invariants, held by ``tests/core/planning/test_planner*.py``:
 - An algorithm whose rates lie outside its own intervals by more than 30 % only advises, until its advice came true or time has
   passed. Advice is judged when the job comes to have what was advised, by whomever.
 - Urgent proposals (memory, nodes without room, stragglers that all wait for) wait for no cool-down and supersede what settles.
+- An algorithm that raises, or answers what makes no sense, is passed over: the rest of the chain is heard.
 - All plans are kept as records, the last ``max_records`` of them.
 - While the Brain leads, its offers take the place of the algorithms' proposals and are checked like them. An offer becomes at most
   one plan, however often it comes. What the Brain granted stays the limit while it is away.
@@ -39,6 +40,7 @@ from pliant.core.planning.chain_order import questions
 from pliant.core.planning.cluster.limits import excess, memory_of, within_grant
 from pliant.core.planning.cluster.offer import Grant, Offer, grant_from_json, grant_to_json
 from pliant.core.planning.configuration import Bounds, Configuration, RoleBounds
+from pliant.core.planning.guarded_algorithm import GuardedAlgorithm, guarded, own_name
 from pliant.core.planning.history import JobHistory, Objective, Period
 from pliant.core.planning.objectives import MIN_GAIN, SERVER, WORKER, current_period, is_alike, rollout_s, shape_of
 from pliant.core.planning.plan import ResourcePlan
@@ -100,7 +102,7 @@ class Planner(StateMachine):
     ) -> None:
         """``algorithms``: asked in their order; None: those of the settings. ``create``: for the first configuration."""
         self.settings = settings or PlannerSettings()
-        self._algorithms = algorithms
+        self._asked = guarded(algorithms, [own_name(each) for each in algorithms]) if algorithms is not None else None
         self._create = create
         self._judge = Judge()
         self.state = PlannerState.OBSERVING
@@ -197,6 +199,16 @@ class Planner(StateMachine):
             proposal = answers[question.position]
             if proposal is not None and question.hears(proposal):
                 yield proposal
+
+    @property
+    def failing(self) -> tuple[GuardedAlgorithm, ...]:
+        """Those that raised, or answered no proposal, when they were asked last, or never answered."""
+        return tuple(each for each in self._asked or () if each.failure)
+
+    def give_up(self, reason: str) -> None:
+        """Nobody waits any more for the algorithm that is being asked in another thread."""
+        for each in self._asked or ():
+            each.give_up(reason)
 
     # --- operations: plans
 
@@ -393,6 +405,14 @@ class Planner(StateMachine):
             raise InvalidRequest(f"a pause cannot be negative: {seconds} s")
         self._pause(now, seconds, reason)
 
+    def job_ended(self, now: float) -> None:
+        """What is under way is never judged. The job may be continued later."""
+        record = self.under_way
+        if record is not None:
+            outcome = Outcome.EXPIRED if record.accepted_at is None else Outcome.CARRIED_OUT
+            self._end(now, record.id, outcome, "the job ended before it was judged")
+            self._rest(now, 0.0)
+
     def resume(self, now: float) -> None:
         if self.state is PlannerState.PAUSED:
             self._enter(PlannerState.OBSERVING, now)
@@ -505,11 +525,13 @@ class Planner(StateMachine):
     def _check(self, proposal: Proposal, history: JobHistory, now: float) -> Verdict:
         """Whether it may be planned now, apart from what is under way."""
         new = proposal.configuration
+        if not history.bounds.allows(new) and new != history.configuration:
+            return Verdict(proposal, "it is beyond the bounds of the job, or of where nodes were unschedulable")
+        if problem := problem_of(proposal, history):
+            return Verdict(proposal, f"it makes no sense: {problem}")
         if proposal.advice:
             why = "it is advice: only a person can carry it out" if self._is_known_advice(proposal) else ""
             return Verdict(proposal, why, is_advice=True)
-        if not history.bounds.allows(new) and new != history.configuration:
-            return Verdict(proposal, "it is beyond the bounds of the job, or of where nodes were unschedulable")
         is_growth = new.nodes > history.configuration.nodes or new.cpu > history.configuration.cpu
         if (is_growth or memory_of(new) > memory_of(history.configuration)) and (over := excess(new, self._grant)):
             return Verdict(proposal, f"it would take more than the quota grants: {over}")
@@ -525,10 +547,11 @@ class Planner(StateMachine):
             return Verdict(proposal, why if is_known else "", is_advice=True)
         return Verdict(proposal)
 
-    def _chain(self) -> Sequence[Algorithm]:
-        if self._algorithms is None:
-            self._algorithms = chain(self.settings.algorithms or DEFAULT_CHAIN)
-        return self._algorithms
+    def _chain(self) -> Sequence[GuardedAlgorithm]:
+        if self._asked is None:
+            names = self.settings.algorithms or DEFAULT_CHAIN
+            self._asked = guarded(chain(names), names)
+        return self._asked
 
     def _bounds(self, history: JobHistory, now: float) -> Bounds:
         bounds = within_grant(history.bounds, self._grant)

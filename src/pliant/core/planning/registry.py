@@ -14,11 +14,13 @@ from importlib.metadata import entry_points
 from operator import attrgetter
 from typing import Any
 
-from pliant.core.errors import InvalidRequest, NotAvailable, NotFound
+from pliant.core.errors import InvalidRequest, NotAvailable, NotFound, PliantError
 from pliant.core.planning.proposal import Algorithm
+from pliant.core.printable import escaped_line
 
 GROUP = "pliant.algorithms"
 _PACKAGE = "pliant.core.planning.algorithms"
+_HOW_TO_NAME = "write package.module:Class"
 BUILT_IN = {
     "oom_recover": "OomRecover",
     "memory_forecast": "MemoryForecast",
@@ -54,9 +56,17 @@ def algorithm(name: str) -> Algorithm:
     name stands for makes no algorithm."""
     try:
         made = _factory(name)()
+    except PliantError:
+        raise
     except ImportError as error:
+        hint = "pip install 'pliant[auto]'" if name in BUILT_IN else "install it, or add its directory to PYTHONPATH"
         raise NotAvailable(
-            f"the algorithm {name!r} needs a package that is not installed: {error}", hint="pip install 'pliant[auto]'"
+            f"the algorithm {name!r} needs a package that is not installed: {error}", hint=hint
+        ) from error
+    except (Exception, SystemExit) as error:  # the border of the algorithm
+        text = escaped_line(f"{type(error).__name__}: {error}")
+        raise InvalidRequest(
+            f"algorithm {name!r} cannot be loaded: {text}", hint="it is imported and called without arguments"
         ) from error
     if not callable(made):
         raise InvalidRequest(f"algorithm {name!r} is not callable, but {type(made).__name__}")
@@ -69,10 +79,13 @@ def _factory(name: str) -> Callable[[], Any]:
         made: Any = getattr(import_module(f"{_PACKAGE}.{name}"), BUILT_IN[name])
     elif ":" in name:
         module, _, qualname = name.partition(":")
+        if not module or module.startswith("."):
+            raise NotFound(f"algorithm {name!r} not found: {module!r} is not the name of a module", hint=_HOW_TO_NAME)
+        loaded = import_module(module)
         try:
-            made = attrgetter(qualname)(import_module(module))
-        except (AttributeError, ValueError) as error:
-            raise NotFound(f"algorithm {name!r} not found: {error}", hint="write package.module:Class") from error
+            made = attrgetter(qualname)(loaded)
+        except AttributeError as error:
+            raise NotFound(f"algorithm {name!r} not found: {error}", hint=_HOW_TO_NAME) from error
     else:
         found = [entry for entry in entry_points(group=GROUP) if entry.name == name]
         if not found:

@@ -3,7 +3,7 @@
 The shell around ``PeriodBook`` and ``Planner``, which are journaled. A step of the planner, the request for changes that it leads
 to and the answer are noted without an ``await`` in between, so a killed master leaves either none or all of them: its successor
 goes on with a plan that is under way, and carries none out twice. Algorithms compute in a thread, since fits take a while; what
-they found is dropped if somebody changed the job meanwhile.
+they found is dropped if somebody changed the job meanwhile. One that fails or hangs is named in an event and harms nobody else.
 
 The first configuration is planned before any node is launched. A person's request pauses the planner (``ChangeApplied``). Programs
 of a torchrun group are restarted whenever a worker comes or goes, so such jobs only get advice.
@@ -18,12 +18,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from pliant.core.changes import ChangeRequest, RequestSource, Resume, Suspend, plan_request
 from pliant.core.clock import Clock
-from pliant.core.errors import PliantError
-from pliant.core.events import PlanEnded, PlanMade, PlannerPaused, QuotaGranted
+from pliant.core.errors import NotAvailable, PliantError
+from pliant.core.events import AlgorithmFailed, PlanEnded, PlanMade, PlannerPaused, QuotaGranted
 from pliant.core.job import Phase
 from pliant.core.job_state import JobState
 from pliant.core.nodes.capacity import Capacity
@@ -38,6 +39,7 @@ from pliant.core.planning.planner import Planner, Step
 from pliant.master.components.base import BackgroundComponent
 from pliant.master.components.changes import ChangeHandler
 from pliant.master.components.planning.brain_link import BrainLink
+from pliant.master.components.planning.daemon_thread import compute
 from pliant.master.components.planning.history import WORKER, HistoryBuilder, Surroundings
 from pliant.master.components.planning.past_jobs import PastJobs
 from pliant.master.components.signals import ChangeApplied, JobOver, Signal
@@ -48,7 +50,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 MAX_STEPS = 8  # of one moment: settled, judged, planned again
+ALGORITHM_LIMIT_S = 60.0  # to ask all of them: far more than the built-in ones take on a busy machine
 ROOM_S = 5.0  # between two questions for free room
 MAX_FIRST_PER_CORE = 4  # workers, of which the first configuration takes a part
 GROUP_PAUSE_S = 3600.0
@@ -104,6 +109,8 @@ class ResourcePlanner(BackgroundComponent):
         self._next_room = 0.0
         self._next_ask = 0.0  # to be suspended or resumed, after it was refused for the same grant
         self._is_remembered = False
+        self._asking = asyncio.Lock()
+        self._failures: dict[str, str] = {}  # that were noted, by algorithm
         self._generation = 0  # rises when somebody else changes the job
         self._task: asyncio.Task[None] | None = None
 
@@ -171,13 +178,21 @@ class ResourcePlanner(BackgroundComponent):
                 self._journal.do(self.planner.person_changed, reason=reason or f"by {source.value}")
                 self._note_end(before)
                 self._journal.event(PlannerPaused(seconds=self.planner.settings.pause_s, reason=reason or source.value))
-            case JobOver() if self._past is not None:
-                taught = self._taught()
-                if taught is not None and not self._is_remembered:
-                    self._is_remembered = True
-                    self.run_beside(asyncio.to_thread(self._past.remember, taught))
+            case JobOver():
+                before = self.planner.under_way
+                if before is not None:
+                    self._journal.do(self.planner.job_ended)
+                    self._note_end(before)
+                self._remember()
             case _:
                 return
+
+    def _remember(self) -> None:
+        """Teach what this job learned to those that come after it."""
+        taught = self._taught() if self._past is not None else None
+        if self._past is not None and taught is not None and not self._is_remembered:
+            self._is_remembered = True
+            self.run_beside(asyncio.to_thread(self._past.remember, taught))
 
     def _taught(self) -> PastJob | None:
         succeeded = self._state.job.phase is Phase.SUCCEEDED
@@ -193,7 +208,13 @@ class ResourcePlanner(BackgroundComponent):
 
         now = self._clock.now()
         history = self._builder.build(now, self._around)
-        return await asyncio.to_thread(explain, self.planner, history, now)
+        explanation = await self._compute(partial(explain, self.planner, history, now))
+        if explanation is None:
+            raise NotAvailable(
+                f"no explanation within {ALGORITHM_LIMIT_S:g} s",
+                hint="the planner's log says which algorithm hangs",
+            )
+        return explanation
 
     # --- measuring
 
@@ -238,7 +259,8 @@ class ResourcePlanner(BackgroundComponent):
             offers = (
                 self._brain.offers() if self._brain is not None and self._is_led and self._brain.is_leading else None
             )
-            step = await asyncio.to_thread(self.planner.next_step, history, now, offers)
+            step = await self._compute(partial(self.planner.next_step, history, now, offers))
+            self._note_failures()
             if step is None or generation != self._generation or self._state.job.over:
                 return
             is_plan = self._apply(step)
@@ -246,6 +268,24 @@ class ResourcePlanner(BackgroundComponent):
                 self._brain.drop(str(step.arguments.get("origin") or step.arguments.get("offer") or ""))
             if is_plan:
                 return
+
+    async def _compute(self, call: Callable[[], T]) -> T | None:
+        """One thread at a time asks the algorithms. None: one of them did not answer, and is not asked again before it does."""
+        async with self._asking:
+            try:
+                return await compute(call, ALGORITHM_LIMIT_S)
+            except TimeoutError:
+                self.planner.give_up(f"did not answer within {ALGORITHM_LIMIT_S:g} s")
+                return None
+
+    def _note_failures(self) -> None:
+        """Each reason once."""
+        failing = {each.name: each for each in self.planner.failing}
+        for name, each in failing.items():
+            if self._failures.get(name) != each.failure:
+                log.error("algorithm %s failed: %s\n%s", name, each.failure, each.traceback)
+                self._journal.event(AlgorithmFailed(algorithm=name, reason=each.failure))
+        self._failures |= {name: each.failure for name, each in failing.items()}
 
     def _apply(self, step: Step) -> bool:
         """Note it and carry out the plan that it makes, if it makes one; whether it did."""
