@@ -19,6 +19,7 @@ from pliant.core.planning.cluster.report import JobIdentity, JobReport, JobSampl
 from pliant.core.planning.configuration import Bounds, Configuration, RoleBounds, Shape
 from pliant.core.planning.history import Period
 from pliant.testing.brain import RunningBrain
+from pliant.testing.waiting import wait_until
 
 OTHER = JobIdentity("local", "other", "uid-2")
 TEAM = replace(LOCAL, quota="team")
@@ -37,6 +38,20 @@ def test_a_term_that_no_brain_was_ever_in_is_refused_and_ends_no_turn(brain: Run
     with pytest.raises(InvalidRequest, match="no Brain was ever in term"):
         send(brain.access("train"), report(), term=term)
     assert send(brain.access("train"), report()).term == before
+
+
+def test_a_job_that_claims_later_terms_again_and_again_does_not_end_every_turn(
+    brain: RunningBrain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pliant.brain.server.LIFT_S", 600.0)
+    before = brain.server.term
+    with suppress(PliantError):
+        send(brain.access("train"), report(), term=before + 5)
+    wait_until(lambda: brain.is_active and brain.server.term > before + 5, what="the turn after a restored database")
+    later = brain.server.term
+    for sequence in range(2, 12):
+        assert send(brain.access("train"), report(sequence), term=later + 5 * sequence).term == later
+    assert send(brain.access("other"), report(job=OTHER)).term == later
 
 
 def test_a_phase_that_is_none_is_refused_and_nothing_of_it_is_kept(brain: RunningBrain) -> None:

@@ -140,7 +140,9 @@ def test_the_sum_in_the_database_is_what_was_accepted_whatever_is_killed_or_froz
             assert active.accepted(job.name) == total
             origins = [plan.origin for plan in plans if plan.origin]
             assert len(origins) == len(set(origins)), "no offer was planned twice"
-            print(f"{summary['master_starts']} masters ({masters} known), {len(plans)} plans, {summary['seconds']:.0f} s")
+            print(
+                f"{summary['master_starts']} masters ({masters} known), {len(plans)} plans, {summary['seconds']:.0f} s"
+            )
         finally:
             for brain in brains:
                 brain.stop()

@@ -47,6 +47,7 @@ T = TypeVar("T")
 
 LEASE_S = 6.0
 RENEW_S = 1.5
+LIFT_S = 30.0  # between two turns that masters end since they have heard of a later term
 PING_S = 5.0
 RETRY_S = 1.0
 GIVE_UP_S = 3.0  # for a database that does not answer, once the process was told to end
@@ -89,6 +90,7 @@ class BrainServer:
         self._writer: ReportWriter | None = None
         self._lost_leases = 0
         self._lease_threads = ThreadPoolExecutor(2, "lease")  # of its own: a renewal waits for no other work
+        self._lifted_at = float("-inf")  # when masters last ended a turn
         self._heard_of = 0  # the highest term that a master knows, if the database does not
         self.address = ""
 
@@ -191,7 +193,11 @@ class BrainServer:
 
     def _raise_term(self, above: int) -> None:
         """Masters heard of a later turn than the database knows: it was restored from a backup. End this turn, and begin one that
-        is later still."""
+        is later still. Not often: one job that says so again and again would end the turns of all."""
+        now = time.monotonic()
+        if now - self._lifted_at < LIFT_S:
+            return
+        self._lifted_at = now
         log.error("masters have heard of term %d and this is term %d: the database is an older one", above, self.term)
         self._heard_of = max(above, self._heard_of)
         self._turn_over.set()
