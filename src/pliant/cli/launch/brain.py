@@ -39,7 +39,9 @@ class ServeOptions:
             raise InvalidRequest("--advertise requires --listen", hint="say where it listens: --listen 0.0.0.0:50051")
         for option, address, first in (("--listen", self.listen, 0), ("--advertise", self.advertise, 1)):
             if address and not is_host_and_port(address, first):
-                raise InvalidRequest(f"{option} {address!r:.80} is not HOST:PORT", hint=f"for example {option} 10.0.0.5:50051")
+                raise InvalidRequest(
+                    f"{option} {address!r:.80} is not HOST:PORT", hint=f"for example {option} 10.0.0.5:50051"
+                )
         return BrainSettings(
             folder=self.directory or brain_home(),
             database=self.database or "",
