@@ -21,8 +21,10 @@ class LiveConnections:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open: dict[int, Any] = {}  # connections of the driver, by their ids
+        self._errors: tuple[type[Exception], ...] = ()  # of the driver
 
     def listen(self, engine: Engine, family: str) -> None:
+        self._errors = (engine.dialect.loaded_dbapi.Error,)
         event.listen(engine, "connect", self._opened)
         event.listen(engine, "close", self._closed)
         event.listen(engine, "close_detached", lambda connection: self._closed(connection))
@@ -33,7 +35,7 @@ class LiveConnections:
         with self._lock:
             found = list(self._open.values())
         for connection in found:
-            with suppress(OSError):
+            with suppress(OSError, *self._errors):  # it was closed meanwhile
                 _shut_down(connection)
 
     def _opened(self, connection: Any, record: object = None) -> None:
@@ -60,19 +62,12 @@ class LiveConnections:
 
 def _shut_down(connection: Any) -> None:
     """A copy of its socket: the original stays the driver's, which closes it."""
-    found = getattr(connection, "_sock", None)  # PyMySQL
-    number = found.fileno() if found is not None else _file_number(connection)
-    if number < 0:
+    found = getattr(connection, "_sock", None)  # PyMySQL; None: closed
+    if found is None and hasattr(connection, "pgconn"):  # psycopg, whose number is that of no socket once it is closed
+        found = None if connection.closed else connection
+    if found is None:
         return
-    with socket.socket(fileno=os.dup(number)) as copy:
-        copy.shutdown(socket.SHUT_RDWR)
-
-
-def _file_number(connection: Any) -> int:
-    """Of psycopg; -1: it is closed."""
-    import psycopg
-
-    try:
-        return int(connection.fileno()) if hasattr(connection, "fileno") else -1
-    except psycopg.Error:
-        return -1
+    number = found.fileno()
+    if number >= 0:
+        with socket.socket(fileno=os.dup(number)) as copy:
+            copy.shutdown(socket.SHUT_RDWR)
