@@ -28,7 +28,7 @@ from pliant.rpc.brain.channel import AsyncBrainClient, BrainClient
 from pliant.rpc.brain.identity import PROTOCOL
 from pliant.rpc.brain.messages import brain_message_from, identity_message, report_message
 from pliant.testing.brain import RunningBrain
-from pliant.testing.waiting import wait_until
+from pliant.testing.waiting import MAX_WAIT_S, wait_until
 
 JOB = JobIdentity("local", "train", "uid-1")
 LOCAL = replace(DESCRIPTION, platform="local", quota="", algorithms=())
@@ -64,7 +64,7 @@ def send(access: BrainAccess, made: JobReport, **others: Any) -> bp.ReportReply:
     for name, value in others.items():
         setattr(message, name, value)
     try:
-        reply: bp.ReportReply = client.call(client.stubs.planning.Report, message)
+        reply: bp.ReportReply = client.call(client.stubs.planning.Report, message, timeout=MAX_WAIT_S)
         return reply
     finally:
         client.close()
@@ -85,7 +85,7 @@ def hear(
         found: list[BrainMessage] = []
         doing = asyncio.create_task(asyncio.to_thread(while_open))
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(MAX_WAIT_S):
                 async for message in client.stream(client.stubs.planning.Follow, request):
                     made = brain_message_from(message)
                     assert made is not None

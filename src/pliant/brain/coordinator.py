@@ -31,7 +31,7 @@ from pliant.brain.store import cluster, events, jobs, past_jobs, plans, quotas
 from pliant.brain.store.database import Database
 from pliant.brain.store.errors import FencedOff
 from pliant.brain.subscribers import Subscribers
-from pliant.core.errors import NotFound, PliantError
+from pliant.core.errors import CorruptData, NotFound, PliantError
 from pliant.core.planning.cluster.limits import excess, within_grant
 from pliant.core.planning.cluster.offer import BrainMessage, Grant, NothingToDo, Offer
 from pliant.core.planning.cluster.report import JobIdentity, JobReport
@@ -94,23 +94,29 @@ class Coordinator:
         for stored in running:
             if was_alive - stored.last_heard_at > GONE_S:
                 continue
-            view = JobView(stored.identity, stored.description, stored.first_heard_at)
-            view.phase, view.session, view.sequence = stored.phase, stored.session, stored.sequence
-            view.heard_at, view.master_time = mono, stored.sample.time
-            history = await asyncio.to_thread(jobs.history_of, self._database, stored)
-            if history is not None:
-                view.history, view.similar = replace(history, periods=(), similar=()), history.similar
-            for numbered in await asyncio.to_thread(jobs.periods_of, self._database, stored.id):
-                view.periods[numbered.number] = numbered.period
-            for node in await asyncio.to_thread(jobs.nodes_of, self._database, stored.id):
-                view.nodes[node.name] = node
-            view.granted = granted.get(stored.identity)
-            known = await asyncio.to_thread(events.events_of, self._database, stored.id)
-            self._jobs[view.identity] = view
-            self._administors[view.identity] = Administor(has_begun=any(event.ended_at for event in known))
+            try:
+                await self._load_one(stored, granted.get(stored.identity), mono)
+            except CorruptData as error:  # it is asked to say everything at its next report
+                log.error("what the database has of job %s cannot be used: %s", stored.identity, error)
         known_quotas = await asyncio.to_thread(quotas.list_quotas, self._database)
         self._sharing.restore(self._clock(), known_quotas, self.views)
         log.info("%d running jobs are known", len(self._jobs))
+
+    async def _load_one(self, stored: jobs.StoredJob, granted: Grant | None, mono: float) -> None:
+        view = JobView(stored.identity, stored.description, stored.first_heard_at)
+        view.phase, view.session, view.sequence = stored.phase, stored.session, stored.sequence
+        view.heard_at, view.master_time = mono, stored.sample.time
+        history = await asyncio.to_thread(jobs.history_of, self._database, stored)
+        if history is not None:
+            view.history, view.similar = replace(history, periods=(), similar=()), history.similar
+        for numbered in await asyncio.to_thread(jobs.periods_of, self._database, stored.id):
+            view.periods[numbered.number] = numbered.period
+        for node in await asyncio.to_thread(jobs.nodes_of, self._database, stored.id):
+            view.nodes[node.name] = node
+        view.granted = granted
+        known = await asyncio.to_thread(events.events_of, self._database, stored.id)
+        self._jobs[view.identity] = view
+        self._administors[view.identity] = Administor(has_begun=any(event.ended_at for event in known))
 
     async def run(self) -> None:
         """Look after quotas and jobs that fell silent, until cancelled."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from pliant.brain.job_view import JobView
 from pliant.brain.store.quotas import StoredQuota
+from pliant.core.errors import InvalidRequest
 from pliant.core.planning.cluster.offer import Grant
 from pliant.core.planning.configuration import Configuration, Shape
 from pliant.core.planning.history import JobHistory
@@ -84,7 +85,10 @@ class QuotaSharing:
             elif view.key not in self._unlimited:
                 self._unlimit(view)
         for name, members in by_quota.items():
-            await self._share_one(now, self._quotas[name], members)
+            try:
+                await self._share_one(now, self._quotas[name], members)
+            except Exception:  # a border: what is wrong with one quota holds up no other
+                log.exception("cannot share quota %s now; what was granted of it holds", name)
         return [(view, grant) for view in views if (grant := self._unsent(view)) is not None]
 
     def sent(self, view: JobView, grant: Grant) -> None:
@@ -145,14 +149,18 @@ class QuotaSharing:
         limit = granted.limit.to_json() if granted is not None and granted.limit is not None else None
         if granted is not None and granted.is_unlimited:  # what it has is what it took, not what it may have
             limit = (view.configuration_of_nodes() or Configuration(Shape(0))).to_json()
-        made = shared.book.used(
-            now,
-            job=view.key,
-            amount=amount.to_json(),
-            report=view.session * _REPORTS_PER_SESSION + view.sequence,
-            grant=granted.number if granted is not None else 0,
-            limit=limit,
-        )
+        try:
+            made = shared.book.used(
+                now,
+                job=view.key,
+                amount=amount.to_json(),
+                report=view.session * _REPORTS_PER_SESSION + view.sequence,
+                grant=granted.number if granted is not None else 0,
+                limit=limit,
+            )
+        except InvalidRequest as error:  # in a database that was written by a release which took anything
+            log.warning("job %s counts as before: %s", view.identity, error)
+            return False
         return bool(made)
 
     async def _safe_demand(self, shared: _Shared, view: JobView) -> Demand | None:

@@ -7,14 +7,17 @@ send them again; a term that is over (``FencedOff``) ends this Brain's turn.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pliant.brain.store.database import Database
-from pliant.brain.store.errors import FencedOff
+from pliant.brain.store.errors import DatabaseFault, FencedOff
 from pliant.brain.store.reports import Acknowledged, write_reports
 from pliant.core.errors import BrainUnavailable, PliantError
 from pliant.core.planning.cluster.report import JobReport
+
+log = logging.getLogger(__name__)
 
 MAX_BATCH = 200  # reports
 
@@ -49,12 +52,21 @@ class ReportWriter:
                 await self._write(batch)
 
     async def _write(self, batch: list[_Waiting]) -> None:
+        """A report that the database rejects is refused alone: those of other jobs are written without it."""
         reports = [waiting.report for waiting in batch]
         try:
             answers = await asyncio.to_thread(write_reports, self._database, reports, self._clock(), term=self._term())
         except FencedOff as error:
             self._refuse(batch, BrainUnavailable(error.message))
             self.fenced_off()
+            return
+        except DatabaseFault as error:
+            if len(batch) > 1:
+                for waiting in batch:
+                    await self._write([waiting])
+                return
+            log.error("the report of job %s cannot be stored: %s", reports[0].job, error)
+            self._refuse(batch, error)
             return
         except PliantError as error:
             self._refuse(batch, error)

@@ -13,12 +13,13 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc.aio
 
@@ -34,7 +35,7 @@ from pliant.brain.store import leases
 from pliant.brain.store.database import Database
 from pliant.brain.store.migrating import check_schema, migrate
 from pliant.brain.store.retention import Retention, roll_up
-from pliant.core.errors import PermanentError, PliantError, RetryableError
+from pliant.core.errors import BrainUnavailable, PermanentError, PliantError, RetryableError
 from pliant.rpc import brain_pb2_grpc as services
 from pliant.rpc import http_pages
 from pliant.rpc.server import SERVING, add_health, make_server
@@ -42,9 +43,14 @@ from pliant.rpc.unix_socket import ServedSocket
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 LEASE_S = 6.0
 RENEW_S = 1.5
+LIFT_S = 30.0  # between two turns that masters end since they have heard of a later term
+PING_S = 5.0
 RETRY_S = 1.0
+GIVE_UP_S = 3.0  # for a database that does not answer, once the process was told to end
 SOCKET_NAME = "brain.sock"
 CLOSE_S = 1.0  # for calls that are under way
 ROLL_UP_S = 60.0
@@ -83,6 +89,8 @@ class BrainServer:
         self._coordinator: Coordinator | None = None
         self._writer: ReportWriter | None = None
         self._lost_leases = 0
+        self._lease_threads = ThreadPoolExecutor(2, "lease")  # of its own: a renewal waits for no other work
+        self._lifted_at = float("-inf")  # when masters last ended a turn
         self._heard_of = 0  # the highest term that a master knows, if the database does not
         self.address = ""
 
@@ -91,13 +99,17 @@ class BrainServer:
         return self._coordinator is not None
 
     def stop(self) -> None:
+        """In its event loop."""
         self._stop.set()
         self._turn_over.set()
+        asyncio.get_running_loop().call_later(GIVE_UP_S, self.database.abort)
 
     async def run(self) -> None:
         """Until ``stop``, or a signal."""
         async with AsyncExitStack() as undo:
             undo.callback(self.database.close)
+            undo.callback(self.database.abort)  # threads that still wait for it
+            undo.callback(self._lease_threads.shutdown, wait=False)
             self._handle_signals()
             if self.settings.health_port is not None:
                 pages = {"/healthz": self._health, "/readyz": self._ready, "/metrics": self._metrics}
@@ -122,7 +134,7 @@ class BrainServer:
         waited = False
         while not self._stop.is_set():
             try:
-                self._lease = await asyncio.to_thread(
+                self._lease = await self._in_lease_thread(
                     leases.acquire, self.database, leases.ACTIVE_BRAIN, self._holder, LEASE_S
                 )
             except RetryableError as error:
@@ -137,26 +149,55 @@ class BrainServer:
         return False
 
     async def _renew_on(self) -> None:
+        """Until the lease is lost: another Brain has it, or it ran out by this machine's clock while the database was silent."""
         renewed = time.monotonic()
         while self._lease is not None:
             await asyncio.sleep(RENEW_S)
+            began = time.monotonic()
+            lease: leases.Lease | None = None
             try:
-                lease = await asyncio.to_thread(leases.renew, self.database, self._lease, LEASE_S)
+                lease = await self._renewed(self._lease, renewed + LEASE_S)
+            except TimeoutError:
+                log.error("the database was silent for %.0f s", time.monotonic() - renewed)
+                self.database.abort()
             except PliantError as error:
                 log.warning("cannot renew the lease: %s", error)
                 if time.monotonic() - renewed < LEASE_S:
                     continue
-                lease = None
             if lease is None:
-                log.error("this Brain has lost its lease")
-                self._lost_leases += 1
-                self._turn_over.set()
+                self._lose_lease()
                 return
-            self._lease, renewed = lease, time.monotonic()
+            self._lease, renewed = lease, began
+
+    def _lose_lease(self) -> None:
+        """As its renewal found, or a write that was fenced off."""
+        if not self._turn_over.is_set():
+            log.error("this Brain has lost its lease")
+            self._lost_leases += 1
+            self._turn_over.set()
+
+    async def _renewed(self, lease: leases.Lease, until: float) -> leases.Lease | None:
+        """Raises ``TimeoutError`` if the database is silent until then. One that answers others is waited for: a renewal stands
+        behind the writes of this term that are under way, while which nobody can take the lease."""
+        renewing = asyncio.ensure_future(self._in_lease_thread(leases.renew, self.database, lease, LEASE_S))
+        renewing.add_done_callback(lambda done: done.cancelled() or done.exception())
+        patience = max(0.0, until - time.monotonic())
+        while not (await asyncio.wait((renewing,), timeout=patience))[0]:
+            async with asyncio.timeout(PING_S):
+                await self._in_lease_thread(self.database.ping)
+            patience = RENEW_S
+        return renewing.result()
+
+    async def _in_lease_thread(self, work: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._lease_threads, work, *arguments)
 
     def _raise_term(self, above: int) -> None:
         """Masters heard of a later turn than the database knows: it was restored from a backup. End this turn, and begin one that
-        is later still."""
+        is later still. Not often: one job that says so again and again would end the turns of all."""
+        now = time.monotonic()
+        if now - self._lifted_at < LIFT_S:
+            return
+        self._lifted_at = now
         log.error("masters have heard of term %d and this is term %d: the database is an older one", above, self.term)
         self._heard_of = max(above, self._heard_of)
         self._turn_over.set()
@@ -165,6 +206,8 @@ class BrainServer:
 
     async def _take_turn(self, executor: AlgorithmExecutor) -> None:
         self._turn_over.clear()
+        if self._stop.is_set():  # while the lease was acquired
+            self._turn_over.set()
         try:
             await self._lift_term()
             async with AsyncExitStack() as undo:
@@ -178,18 +221,21 @@ class BrainServer:
             self._coordinator = self._writer = None
             lease, self._lease = self._lease, None
             if lease is not None:
-                with suppress(PliantError):
-                    await asyncio.to_thread(leases.release, self.database, lease)
+                with suppress(PliantError, TimeoutError):
+                    async with asyncio.timeout(GIVE_UP_S):
+                        await self._in_lease_thread(leases.release, self.database, lease)
 
     async def _lift_term(self) -> None:
         if self._lease is not None and self._heard_of >= self._lease.term:
-            self._lease = await asyncio.to_thread(leases.raise_term, self.database, self._lease, self._heard_of)
+            self._lease = await self._in_lease_thread(leases.raise_term, self.database, self._lease, self._heard_of)
+            if self._lease is None:
+                raise BrainUnavailable("another Brain has taken the lease")
             log.warning("continuing in term %d", self.term)
 
     async def _serve(self, executor: AlgorithmExecutor, undo: AsyncExitStack) -> None:
         coordinator = Coordinator(self.database, executor, lambda: self.term)
         writer = ReportWriter(self.database, lambda: self.term, time.time)
-        coordinator.fenced_off = writer.fenced_off = self._turn_over.set
+        coordinator.fenced_off = writer.fenced_off = self._lose_lease
         await coordinator.load()
         server = make_server(self._token, border=BrainBorder(self._token))
         health = add_health(server)

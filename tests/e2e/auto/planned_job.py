@@ -29,8 +29,9 @@ class PlannedJob(LocalJob):
         records: int = 100_000,
         name: str = "job",
         command_of: str = "",
+        spec: Mapping[str, Any] | None = None,
     ) -> None:
-        """``command_of``: has the same command as the job of that name, so that it is of its kind."""
+        """``command_of``: has the same command as the job of that name, so that it is of its kind. ``spec``: the rest of it."""
         self._hurry = folder / f"{command_of or name}.hurry"
         self._hurry.unlink(missing_ok=True)
         command = ["python", "-m", "pliant.testing.load", kind, "--records", str(records), *load]
@@ -39,8 +40,8 @@ class PlannedJob(LocalJob):
         if workers is not None:
             worker["replicas"] = workers
         roles = {"worker": worker, **({"ps": dict(servers)} if servers is not None else {})}
-        spec = {"optimize": {"mode": "single-job", **(optimize or {})}, "strategy": strategy, "roles": roles}
-        super().__init__(folder, command, spec=spec, name=name)
+        planned = {"optimize": {"mode": "single-job", **(optimize or {})}, "strategy": strategy, "roles": roles}
+        super().__init__(folder, command, spec={**planned, **(spec or {})}, name=name)
 
     def __enter__(self) -> Self:
         self.start()

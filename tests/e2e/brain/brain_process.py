@@ -23,17 +23,27 @@ TIMEOUT_S = 120.0
 
 
 class BrainProcess:
-    def __init__(self, folder: Path, *options: str, database: str = "") -> None:
+    def __init__(self, folder: Path, *options: str, database: str = "", log: str = "") -> None:
+        """``log``: its name, of one of several that have the same folder."""
         self.folder = folder
         self.url = database or f"sqlite:///{folder / 'brain.db'}"
         self._options = [*options, *(["--database", database] if database else [])]
         self._process: subprocess.Popen[bytes] | None = None
-        self._log = folder.parent / f"{folder.name}.log"
+        self._log = folder.parent / f"{log or folder.name}.log"
 
     @property
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def wait(self) -> int:
+        """Its exit code."""
+        assert self._process is not None
+        return self._process.wait(TIMEOUT_S)
 
     def start(self, *, waits: bool = True) -> None:
         command = [sys.executable, "-m", "pliant.cli", "brain", "serve", "--dir", str(self.folder), *self._options]

@@ -12,7 +12,7 @@ from pliant.brain.store.column_types import NAME, SENTENCE, WORD
 from pliant.core.errors import InvalidRequest
 from pliant.core.printable import escaped_line
 
-MAX_COUNT = (1 << 63) - 1
+MAX_COUNT = 1 << 53  # so that sums of thousands of them fit into a column, too
 MAX_NUMBER = 1e300
 
 
@@ -45,12 +45,26 @@ def number(value: float) -> float:
     return float(value)
 
 
+def measure(value: float) -> float:
+    """Of what there cannot be less than nothing: a time, a rate, cores."""
+    if number(value) < 0:
+        raise InvalidRequest(f"not a measure or a time: {value}")
+    return float(value)
+
+
 def maybe_number(value: float | None) -> float | None:
     return number(value) if value is not None else None
 
 
 def count(value: int) -> int:
     if not -MAX_COUNT <= value <= MAX_COUNT:
+        raise InvalidRequest(f"not a count: {value}")
+    return int(value)
+
+
+def tally(value: int) -> int:
+    """Of what there cannot be less than none: records, nodes, megabytes."""
+    if count(value) < 0:
         raise InvalidRequest(f"not a count: {value}")
     return int(value)
 

@@ -20,8 +20,9 @@ from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from pliant.brain.store.errors import DatabaseBusy, DatabaseUnavailable
+from pliant.brain.store.errors import DatabaseBusy, DatabaseFault, DatabaseUnavailable
 from pliant.brain.store.failures import translate
+from pliant.brain.store.live_connections import LiveConnections
 from pliant.brain.store.urls import MYSQL, POSTGRESQL, SQLITE, check_driver, connect_arguments, family_of, parse_url
 from pliant.files.private import FILE_MODE, OTHERS, make_private_folder
 
@@ -51,11 +52,15 @@ class Database:
             pool_recycle=1800 if self.family == MYSQL else -1,  # servers close what is idle for hours
             hide_parameters=True,
             connect_args=connect_arguments(self.family),
+            pool_use_lifo=True,
             **({} if self.family == SQLITE else {"isolation_level": "READ COMMITTED"}),
         )
+        self._live = LiveConnections()
         if self.family == SQLITE:
             event.listen(self._engine, "connect", _set_up_sqlite)
             event.listen(self._engine, "begin", _begin_sqlite)
+        else:
+            self._live.listen(self._engine, self.family)
 
     @property
     def engine(self) -> Engine:
@@ -92,6 +97,11 @@ class Database:
         with self.reading() as connection:
             connection.execute(text("SELECT 1"))
 
+    def abort(self) -> None:
+        """End whatever waits for the server, which does not answer: it fails with ``DatabaseUnavailable`` now instead of after a
+        time-out of TCP, and the server gives up its locks if it still hears of it. A file has no server."""
+        self._live.shut_down()
+
     def close(self) -> None:
         self._engine.dispose()
 
@@ -108,6 +118,8 @@ class Database:
             yield
         except DBAPIError as error:
             raise translate(error, self.family, self.shown_url) from error
+        except OverflowError as error:  # of SQLite's driver, which does not call it an error of the database
+            raise DatabaseFault(f"{self.shown_url} takes no such number: {error}") from error
         except PoolTimeout:
             raise DatabaseUnavailable(
                 f"{self.shown_url}: no connection was free within {POOL_TIMEOUT_S} s", hint="the database is too slow"

@@ -11,7 +11,7 @@ from pliant.brain.store.urls import MYSQL, POSTGRESQL
 from pliant.core.errors import PliantError
 
 _POSTGRESQL_BUSY = {"40001", "40P01", "55P03"}  # serialization failure, deadlock, lock not available
-_POSTGRESQL_AWAY = ("08", "53", "57P", "58")  # connection, resources, shutdown, system
+_POSTGRESQL_AWAY = ("08", "25P03", "53", "57P", "58")  # connection, idle for too long, resources, shutdown, system
 _POSTGRESQL_REFUSALS = ("authentication failed", "no pg_hba.conf entry", "does not exist", "permission denied")
 _MYSQL_BUSY = {1205, 1213}  # lock wait time-out, deadlock
 _MYSQL_REFUSALS = {1044, 1045, 1049, 1698}

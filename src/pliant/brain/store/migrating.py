@@ -17,7 +17,7 @@ from sqlalchemy import Connection, text
 
 from pliant.brain.store.database import Database
 from pliant.brain.store.errors import DatabaseBusy, SchemaMismatch
-from pliant.brain.store.urls import MYSQL, POSTGRESQL, SQLITE
+from pliant.brain.store.urls import MYSQL, POSTGRESQL, SQLITE, idle_setting
 
 VERSION_TABLE = "schema_revision"
 _LOCK = "pliant brain migration"
@@ -61,6 +61,7 @@ def migrate(database: Database, to: str = "head") -> list[str]:
     def upgrade(connection: Connection) -> list[str]:
         before = _revision(connection)
         _check_known(database, before, known)
+        _allow_pauses(connection, database.family)
         config = _config()
         config.attributes["connection"] = connection
         config.attributes["is_transactional"] = database.family != MYSQL
@@ -68,8 +69,11 @@ def migrate(database: Database, to: str = "head") -> list[str]:
         after = _revision(connection)
         return known[known.index(before) + 1 if before else 0 : known.index(after) + 1]
 
-    with _lock(database):
-        return database.transaction(upgrade)
+    try:
+        with _lock(database):
+            return database.transaction(upgrade)
+    finally:
+        database.close()  # MySQL keeps what was set for a migration as long as the connection
 
 
 def check_schema(database: Database) -> None:
@@ -102,6 +106,14 @@ def _revision(connection: Connection) -> str:
     return context.get_current_revision() or ""
 
 
+def _allow_pauses(connection: Connection, family: str) -> None:
+    """A migration may compute for long between two statements."""
+    if family == POSTGRESQL:
+        connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
+    elif family == MYSQL:
+        connection.exec_driver_sql(f"SET SESSION innodb_lock_wait_timeout = 30 {idle_setting(0)}")
+
+
 @contextmanager
 def _lock(database: Database) -> Iterator[None]:
     """Held by a connection of its own, until the migration is committed. SQLite needs none: its transaction is the lock."""
@@ -111,10 +123,11 @@ def _lock(database: Database) -> Iterator[None]:
     with database.reading() as connection:
         if database.family == POSTGRESQL:
             connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT_S}s'")
-            connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
+            _allow_pauses(connection, database.family)
             connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _LOCK_NUMBER})
             yield
             return
+        _allow_pauses(connection, database.family)
         wanted = {"name": _LOCK, "seconds": _LOCK_TIMEOUT_S}
         if connection.scalar(text("SELECT get_lock(:name, :seconds)"), wanted) != 1:
             raise DatabaseBusy(f"{database.shown_url} is being migrated by another process")

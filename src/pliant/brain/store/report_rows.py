@@ -39,20 +39,20 @@ def rows_of(report: JobReport) -> ReportRows:
     job, sample = report.job, report.sample
     for value, what in ((job.namespace, "namespace"), (job.name, "job"), (job.uid, "job")):
         bounded.checked_name(value, what)
-    bounded.number(report.time)
+    bounded.measure(report.time)
     for each in (report.session, report.sequence, report.granted, report.lost):
-        bounded.count(each)
+        bounded.tally(each)
     return ReportRows(
         report,
         bounded.word(report.phase),
         report.phase in FINAL_PHASES,
         {
-            "time": bounded.number(sample.time),
-            "records": bounded.count(sample.records),
-            "step": bounded.count(sample.step),
-            "rate": bounded.number(sample.rate),
-            "running": bounded.count(sample.running),
-            "waiting": bounded.count(sample.waiting),
+            "time": bounded.measure(sample.time),
+            "records": bounded.tally(sample.records),
+            "step": bounded.tally(sample.step),
+            "rate": bounded.measure(sample.rate),
+            "running": bounded.tally(sample.running),
+            "waiting": bounded.tally(sample.waiting),
         },
         _description(report.description) if report.description is not None else None,
         [_node(node) for node in report.nodes],
@@ -60,7 +60,7 @@ def rows_of(report: JobReport) -> ReportRows:
         [_period(each) for each in report.periods],
         [plan_row(record) for record in report.plans],
         to_text(history_to_json(report.history)) if report.history is not None else None,
-        bounded.number(report.history.started) if report.history is not None else 0.0,
+        bounded.measure(report.history.started) if report.history is not None else 0.0,
         _taught(report.taught) if report.taught is not None else None,
     )
 
@@ -76,7 +76,7 @@ def fingerprint_row(mark: Fingerprint) -> Row:
         "command": bounded.label(mark.command),
         "program": bounded.label(mark.program),
         "stem": bounded.label(mark.stem),
-        "dataset_records": bounded.count(mark.records),
+        "dataset_records": bounded.tally(mark.records),
     }
 
 
@@ -127,40 +127,40 @@ def _node(node: NodeFacts) -> Row:
         "name": bounded.checked_name(node.name, "node"),
         "role": bounded.word(node.role),
         "state": bounded.word(node.state),
-        "cpu": bounded.number(node.cpu),
-        "memory_mb": bounded.count(node.memory_mb),
-        "gpu": bounded.count(node.gpu),
+        "cpu": bounded.measure(node.cpu),
+        "memory_mb": bounded.tally(node.memory_mb),
+        "gpu": bounded.tally(node.gpu),
         "host": bounded.label(node.host),
-        "created_at": bounded.number(node.created_at),
-        "started_at": bounded.number(node.started_at),
-        "ended_at": bounded.number(node.ended_at),
+        "created_at": bounded.measure(node.created_at),
+        "started_at": bounded.measure(node.started_at),
+        "ended_at": bounded.measure(node.ended_at),
         "exit_reason": bounded.sentence(node.exit_reason),
     }
 
 
 def _node_sample(sample: NodeSample) -> tuple[str, Row]:
     return bounded.checked_name(sample.node, "node"), {
-        "time": bounded.number(sample.time),
-        "cpu": bounded.number(sample.cpu),
-        "throttled": bounded.number(sample.throttled),
-        "memory_mb": bounded.number(sample.memory_mb),
-        "records": bounded.count(sample.records),
+        "time": bounded.measure(sample.time),
+        "cpu": bounded.measure(sample.cpu),
+        "throttled": bounded.measure(sample.throttled),
+        "memory_mb": bounded.measure(sample.memory_mb),
+        "records": bounded.tally(sample.records),
     }
 
 
 def _period(numbered: NumberedPeriod) -> Row:
     period = numbered.period
     return {
-        "number": bounded.count(numbered.number),
+        "number": bounded.tally(numbered.number),
         "configuration": to_text(period.configuration.to_json()),
-        "began": bounded.number(period.began),
-        "ended": bounded.number(period.ended),
-        "rate": bounded.number(period.rate),
-        "error": bounded.number(period.error),
-        "samples": bounded.count(period.samples),
-        "data": bounded.number(period.parts.data),
-        "compute": bounded.number(period.parts.compute),
-        "peers": bounded.number(period.parts.peers),
+        "began": bounded.measure(period.began),
+        "ended": bounded.measure(period.ended),
+        "rate": bounded.measure(period.rate),
+        "error": bounded.measure(period.error),
+        "samples": bounded.tally(period.samples),
+        "data": bounded.measure(period.parts.data),
+        "compute": bounded.measure(period.parts.compute),
+        "peers": bounded.measure(period.parts.peers),
     }
 
 
@@ -168,9 +168,9 @@ def _taught(taught: PastJob) -> Row:
     return {
         **fingerprint_row(taught.fingerprint),
         "taught_configuration": to_text(taught.configuration.to_json()),
-        "taught_ended": bounded.number(taught.ended),
+        "taught_ended": bounded.measure(taught.ended),
         "taught_succeeded": taught.succeeded,
-        "taught_rate": bounded.number(taught.rate),
-        "taught_worker_memory_mb": bounded.number(taught.worker_memory_mb),
-        "taught_server_memory_mb": bounded.number(taught.server_memory_mb),
+        "taught_rate": bounded.measure(taught.rate),
+        "taught_worker_memory_mb": bounded.measure(taught.worker_memory_mb),
+        "taught_server_memory_mb": bounded.measure(taught.server_memory_mb),
     }

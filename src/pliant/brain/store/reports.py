@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, bindparam, select, tuple_, update
 
+from pliant.brain.store.bounded import MAX_COUNT
 from pliant.brain.store.database import Database
 from pliant.brain.store.leases import check_term
 from pliant.brain.store.outcomes import store_outcomes
@@ -152,7 +153,7 @@ def _take(job: _Job, rows: ReportRows, into: _Rows) -> None:
         return
     is_new_session = report.session > job.session
     skipped = report.sequence - 1 if is_new_session else report.sequence - job.sequence - 1
-    job.reports_lost += skipped
+    job.reports_lost = min(MAX_COUNT, job.reports_lost + skipped)
     job.wants_all = (skipped > 0 or job.wants_all or is_new_session) and rows.description is None
     into.samples.append(
         {"job_id": job.id, "resolution": RAW, "accepted": rows.sample["records"] - job.records, **rows.sample}

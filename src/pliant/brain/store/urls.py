@@ -29,6 +29,9 @@ _DRIVERS = {SQLITE: "sqlite+pysqlite", POSTGRESQL: "postgresql+psycopg", MYSQL: 
 _MODULES = {POSTGRESQL: "psycopg", MYSQL: "pymysql"}
 _EXAMPLES = "sqlite:///path, postgresql://user:password@host/name or mysql://user:password@host/name"
 CONNECT_TIMEOUT_S = 10
+IDLE_S = (
+    10  # between two statements of a transaction: a client that is frozen, or cut off, holds locks that others wait for
+)
 SILENCE_S = 600  # after which a server that was asked something is taken for dead; migrations of large tables take long
 
 
@@ -63,12 +66,20 @@ def family_of(url: URL) -> str:
     return url.drivername.partition("+")[0]
 
 
+def idle_setting(seconds: int) -> str:
+    """Of MySQL or MariaDB, at the end of a SET: how long a transaction may wait for its client; 0: without a limit. MySQL has this
+    for connections only, also those that no transaction is open on: the pool replaces these."""
+    of_connection = seconds * 3 or 28_800
+    return f"/*M!100300 , idle_transaction_timeout = {seconds} */ /*!80000 , wait_timeout = {of_connection} */"
+
+
 def connect_arguments(family: str) -> dict[str, Any]:
     if family == POSTGRESQL:
         return {
             "connect_timeout": CONNECT_TIMEOUT_S,
             "application_name": "pliant-brain",
-            "options": "-c timezone=UTC -c lock_timeout=30s -c idle_in_transaction_session_timeout=120s",
+            "options": f"-c timezone=UTC -c lock_timeout=30s -c idle_in_transaction_session_timeout={IDLE_S}s",
+            "tcp_user_timeout": 30_000,  # ms
             "keepalives_idle": 15,
             "keepalives_interval": 5,
             "keepalives_count": 3,
@@ -80,6 +91,6 @@ def connect_arguments(family: str) -> dict[str, Any]:
             "read_timeout": SILENCE_S,
             "write_timeout": SILENCE_S,
             "init_command": "SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',"
-            " innodb_lock_wait_timeout = 30",
+            f" innodb_lock_wait_timeout = 30 {idle_setting(IDLE_S)}",
         }
     return {"timeout": 30}

@@ -37,6 +37,11 @@ class ServeOptions:
     def settings(self) -> BrainSettings:
         if self.advertise and not self.listen:
             raise InvalidRequest("--advertise requires --listen", hint="say where it listens: --listen 0.0.0.0:50051")
+        for option, address, first in (("--listen", self.listen, 0), ("--advertise", self.advertise, 1)):
+            if address and not is_host_and_port(address, first):
+                raise InvalidRequest(
+                    f"{option} {address!r:.80} is not HOST:PORT", hint=f"for example {option} 10.0.0.5:50051"
+                )
         return BrainSettings(
             folder=self.directory or brain_home(),
             database=self.database or "",
@@ -52,10 +57,19 @@ class ServeOptions:
         )
 
 
+def is_host_and_port(address: str, first: int) -> bool:
+    """``first``: the lowest port that is allowed. An address of IPv6 is in brackets."""
+    host, _, port = address.rpartition(":")
+    is_host = bool(host) and not any(sign.isspace() or sign == "/" for sign in host)
+    has_brackets = ":" not in host or (host.startswith("[") and host.endswith("]"))
+    return is_host and has_brackets and port.isascii() and port.isdigit() and first <= int(port) <= 65535
+
+
 def serve_brain(options: ServeOptions) -> None:
     if options.log_level not in LEVELS:
         raise InvalidRequest(f"unknown log level {options.log_level!r}", hint=f"one of {', '.join(LEVELS)}")
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=options.log_level.upper())
+    logging.getLogger("alembic").setLevel(max(logging.WARNING, logging.getLogger().level))  # revisions are logged here
     settings = options.settings()
 
     async def main() -> None:

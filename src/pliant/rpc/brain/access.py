@@ -20,6 +20,7 @@ from pliant.rpc.tls import Authority
 from pliant.rpc.unix_socket import is_unix
 
 TOKEN, CA = "token", "ca.crt"
+TLS = "tls"
 JOB = "job"  # whose token it is, where that is not the cluster's
 WHERE = "brain.json"
 
@@ -60,7 +61,8 @@ class BrainFolder:
         ca = None
         if not is_unix(address):
             try:
-                ca = (self.path / CA).read_bytes()
+                own = self.path / TLS / CA  # in the folder of a Brain, which serves TCP
+                ca = (own if own.exists() else self.path / CA).read_bytes()
             except OSError as error:
                 raise PermanentError(
                     f"cannot read {self.path / CA}: {error.strerror}",
@@ -81,7 +83,7 @@ def local_brain(home: Path | None = None) -> BrainAccess:
             f"no Brain was ever started here: {folder / WHERE} does not exist",
             hint="start one with `pliant brain serve`, or say where it is: --brain host:port",
         )
-    ca = folder / "tls" / CA
+    ca = folder / TLS / CA
     return BrainAccess(
         str(found["address"]), read_token_file(folder / TOKEN), ca=ca.read_bytes() if ca.exists() else None
     )

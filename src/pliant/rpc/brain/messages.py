@@ -28,6 +28,7 @@ from pliant.core.planning.cluster.report import (
     NumberedPeriod,
     PlannerFacts,
 )
+from pliant.core.planning.configuration import Configuration
 from pliant.core.planning.history import Period, StepParts
 from pliant.core.planning.history_json import check_size, history_from_json, history_to_json
 from pliant.core.planning.past_jobs import Fingerprint, PastJob
@@ -115,7 +116,7 @@ def report_from(message: bp.ReportRequest) -> JobReport:
         _taught_from(message.taught) if message.HasField("taught") else None,
         _flat(PlannerFacts, message.planner),
         message.granted,
-        configuration_from(message.granted_limit) if message.HasField("granted_limit") else None,
+        _configuration_from(message.granted_limit) if message.HasField("granted_limit") else None,
         message.is_unlimited,
         message.lost,
     )
@@ -168,7 +169,7 @@ def _period_message(numbered: NumberedPeriod) -> bp.Period:
 def _period_from(message: bp.Period) -> NumberedPeriod:
     parts = message.parts
     found = Period(
-        configuration_from(message.configuration),
+        _configuration_from(message.configuration),
         message.began,
         message.ended,
         message.rate,
@@ -176,11 +177,17 @@ def _period_from(message: bp.Period) -> NumberedPeriod:
         message.samples,
         StepParts(parts.data, parts.compute, parts.peers),
     )
-    try:
-        check_size(found.configuration)
-    except CorruptData as error:
-        raise InvalidRequest(f"not a period of a job: {error.message}") from None
     return NumberedPeriod(message.number, found)
+
+
+def _configuration_from(message: pb.JobConfiguration) -> Configuration:
+    """That some job can have."""
+    found = configuration_from(message)
+    try:
+        check_size(found)
+    except CorruptData as error:
+        raise InvalidRequest(f"not the configuration of a job: {error.message}") from None
+    return found
 
 
 def _taught_message(taught: PastJob) -> bp.PastJob:
@@ -200,7 +207,7 @@ def _taught_from(message: bp.PastJob) -> PastJob:
         _flat(Fingerprint, message.fingerprint),
         message.ended,
         message.succeeded,
-        configuration_from(message.configuration),
+        _configuration_from(message.configuration),
         message.rate,
         message.worker_memory_mb,
         message.server_memory_mb,

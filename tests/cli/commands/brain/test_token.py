@@ -98,3 +98,8 @@ def test_no_other_token_is_overwritten(home: Path, tmp_path: Path) -> None:
 def test_without_a_brains_folder_the_error_says_how_to_get_one(tmp_path: Path) -> None:
     result = invoke(tmp_path / "home", "token")
     assert (result.exit_code, "pliant brain serve" in result.stderr) == (2, True)
+
+
+def test_a_job_on_the_machine_of_a_brain_that_serves_tcp_finds_its_authority(home: Path) -> None:
+    access = BrainFolder(home / "brain").access("127.0.0.1:50051", Caller("local", "digits"))
+    assert (access.token, access.ca) == (CLUSTER_TOKEN, CA)
