@@ -63,7 +63,6 @@ def test_servers_with_little_cpu_get_more_instead_of_more_workers(tmp_path: Path
     servers = {"replicas": "1:3", "resources": {"cpu": 0.1}, "max_resources": {"cpu": 1}}
     load = ("--seconds", "0.005")
     with PlannedJob(tmp_path, "servers", *load, workers="1:8", servers=servers, strategy="ps-async") as job:
-
         first = job.plans()[0].proposal.configuration.server
         assert first is not None
 
