@@ -220,12 +220,13 @@ def _between(history: JobHistory) -> Iterator[Configuration]:
     for role in _roles(history):
         shape = shape_of(history.configuration, role)
         assert shape is not None
-        tried = _tried_counts(history, role)
-        above = min((count for count in tried if count > shape.replicas), default=0)
-        below = max((count for count in tried if count < shape.replicas), default=0)
+        ever = {other.replicas for p in history.periods if (other := shape_of(p.configuration, role)) is not None}
+        above = min((count for count in ever if count > shape.replicas), default=0)
+        below = max((count for count in ever if count < shape.replicas), default=0)
         counts = [round(sqrt(shape.replicas * other)) for other in (above, below) if _is_apart(shape.replicas, other)]
+        counts += [other for other in (above, below) if other]  # it may have been tried with other cores only
         if role == WORKER and _is_sublinear(history):
-            counts.append(min([shape.replicas, *tried]) // 2)
+            counts.append(min([shape.replicas, *_tried_counts(history, role)]) // 2)
         for count in counts:
             new = with_shape(history.configuration, role, _with_count(history, role, shape, max(1, count)))
             if _is_new(history, new):
