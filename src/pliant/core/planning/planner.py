@@ -109,7 +109,9 @@ class Planner(StateMachine):
         self._records: list[PlanRecord] = []
         self._made = 0
         self._under_way: str | None = None
-        self._interrupted: str | None = None  # by the urgent plan that is under way, which leaves its configuration as it is
+        self._interrupted: str | None = (
+            None  # by the urgent plan that is under way, which leaves its configuration as it is
+        )
         self._not_before = 0.0
         self._cool_down_s = self.settings.cool_down_s
         self._paused_until = 0.0

@@ -53,9 +53,7 @@ class PlanJob:
             return None
         return self._proposal(history, now, current, fit, best)
 
-    def _for_budget(
-        self, history: JobHistory, now: float, current: Period, fit: Fit, best: Option
-    ) -> Proposal | None:
+    def _for_budget(self, history: JobHistory, now: float, current: Period, fit: Fit, best: Option) -> Proposal | None:
         """If the job as it is would use more than what is left: what uses less, although it may be slower."""
         budget = history.budget_node_s
         needed = history.configuration.nodes * remaining_s(history, current.rate, now)

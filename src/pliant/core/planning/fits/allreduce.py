@@ -5,8 +5,9 @@ finished in it: the rate has plateaus. T_grad = a + b units / c_w. T_sync is 0 f
 a'' + b''(w - 2) across machines, and grows with the square of w where the network is congested. Without virtual workers (N = 0)
 each worker computes one micro-batch: weak scaling.
 
-A large g says that a collective as long as the step hides behind the computing, so that more cores would bring nothing: an easy excuse
-for any rate that is lower than expected. A worker waits for the end of a collective, so g is small unless much speaks for more.
+A large g says that a collective as long as the step hides behind the computing, so that more cores would bring nothing: an easy
+excuse for any rate that is lower than expected. A worker waits for the end of a collective, so g is small unless much speaks for
+more.
 """
 
 from __future__ import annotations

@@ -29,7 +29,9 @@ _QUANTILE = 1.645  # of the normal distribution: 90 of 100 cases lie within
 _NEAR = 0.12  # doublings: how far what was measured holds for its neighbours
 _RESIDUAL = 0.1  # what a model is expected to miss, relative
 _DISTRUST = 0.06  # relative error of a model for each doubling away from what was measured
-_UNSEEN = 0.1  # relative, for each doubling away from what was measured: what no model knows, of new nodes and places ...
+_UNSEEN = (
+    0.1  # relative, for each doubling away from what was measured: what no model knows, of new nodes and places ...
+)
 _MAX_UNSEEN = 2.0  # ... up to so many
 MIN_ERROR = 0.02  # relative: no measured rate is known better
 _PART_ERROR = 0.1  # relative, of a part of the time: what it is made of is a matter of definition, and ...

@@ -47,7 +47,9 @@ class Problem:
     errors: Array  # (data,), relative
     reference: Array  # (terms,): features of a typical configuration, for terms that no datum has
     penalties: Array  # (terms,): of chi square for a term that is the whole time; decides where the data do not
-    overlap_penalty: float = 0.02  # of chi square, for each step to a larger overlap: the simplest, if nothing speaks for another
+    overlap_penalty: float = (
+        0.02  # of chi square, for each step to a larger overlap: the simplest, if nothing speaks for another
+    )
 
 
 @dataclass(frozen=True, slots=True)
