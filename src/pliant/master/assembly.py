@@ -227,6 +227,7 @@ class Assembly:
             room=platform.room,
             is_start_given=any(role.replicas.wanted is not None for role in spec.roles.values()),
             costs=costs,
+            can_resize=platform.can_resize,
             fingerprint=self._fingerprint(),
             past=self._past_jobs() if platform.is_single_machine else None,
             brain=brain,

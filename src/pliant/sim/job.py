@@ -32,6 +32,7 @@ from pliant.core.planning.history import (
 )
 from pliant.core.planning.memory_points import MemoryPoints
 from pliant.core.planning.plan import ResourcePlan
+from pliant.core.planning.start_time import with_measured_start
 from pliant.core.resources import Resources, RolloutMode
 from pliant.sim.cluster import VirtualCluster
 from pliant.sim.events import Event, EventQueue
@@ -398,7 +399,8 @@ class SimulatedJob:
             history_of(self.spec, self._cluster),
             configuration=self._configuration,
             remaining_records=int(self.truth.records - self.records),
-            costs=self._costs,
+            costs=with_measured_start(self._costs, self.fleet.book.nodes()),
+            can_resize=self._can_resize,
             version=self.state.changes.version,
             replaced_stragglers=self._replaced_stragglers,
             periods=self._recorder.periods(),

@@ -267,6 +267,14 @@ def test_a_hot_server_among_cool_ones_loses_partitions_first() -> None:
     assert found.moves == {"ps-0": pytest.approx(0.46, abs=0.02)}
 
 
+def test_the_load_of_new_servers_is_spread_before_what_they_bring_is_judged() -> None:
+    job = servers([0.95, 0.3, 0.3])
+    old = tuple(replace(node, age_s=3600.0) for node in job.nodes)
+    assert not proposed(HotPs()(replace(job, nodes=old), NOW)).urgent
+    young = (*old[:-1], replace(old[-1], age_s=100.0))
+    assert proposed(HotPs()(replace(job, nodes=young), NOW)).urgent
+
+
 def test_servers_that_are_all_hot_get_more_cpu_and_then_another_server() -> None:
     found = proposed(HotPs()(servers([0.9, 0.92]), NOW)).configuration
     assert found.server is not None

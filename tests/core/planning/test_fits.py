@@ -294,3 +294,27 @@ def test_trying_every_set_finds_what_exchanging_finds() -> None:
     rows = rng.standard_normal((300, 9, 5))
     gram, target = np.swapaxes(rows, 1, 2) @ rows, rng.standard_normal((300, 5))
     assert nnls(gram, target) == pytest.approx(np.maximum(_best_subset(gram, target), 0.0), abs=1e-9)
+
+
+def test_a_collective_is_no_excuse_for_cores_that_bring_nothing() -> None:
+    rates = {(16, 4.0): (530, 0.05), (8, 2.0): (1110, 0.8), (6, 4.0): (1390, 0.72)}
+    data = [Datum(workers(count, cpu), rate, 0.03, compute) for (count, cpu), (rate, compute) in rates.items()]
+    fit = fitted(AllreduceModel(16), data)
+    assert fit.overlap <= 2.5, "two workers that compute most of the time do not hide a collective as long as the step"
+    assert fit.predict(workers(6, 8.0)).rate > 1.1 * 1390
+
+
+def test_claims_allow_for_rates_that_differ_from_time_to_time_and_decisions_do_not() -> None:
+    def job(*rates: float) -> JobHistory:
+        found = tuple(
+            Period(workers(4), 300.0 * i, 300.0 * (i + 1), rate, 0.005 * rate, 20) for i, rate in enumerate(rates)
+        )
+        return JobHistory(JobKind.QUEUE, workers(4), Bounds(RoleBounds(1, 16)), periods=found)
+
+    steady, wandering = (fit_history(job(*rates)) for rates in ((100.0,) * 4, (93.0, 107.0, 95.0, 105.0)))
+    assert steady is not None
+    assert wandering is not None
+    for fit in (steady, wandering):
+        claimed, decided = fit.predict(workers(4)), fit.predict_all([workers(4)])
+        assert claimed.low < decided.low[0] < claimed.rate < decided.high[0] < claimed.high
+    assert wandering.predict(workers(4)).low < steady.predict(workers(4)).low

@@ -258,6 +258,44 @@ def test_what_all_wait_for_is_repaired_before_a_plan_is_judged_and_what_is_not_u
     assert job.outcomes() == [("ours", "superseded"), ("straggler", "planned")]
 
 
+@pytest.mark.parametrize(("rate", "outcome"), [(78.0, "kept"), (30.0, "rolled back")])
+def test_a_try_that_a_repair_interrupts_is_judged_after_it(rate: float, outcome: str) -> None:
+    repair = Proposal("straggler", "worker-3 is slow", workers(8), replace=("worker-3",), urgent=True)
+    is_slow: list[bool] = []
+    job = Job(
+        Says("straggler", lambda history, now: repair if is_slow else None), always(to(8, 80.0, 20.0, name="probe"))
+    )
+    job.rates |= {8: rate}
+    job.run(15.0)
+    is_slow.append(True)
+    job.obeys = False
+    assert job.step() == "plan"
+    is_slow.clear()
+    assert job.outcomes() == [("probe", "superseded"), ("straggler", "planned")]
+    job.began = job.now
+    job.planner.accepted(job.now, plan="auto-2")
+    assert job.outcomes() == [("probe", "carried out"), ("straggler", "kept")], "there was nothing to compare it with"
+    assert job.planner.state is PlannerState.PROBING
+    job.run(200.0)
+    assert job.outcomes()[:2] == [("probe", outcome), ("straggler", "kept")]
+
+
+def test_what_would_spoil_a_judgement_comes_before_it() -> None:
+    repair = Proposal("hot_ps", "one is hot", workers(8), moves={"ps-0": 0.3}, urgent=True)
+    is_hot: list[bool] = []
+    job = Job(Says("hot_ps", lambda history, now: repair if is_hot else None), always(to(8, 80.0)))
+    job.rates |= {8: 78.0}
+    while job.planner.state is not PlannerState.JUDGING:
+        job.step()
+    is_hot.append(True)
+    job.obeys = False
+    assert job.step() == "plan"
+    is_hot.clear()
+    job.planner.accepted(job.now, plan="auto-2")
+    assert job.run(100.0) == 2 * ["settled", "judged"], "first what was moved, then what was interrupted"
+    assert job.outcomes() == [("ours", "kept"), ("hot_ps", "kept")]
+
+
 def test_where_nodes_were_unschedulable_it_does_not_go_again_for_a_while() -> None:
     down = replace(to(3, 30.0, name="pending_fit"), urgent=True, prediction=None)
     job = Job(

@@ -114,6 +114,7 @@ class ChangeCosts:
     scale_down_s: float = 1.0
     replace_s: float = 10.0
     move_partitions_s: float = 2.0
+    start_s: float = 15.0  # from the decision to launch a node until it trains; others work meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,3 +139,4 @@ class JobHistory:
     room: Room | None = None
     costs: ChangeCosts = field(default_factory=ChangeCosts)
     replaced_stragglers: int = 0
+    can_resize: bool = True  # the platform gives running nodes other resources; else they are replaced one by one

@@ -20,6 +20,7 @@ Invariants, held by ``tests/core/planning/test_planner*.py``:
 - An algorithm whose rates lie outside its own intervals by more than 30 % only advises, until its advice came true or time has
   passed. Advice is judged when the job comes to have what was advised, by whomever.
 - Urgent proposals (memory, nodes without room, stragglers that all wait for) wait for no cool-down and supersede what settles.
+  If they leave the configuration as it is (other nodes, seats or memory), what they interrupted is judged after them.
 - An algorithm that raises, or answers what makes no sense, is passed over: the rest of the chain is heard.
 - All plans are kept as records, the last ``max_records`` of them.
 - While the Brain leads, its offers take the place of the algorithms' proposals and are checked like them. An offer becomes at most
@@ -110,6 +111,9 @@ class Planner(StateMachine):
         self._records: list[PlanRecord] = []
         self._made = 0
         self._under_way: str | None = None
+        self._interrupted: str | None = (
+            None  # by the urgent plan that is under way, which leaves its configuration as it is
+        )
         self._not_before = 0.0
         self._cool_down_s = self.settings.cool_down_s
         self._paused_until = 0.0
@@ -158,6 +162,8 @@ class Planner(StateMachine):
         record = self.under_way
         if record is not None:
             step = self._next_of_plan(record, history, now)
+            if step is not None and step.method == "judged" and offers is None:
+                step = self._next_urgent(history, now) or step
             if step is not None or self.state not in _UNDER_WAY:
                 return step
         first = self._next_of_grant(history) or self._next_of_advice(history)
@@ -245,7 +251,7 @@ class Planner(StateMachine):
             origin=origin,
         )
         if not is_advice and self._under_way is not None:
-            self._end(now, self._under_way, Outcome.SUPERSEDED, f"something urgent came up: {made.reason}")
+            self._interrupt(now, self._current(self._under_way), record)
         self._made += 1
         if is_advice:
             self._keep(record)
@@ -271,6 +277,7 @@ class Planner(StateMachine):
             )
             self._end(now, plan, Outcome.KEPT, why)
             self._rest(now, 0.0 if is_first else self._cool_down_s)
+            self._take_up(now)
             return
         self._update(replace(record, outcome=Outcome.CARRIED_OUT, accepted_at=now))
         if self.state is PlannerState.PLANNED:
@@ -282,12 +289,14 @@ class Planner(StateMachine):
         self._end(now, plan, Outcome.REFUSED, reason)
         self._grow_cool_down()
         self._rest(now, self._cool_down_s)
+        self._take_up(now)
 
     def expired(self, now: float, *, plan: str, reason: str) -> None:
         self._current(plan)
         self._end(now, plan, Outcome.EXPIRED, reason)
         self._grow_cool_down()
         self._rest(now, self._cool_down_s)
+        self._take_up(now)
 
     def settled(self, now: float, *, plan: str) -> None:
         record = self._current(plan)
@@ -314,6 +323,7 @@ class Planner(StateMachine):
                 self._grow_cool_down()
             goes_on = record.proposal.algorithm in _STEPS_OF_MANY and found.gain >= MIN_GAIN / 2
             self._rest(now, 0.0 if goes_on else self._cool_down_s)
+            self._take_up(now)
             return None
         self._end(now, plan, Outcome.ROLLED_BACK, found.reason)
         self._avoid(now, record.proposal.configuration)
@@ -327,6 +337,7 @@ class Planner(StateMachine):
             self._end(now, plan, Outcome.EXPIRED if record.changes_speed else Outcome.KEPT, reason)
             self._grow_cool_down()
             self._rest(now, self._cool_down_s)
+            self._take_up(now)
             return None
         self._end(now, plan, Outcome.ROLLED_BACK, reason)
         self._avoid(now, record.proposal.configuration)
@@ -466,6 +477,13 @@ class Planner(StateMachine):
             is_news = is_free and not is_urgent_only
             return Step("looked", {"key": key}, "nothing to change now") if is_news else None
         return self._planning(found.proposal, history, is_advice=found.is_advice)
+
+    def _next_urgent(self, history: JobHistory, now: float) -> Step | None:
+        """What would spoil a judgement comes before it."""
+        found = self.verdict(history, now, is_urgent_only=True)
+        if found.proposal is None or found.blocked or found.is_advice or not found.proposal.urgent:
+            return None
+        return self._planning(found.proposal, history, is_advice=False)
 
     def _next_of_grant(self, history: JobHistory) -> Step | None:
         """The job has more than is granted: less, at once."""
@@ -646,6 +664,7 @@ class Planner(StateMachine):
     def _pause(self, now: float, seconds: float, reason: str) -> None:
         if self._under_way is not None:
             self._end(now, self._under_way, Outcome.SUPERSEDED, reason)
+        self._interrupted = None
         self._paused_until, self._pause_reason = now + seconds, reason
         self._enter(PlannerState.PAUSED, now)
 
@@ -654,6 +673,25 @@ class Planner(StateMachine):
         assert record is not None
         self._update(replace(record, outcome=outcome, ended_at=now, judgement=judgement))
         self._under_way = None
+
+    def _interrupt(self, now: float, record: PlanRecord, urgent: PlanRecord) -> None:
+        """``record`` is under way, and something urgent comes before it."""
+        self._end(now, record.id, Outcome.SUPERSEDED, f"something urgent came up: {urgent.proposal.reason}")
+        stays = record.is_reached_by(urgent.proposal.configuration)
+        if record.changes_speed and record.accepted_at is not None and not record.rolls_back:
+            self._interrupted = record.id if stays else None
+        elif not stays:
+            self._interrupted = None
+
+    def _take_up(self, now: float) -> None:
+        """What something urgent interrupted is still in place: it is judged now, by what is measured from here on."""
+        record, self._interrupted = self._find(self._interrupted), None
+        if record is None or self.state is not PlannerState.OBSERVING:
+            return
+        self._update(replace(record, outcome=Outcome.CARRIED_OUT, accepted_at=now, ended_at=None, judgement=""))
+        self._under_way = record.id
+        is_try = record.proposal.algorithm == "probe"
+        self._enter(PlannerState.PROBING if is_try else PlannerState.SETTLING, now)
 
     def _learn(self, now: float, name: str, error: float) -> None:
         self._errors[name] = (
@@ -705,6 +743,7 @@ class Planner(StateMachine):
             "records": [record.to_json() for record in self._records],
             "made": self._made,
             "under_way": self._under_way,
+            "interrupted": self._interrupted,
             "not_before": self._not_before,
             "cool_down_s": self._cool_down_s,
             "paused_until": self._paused_until,
@@ -722,6 +761,7 @@ class Planner(StateMachine):
         self._records = [PlanRecord.from_json(record) for record in state["records"]]
         self._made = state["made"]
         self._under_way = state["under_way"]
+        self._interrupted = state.get("interrupted")  # older journals have none
         self._not_before = state["not_before"]
         self._cool_down_s = state["cool_down_s"]
         self._paused_until = state["paused_until"]

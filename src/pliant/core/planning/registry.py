@@ -44,7 +44,7 @@ DEFAULT_CHAIN = (
     "right_size",
 )
 # Heard at any time, also while a plan settles, if what they propose is urgent.
-URGENT = frozenset({"oom_recover", "memory_forecast", "pending_fit", "straggler"})
+URGENT = frozenset({"oom_recover", "memory_forecast", "pending_fit", "straggler", "hot_ps"})
 
 
 def algorithm_names() -> list[str]:

@@ -3,6 +3,9 @@
 Uneven load and too little CPU are different problems. If one server is busy and the others are not, partitions move away from
 it (not if a single partition is the load: it would be as hot elsewhere). If all are busy, each gets more CPU, and at the
 maximum there is one more server.
+
+Servers that came or went a short while ago have the load as chance spread it. Moving it is urgent then: what their number brings is
+judged after that, not before.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ class HotPs:
     name: str = "hot_ps"
     hot: float = 0.8  # share of the CPU limit
     uneven: float = 1.3  # times the mean load
-    min_age_s: float = 60.0
+    min_age_s: float = 30.0
+    young_s: float = 600.0
 
     def __call__(self, history: JobHistory, now: float) -> Proposal | None:
         servers = [node for node in history.nodes if node.role == SERVER and node.cpu_limit]
@@ -50,7 +54,8 @@ class HotPs:
             return None
         reason = f"{node.name} uses {load:.0%} of its CPU, the average of servers is {average:.0%}: partitions move to the others"
         moved = {node.name: round(min(MAX_SHARE, max(MIN_SHARE, share)), 2)}
-        return Proposal(self.name, reason, history.configuration, moves=moved)
+        is_new = min(each.age_s for each in history.nodes if each.role == SERVER) < self.young_s
+        return Proposal(self.name, reason, history.configuration, moves=moved, urgent=is_new)
 
     def _more(self, history: JobHistory, node: NodeView, load: float) -> Proposal | None:
         server, bounds = history.configuration.server, history.bounds.server

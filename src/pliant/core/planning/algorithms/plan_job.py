@@ -8,14 +8,14 @@ the fastest), a budget the best that it pays for (else the one that needs least)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pliant.core.planning.candidates import candidates, server_memory_mb
 from pliant.core.planning.configuration import Configuration
 from pliant.core.planning.fits import Fit, fit_history
 from pliant.core.planning.history import JobHistory, Objective, Period
 from pliant.core.planning.objectives import MIN_GAIN, change_s, current_period, difference, pays, remaining_s, score
-from pliant.core.planning.proposal import Prediction, Proposal
+from pliant.core.planning.proposal import Proposal
 
 DEADLINE_MARGIN = 1.05  # a cheaper one must meet the deadline with that much to spare
 
@@ -39,21 +39,21 @@ class PlanJob:
             return None
         fit = fit_history(history, seed=self.seed)
         options = _options(fit, candidates(history)) if fit is not None else []
-        if not options:
+        if fit is None or not options:
             return None
         if history.deadline is not None and history.objective is not Objective.FASTEST:
-            return self._for_deadline(history, now, current, options, history.deadline)
+            return self._for_deadline(history, now, current, fit, options, history.deadline)
         best = choose(history, now, options)
-        if (saving := self._for_budget(history, now, current, best)) is not None:
+        if (saving := self._for_budget(history, now, current, fit, best)) is not None:
             return saving
         gain = score(history.objective, best.low, best.configuration) - score(
             history.objective, current.rate, history.configuration
         )
-        if not pays(gain, remaining_s(history, current.rate, now), change_s(history, best.configuration)):
+        if not pays(history, best.configuration, gain, remaining_s(history, current.rate, now)):
             return None
-        return self._proposal(history, now, current, best)
+        return self._proposal(history, now, current, fit, best)
 
-    def _for_budget(self, history: JobHistory, now: float, current: Period, best: Option) -> Proposal | None:
+    def _for_budget(self, history: JobHistory, now: float, current: Period, fit: Fit, best: Option) -> Proposal | None:
         """If the job as it is would use more than what is left: what uses less, although it may be slower."""
         budget = history.budget_node_s
         needed = history.configuration.nodes * remaining_s(history, current.rate, now)
@@ -61,10 +61,10 @@ class PlanJob:
             return None
         if best.configuration.nodes * remaining_s(history, best.low, now) > (1 - MIN_GAIN) * needed:
             return None
-        return self._proposal(history, now, current, best, " to keep to the budget")
+        return self._proposal(history, now, current, fit, best, " to keep to the budget")
 
     def _for_deadline(
-        self, history: JobHistory, now: float, current: Period, options: Sequence[Option], deadline: float
+        self, history: JobHistory, now: float, current: Period, fit: Fit, options: Sequence[Option], deadline: float
     ) -> Proposal | None:
         if history.remaining_records is None:
             return None
@@ -76,19 +76,20 @@ class PlanJob:
             if gain < MIN_GAIN:
                 return None
             late = "" if in_time else ", although the deadline may still be missed"
-            return self._proposal(history, now, current, best, f" to meet the deadline{late}")
+            return self._proposal(history, now, current, fit, best, f" to meet the deadline{late}")
         spared = [option for option in options if option.low >= DEADLINE_MARGIN * needed]
         cheaper = [o for o in spared if o.configuration.cpu <= (1 - MIN_GAIN) * history.configuration.cpu]
         if not cheaper:
             return None
-        return self._proposal(history, now, current, min(cheaper, key=_cost_of), " is enough to meet the deadline")
+        cheapest = min(cheaper, key=_cost_of)
+        return self._proposal(history, now, current, fit, cheapest, " is enough to meet the deadline")
 
-    def _proposal(self, history: JobHistory, now: float, current: Period, best: Option, because: str = "") -> Proposal:
+    def _proposal(
+        self, history: JobHistory, now: float, current: Period, fit: Fit, best: Option, because: str = ""
+    ) -> Proposal:
         new = best.configuration
-        prediction = Prediction(
-            best.rate,
-            best.low,
-            best.high,
+        prediction = replace(
+            fit.predict(new),
             memory_mb=server_memory_mb(history, new.server.replicas) if new.server is not None else 0.0,
             node_seconds=new.nodes * remaining_s(history, best.rate, now),
             change_s=change_s(history, new),

@@ -6,7 +6,8 @@ than twice the largest that was tried. What is seen of nodes excludes doublings 
 busy, more CPU for nodes that do not use what they have.
 
 Where doubling ended, the best may lie between what was tried, or below: such configurations are tried by the upper half of
-their interval (upper confidence bound), as long as what was tried there lies far apart. Half of the
+their interval (upper confidence bound), as long as what was tried there lies far apart; and so are doublings of which the model
+expects little, since it may put the time down to the wrong part of a step. Half of the
 fewest workers are a try if more of them hardly helped, or if they mostly wait.
 """
 
@@ -22,17 +23,18 @@ from pliant.core.planning.configuration import Configuration, Shape
 from pliant.core.planning.fits import Fit, fit_history
 from pliant.core.planning.history import JobHistory, Objective, Period
 from pliant.core.planning.objectives import (
+    MIN_GAIN,
     SERVER,
     WORKER,
     change_s,
     current_period,
     difference,
     is_alike,
-    pays,
     remaining_s,
     score,
     shape_of,
     with_shape,
+    worth_s,
 )
 from pliant.core.planning.proposal import Prediction, Proposal
 
@@ -42,6 +44,7 @@ BUSY = 0.9  # share of the CPU limit
 IDLE = 0.5
 WAITING = 0.5  # share of a worker's time
 CHANCE = 0.5  # that the optimism is right
+TRY_S = 120.0  # until a try is judged and taken back
 SUBLINEAR = 0.5  # percent more speed by a percent more workers: fewer might do
 MIN_DISTANCE = 1.4  # times as many: nothing in between is looked for
 
@@ -67,7 +70,7 @@ class Probe:
         fit = fit_history(history, seed=self.seed)
         if fit is None:
             return None
-        for best in _tries(history, current, fit):
+        for best in _tries(history, now, current, fit):
             if best is not None and _is_worth_it(history, now, current, best):
                 return self._proposal(history, now, current, best)
         return None
@@ -91,15 +94,18 @@ class Probe:
         )
 
 
-def _tries(history: JobHistory, current: Period, fit: Fit) -> Iterator[Try | None]:
+def _tries(history: JobHistory, now: float, current: Period, fit: Fit) -> Iterator[Try | None]:
     """Wide steps first: what lies in between is known better after them."""
     hope = 0.5 if (_utilisation(history, SERVER) or 0.0) >= BUSY else 0.0  # servers are the bottleneck, it seems
-    yield _best(history, current, fit, list(_doublings(history)), hope)
-    yield _best(history, current, fit, list(_between(history)), 0.5)
+    yield _best(history, now, current, fit, list(_doublings(history)), hope)
+    yield _best(history, now, current, fit, list(_between(history)), 0.5)
+    yield _best(history, now, current, fit, list(_doublings(history)), 0.5)
     yield _half(history, current)
 
 
-def _best(history: JobHistory, current: Period, fit: Fit, candidates: list[Configuration], hope: float) -> Try | None:
+def _best(
+    history: JobHistory, now: float, current: Period, fit: Fit, candidates: list[Configuration], hope: float
+) -> Try | None:
     """``hope``: how far towards the upper end of the interval a rate is expected, 0 to 1."""
     if not candidates:
         return None
@@ -110,15 +116,22 @@ def _best(history: JobHistory, current: Period, fit: Fit, candidates: list[Confi
         predicted = Prediction(float(rates.rate[i]), float(rates.low[i]), float(rates.high[i]))
         hoped = predicted.rate ** (1 - hope) * predicted.high**hope
         found.append(Try(new, score(history.objective, hoped, new) - before, predicted))
-    return max(found, key=lambda each: each.gain)
+    best = max(found, key=lambda each: _worth_s(history, now, current, each))
+    return replace(best, prediction=fit.predict(best.configuration))
 
 
 def _is_worth_it(history: JobHistory, now: float, current: Period, best: Try) -> bool:
-    """There and back again: half of such tries fail."""
     new, left = best.configuration, remaining_s(history, current.rate, now)
-    both_ways = change_s(history, new) + change_s(replace(history, configuration=new), history.configuration)
     is_paid = history.budget_node_s is None or new.nodes * left <= history.budget_node_s  # even if it brings nothing
-    return is_paid and pays(best.gain, CHANCE * left, both_ways)
+    return is_paid and best.gain >= MIN_GAIN and _worth_s(history, now, current, best) > 0
+
+
+def _worth_s(history: JobHistory, now: float, current: Period, each: Try) -> float:
+    """There and back again: half of such tries fail, and are as slow as feared until they are taken back."""
+    new, left = each.configuration, CHANCE * remaining_s(history, current.rate, now)
+    back = change_s(replace(history, configuration=new), history.configuration)
+    slower = (1 - CHANCE) * TRY_S * max(0.0, 1.0 - each.prediction.low / current.rate)
+    return worth_s(history, new, each.gain, left) - back - slower
 
 
 def _meets_deadline(history: JobHistory, now: float, current: Period) -> bool:
@@ -207,12 +220,13 @@ def _between(history: JobHistory) -> Iterator[Configuration]:
     for role in _roles(history):
         shape = shape_of(history.configuration, role)
         assert shape is not None
-        tried = _tried_counts(history, role)
-        above = min((count for count in tried if count > shape.replicas), default=0)
-        below = max((count for count in tried if count < shape.replicas), default=0)
+        ever = {other.replicas for p in history.periods if (other := shape_of(p.configuration, role)) is not None}
+        above = min((count for count in ever if count > shape.replicas), default=0)
+        below = max((count for count in ever if count < shape.replicas), default=0)
         counts = [round(sqrt(shape.replicas * other)) for other in (above, below) if _is_apart(shape.replicas, other)]
+        counts += [other for other in (above, below) if other]  # it may have been tried with other cores only
         if role == WORKER and _is_sublinear(history):
-            counts.append(min([shape.replicas, *tried]) // 2)
+            counts.append(min([shape.replicas, *_tried_counts(history, role)]) // 2)
         for count in counts:
             new = with_shape(history.configuration, role, _with_count(history, role, shape, max(1, count)))
             if _is_new(history, new):

@@ -19,11 +19,10 @@ from dataclasses import dataclass
 from statistics import median
 
 from pliant.core.planning.history import JobHistory, JobKind, NodeView
-from pliant.core.planning.objectives import WORKER, remaining_s
+from pliant.core.planning.objectives import IN_STEP, WORKER, remaining_s
 from pliant.core.planning.proposal import Proposal
 from pliant.core.rendezvous.virtual_workers import weighted_counts
 
-IN_STEP = frozenset({JobKind.ALLREDUCE, JobKind.PS_SYNC})  # all workers wait for the slowest
 MIN_GAIN = 0.9  # steps that are shorter by less do not pay for another node
 MAX_NAMED = 8  # of slow workers, in a reason
 MAD_SCALE = 1.4826  # of a normal distribution: its standard deviation

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from math import log
 from typing import TypeAlias
 
 from pliant.core.planning.configuration import Configuration
@@ -40,6 +41,8 @@ MAX_AGE_ERROR = 0.3
 PRIOR_ERROR = 0.25  # relative, of the rate of another job that is exactly alike
 CONTRADICTION = 3.0  # standard errors
 SAME = 0.1  # relative: rates that differ by less are no contradiction
+WANDER = 0.03  # relative: how much a job's rate differs from one stretch of time to another, until it was seen ...
+WANDER_COUNT = 4  # ... so often
 MIN_CPU_USED = 0.2  # cores of a worker: with less, CPU is not what runs out
 
 
@@ -50,7 +53,9 @@ def fit_history(history: JobHistory, *, seed: int = 0) -> Fit | None:
     latest = history.periods[-1].ended
     busy = _busiest_server(history)
     data = []
-    for period in _not_outdated(history.periods):
+    periods = _not_outdated(history.periods)
+    wander = _wander(periods)
+    for period in periods:
         if period.rate > 0 and _has_servers(history, period.configuration.server is not None):
             age = min(MAX_AGE_ERROR, AGE_ERROR_PER_HOUR * (latest - period.ended) / 3600.0)
             error = float((period.error / period.rate) ** 2 + age**2) ** 0.5
@@ -67,7 +72,23 @@ def fit_history(history: JobHistory, *, seed: int = 0) -> Fit | None:
     ]
     model = model_of(history)
     model = replace(model, speedup=_speedup(model, data))
-    return fit_rates(model, [*prior, *data], seed=seed)
+    return fit_rates(model, [*prior, *data], wander=wander, seed=seed)
+
+
+def _wander(periods: Sequence[Period]) -> float:
+    """By how much the rate of one configuration differs between its periods, beyond what each claims to be known to."""
+    groups: dict[Configuration, list[Period]] = {}
+    for period in periods:
+        if period.rate > 0:
+            groups.setdefault(period.configuration, []).append(period)
+    total, count = WANDER_COUNT * WANDER**2, WANDER_COUNT
+    for group in groups.values():
+        logs = [log(period.rate) for period in group]
+        middle = sum(logs) / len(logs)
+        noise = sum((period.error / period.rate) ** 2 for period in group) / len(group)
+        total += max(0.0, sum((each - middle) ** 2 for each in logs) - (len(group) - 1) * noise)
+        count += len(group) - 1
+    return float((total / count) ** 0.5)
 
 
 def _speedup(model: AnyModel, data: Sequence[Datum]) -> Speedup:

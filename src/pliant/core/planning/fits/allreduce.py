@@ -4,6 +4,10 @@ N virtual workers are spread over w workers, so the slowest one computes ceil(N 
 finished in it: the rate has plateaus. T_grad = a + b units / c_w. T_sync is 0 for one worker, a' + b'(w - 2) on one machine and
 a'' + b''(w - 2) across machines, and grows with the square of w where the network is congested. Without virtual workers (N = 0)
 each worker computes one micro-batch: weak scaling.
+
+A large g says that a collective as long as the step hides behind the computing, so that more cores would bring nothing: an easy
+excuse for any rate that is lower than expected. A worker waits for the end of a collective, so g is small unless much speaks for
+more.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ class AllreduceModel(SpeedModel):
     workers_per_host: int = 0  # more than that are on several machines; 0: all are on one, or nobody knows
     speedup: Speedup = PROPORTIONAL
     terms: tuple[Term, ...] = field(init=False, default=())
+    overlap_penalty: float = 2.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "terms", (*_OWN, *_LOCAL, *(_ACROSS if self.workers_per_host else ())))

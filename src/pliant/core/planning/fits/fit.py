@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import exp, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,10 @@ _QUANTILE = 1.645  # of the normal distribution: 90 of 100 cases lie within
 _NEAR = 0.12  # doublings: how far what was measured holds for its neighbours
 _RESIDUAL = 0.1  # what a model is expected to miss, relative
 _DISTRUST = 0.06  # relative error of a model for each doubling away from what was measured
+_UNSEEN = (
+    0.1  # relative, for each doubling away from what was measured: what no model knows, of new nodes and places ...
+)
+_MAX_UNSEEN = 2.0  # ... up to so many
 MIN_ERROR = 0.02  # relative: no measured rate is known better
 _PART_ERROR = 0.1  # relative, of a part of the time: what it is made of is a matter of definition, and ...
 _SHARE_ERROR = 0.03  # ... of the whole time, what is lost on its borders
@@ -55,10 +60,11 @@ class Rates:
 class Fit:
     """Of one job's data; made by ``fit_rates``. Never changes."""
 
-    def __init__(self, model: SpeedModel, data: Sequence[Datum], solution: Solution) -> None:
+    def __init__(self, model: SpeedModel, data: Sequence[Datum], solution: Solution, wander: float = 0.0) -> None:
         self.model = model
         self.data = tuple(data)
         self._solution = solution
+        self._wander = wander
         self._is_shared = np.array([term.is_shared for term in model.terms])
         self._places = _places([datum.configuration for datum in data])
         self._errors = np.array([datum.error for datum in data])
@@ -77,8 +83,14 @@ class Fit:
         return self._solution.overlap
 
     def predict(self, configuration: Configuration) -> Prediction:
+        """What is claimed of it: wider than the bounds that decisions are made by. A rate differs from time to time, both when it
+        was measured and when it will be, and new nodes, hosts and partitions are not alike. That may go either way."""
         rates = self.predict_all([configuration])
-        return Prediction(float(rates.rate[0]), float(rates.low[0]), float(rates.high[0]))
+        rate, low, high = (float(each[0]) for each in (rates.rate, rates.low, rates.high))
+        nearest = min(float(np.min(np.linalg.norm(self._places - _places([configuration]), axis=1))), _MAX_UNSEEN)
+        more = 2 * (_QUANTILE * self._wander) ** 2 + (_QUANTILE * _UNSEEN * nearest) ** 2
+        below, above = (sqrt(log(ends) ** 2 + more) for ends in (rate / max(low, 1e-12), max(high, 1e-12) / rate))
+        return Prediction(rate, rate * exp(-below), rate * exp(above))
 
     def predict_all(self, configurations: Sequence[Configuration]) -> Rates:
         features, work = self._tables(configurations)
@@ -150,13 +162,13 @@ class Fit:
         return features, np.array([self.model.work(configuration) for configuration in configurations])
 
 
-def fit_rates(model: SpeedModel, data: Sequence[Datum], *, seed: int = 0) -> Fit | None:
-    """None: there is nothing to fit."""
-    return _fit_rates(model, tuple(data), seed)
+def fit_rates(model: SpeedModel, data: Sequence[Datum], *, wander: float = 0.0, seed: int = 0) -> Fit | None:
+    """``wander``: relative, by which the rate of one configuration differs from time to time. None: there is nothing to fit."""
+    return _fit_rates(model, tuple(data), wander, seed)
 
 
 @lru_cache(maxsize=8)  # several algorithms look at the same periods
-def _fit_rates(model: SpeedModel, data: tuple[Datum, ...], seed: int) -> Fit | None:
+def _fit_rates(model: SpeedModel, data: tuple[Datum, ...], wander: float, seed: int) -> Fit | None:
     usable = [replace(datum, error=max(datum.error, MIN_ERROR)) for datum in data if _is_usable(model, datum)]
     if not usable:
         return None
@@ -173,8 +185,9 @@ def _fit_rates(model: SpeedModel, data: tuple[Datum, ...], seed: int) -> Fit | N
         errors=np.concatenate([errors, *(part[2] for part in parts)]),
         reference=np.ones(len(model.terms)),
         penalties=np.array([term.penalty for term in model.terms]),
+        overlap_penalty=model.overlap_penalty,
     )
-    return Fit(model, usable, solve(problem, seed=seed))
+    return Fit(model, usable, solve(problem, seed=seed), wander)
 
 
 def _parts(

@@ -51,6 +51,7 @@ PROPORTIONAL = Speedup()
 class SpeedModel(ABC):
     terms: tuple[Term, ...]
     speedup: Speedup
+    overlap_penalty: float = 0.02  # of chi square, for each step to a larger overlap: how much must speak for it
 
     @abstractmethod
     def work(self, configuration: Configuration) -> float:

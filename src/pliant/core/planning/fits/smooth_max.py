@@ -47,6 +47,9 @@ class Problem:
     errors: Array  # (data,), relative
     reference: Array  # (terms,): features of a typical configuration, for terms that no datum has
     penalties: Array  # (terms,): of chi square for a term that is the whole time; decides where the data do not
+    overlap_penalty: float = (
+        0.02  # of chi square, for each step to a larger overlap: the simplest, if nothing speaks for another
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +198,7 @@ def solve(problem: Problem, *, seed: int = 0) -> Solution:
     fitter = _Fitter(problem)
     count, terms = problem.features.shape
     found, chi = fitter.estimate()
-    chi = chi + 0.02 * np.arange(len(OVERLAPS))  # the simplest, if nothing speaks for another one
+    chi = chi + problem.overlap_penalty * np.arange(len(OVERLAPS))
     chosen = int(np.argmin(chi))
     point, overlap = found[chosen], OVERLAPS[chosen]
     modelled = times_of(fitter.features, fitter.is_shared, point[None, :], np.array([overlap]))[0]

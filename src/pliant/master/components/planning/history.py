@@ -33,6 +33,7 @@ from pliant.core.planning.node_summary import mean_parts
 from pliant.core.planning.objectives import score
 from pliant.core.planning.past_jobs import Fingerprint, PastJob
 from pliant.core.planning.plan_record import Outcome
+from pliant.core.planning.start_time import with_measured_start
 from pliant.core.resources import Resources
 from pliant.core.status import Progress
 from pliant.core.status_builder import build_status
@@ -71,6 +72,7 @@ class Surroundings:
     room: Room | None = None
     similar: tuple[FinishedJob, ...] = ()
     costs: ChangeCosts = field(default_factory=ChangeCosts)
+    can_resize: bool = True
 
 
 class HistoryBuilder:
@@ -158,7 +160,8 @@ class HistoryBuilder:
             out_of_memory=self._out_of_memory(),
             similar=around.similar,
             room=around.room,
-            costs=around.costs,
+            costs=with_measured_start(around.costs, self._nodes.nodes()),
+            can_resize=around.can_resize,
             replaced_stragglers=self._replaced_stragglers(),
         )
 

@@ -85,6 +85,7 @@ class ResourcePlanner(BackgroundComponent):
         past: PastJobs | None = None,
         is_start_given: bool = False,
         costs: ChangeCosts | None = None,
+        can_resize: bool = False,
         brain: BrainLink | None = None,
         is_led: bool = False,
     ) -> None:
@@ -101,7 +102,7 @@ class ResourcePlanner(BackgroundComponent):
         self._capacity, self._room, self._past = capacity, room, past
         self._fingerprint = fingerprint
         self._is_start_given = is_start_given
-        self._around = Surroundings(costs=costs or ChangeCosts())
+        self._around = Surroundings(costs=costs or ChangeCosts(), can_resize=can_resize)
         self._brain, self._is_led = brain, is_led
         if brain is not None:
             brain.waits, brain.around, brain.teach = True, lambda: self._around, self._taught
