@@ -34,7 +34,7 @@ from pliant.master.components.groups import GroupCoordinator
 from pliant.master.components.nodes import NodeManager, unknown_capacity
 from pliant.master.components.parameters.coordinator import ParameterCoordinator
 from pliant.master.components.planning.brain_link import FALLBACK_S, BrainLink
-from pliant.master.components.planning.history import HistoryBuilder, PlanningTerms, RoleTerms
+from pliant.master.components.planning.history import HistoryBuilder, PlanningTerms, RoleTerms, Surroundings
 from pliant.master.components.planning.past_jobs import PastJobs, history_dir
 from pliant.master.components.planning.planner import ResourcePlanner
 from pliant.master.components.planning.report_builder import ReportBuilder
@@ -226,8 +226,9 @@ class Assembly:
             capacity=platform.capacity,
             room=platform.room,
             is_start_given=any(role.replicas.wanted is not None for role in spec.roles.values()),
-            costs=costs,
-            can_resize=platform.can_resize,
+            around=Surroundings(
+                costs=costs, can_resize=platform.can_resize, is_single_machine=platform.is_single_machine
+            ),
             fingerprint=self._fingerprint(),
             past=self._past_jobs() if platform.is_single_machine else None,
             brain=brain,

@@ -580,3 +580,11 @@ def test_a_job_that_would_use_more_than_its_budget_gets_fewer_nodes(objective: O
         found = proposed(PlanJob()(replace(job, budget_node_s=budget), NOW))
         assert found.configuration.worker.replicas < 8
         assert "to keep to the budget" in found.reason
+
+
+def test_a_slow_worker_of_a_queue_is_not_replaced_by_one_on_the_same_machine() -> None:
+    rates = (10.0, 10.0, 10.0, 4.0)
+    nodes = tuple(NodeView(f"worker-{i}", "worker", records_per_second=r, age_s=600.0) for i, r in enumerate(rates))
+    job = replace(queue([(4, 34.0)]), nodes=nodes, remaining_records=1_000_000)
+    assert proposed(Straggler()(job, NOW)).replace == ("worker-3",)
+    assert Straggler()(replace(job, is_single_machine=True), NOW) is None

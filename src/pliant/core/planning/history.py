@@ -140,3 +140,4 @@ class JobHistory:
     costs: ChangeCosts = field(default_factory=ChangeCosts)
     replaced_stragglers: int = 0
     can_resize: bool = True  # the platform gives running nodes other resources; else they are replaced one by one
+    is_single_machine: bool = False  # another node would be on the same one

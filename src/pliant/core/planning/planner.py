@@ -111,9 +111,7 @@ class Planner(StateMachine):
         self._records: list[PlanRecord] = []
         self._made = 0
         self._under_way: str | None = None
-        self._interrupted: str | None = (
-            None  # by the urgent plan that is under way, which leaves its configuration as it is
-        )
+        self._interrupted: str | None = None  # by the urgent plan that is under way; its configuration stays
         self._not_before = 0.0
         self._cool_down_s = self.settings.cool_down_s
         self._paused_until = 0.0
@@ -422,6 +420,7 @@ class Planner(StateMachine):
         if record is not None:
             outcome = Outcome.EXPIRED if record.accepted_at is None else Outcome.CARRIED_OUT
             self._end(now, record.id, outcome, "the job ended before it was judged")
+            self._interrupted = None
             self._rest(now, 0.0)
 
     def resume(self, now: float) -> None:

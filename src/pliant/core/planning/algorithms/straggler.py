@@ -5,7 +5,8 @@ before they meet. There it is urgent, and it comes before anything is judged: wh
 says little about the configuration. All slow ones are dealt with at once, since as long as one is left nothing is gained. In an
 allreduce job their virtual workers go to the others, in proportion to measured speed; the sum stays N, and the result of training
 is the same bit for bit: that costs a moment, so it comes first. If steps are still clearly longer than without stragglers, and in
-other jobs anyway, other nodes replace them. Workers that take from a queue just take less, so there it is worth less.
+other jobs anyway, other nodes replace them. Workers that take from a queue just take less, so there it is worth less, and nothing
+where the other node would be on the same machine.
 
 Slow is judged against the median, by the median absolute deviation: a spread that all have is no straggler, and neither are nodes
 with less CPU than others while new resources are rolled out. A job replaces a limited number of them: if new nodes are as slow, it
@@ -54,6 +55,8 @@ class Straggler:
                 return _fewer_seats(self.name, history, workers, slow, seats, why)
             if _ideal(history, middle) > MIN_GAIN * max(node.virtual_workers * times[node.name] for node in workers):
                 return None  # with the seats that they have, they keep nobody waiting
+        if history.is_single_machine and not is_in_step:
+            return None
         replaced = self._replaced(history, now, slow, times, middle)
         if not replaced:
             return None

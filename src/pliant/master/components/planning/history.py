@@ -73,6 +73,7 @@ class Surroundings:
     similar: tuple[FinishedJob, ...] = ()
     costs: ChangeCosts = field(default_factory=ChangeCosts)
     can_resize: bool = True
+    is_single_machine: bool = False
 
 
 class HistoryBuilder:
@@ -162,6 +163,7 @@ class HistoryBuilder:
             room=around.room,
             costs=with_measured_start(around.costs, self._nodes.nodes()),
             can_resize=around.can_resize,
+            is_single_machine=around.is_single_machine,
             replaced_stragglers=self._replaced_stragglers(),
         )
 

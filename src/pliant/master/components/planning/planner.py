@@ -30,7 +30,7 @@ from pliant.core.job_state import JobState
 from pliant.core.nodes.capacity import Capacity
 from pliant.core.planning.cluster.offer import Grant, grant_to_json
 from pliant.core.planning.configuration import Bounds
-from pliant.core.planning.history import ChangeCosts, Room
+from pliant.core.planning.history import Room
 from pliant.core.planning.past_jobs import Fingerprint, PastJob
 from pliant.core.planning.periods import PeriodBook
 from pliant.core.planning.plan import ResourcePlan
@@ -84,8 +84,7 @@ class ResourcePlanner(BackgroundComponent):
         fingerprint: Fingerprint,
         past: PastJobs | None = None,
         is_start_given: bool = False,
-        costs: ChangeCosts | None = None,
-        can_resize: bool = False,
+        around: Surroundings | None = None,
         brain: BrainLink | None = None,
         is_led: bool = False,
     ) -> None:
@@ -102,7 +101,7 @@ class ResourcePlanner(BackgroundComponent):
         self._capacity, self._room, self._past = capacity, room, past
         self._fingerprint = fingerprint
         self._is_start_given = is_start_given
-        self._around = Surroundings(costs=costs or ChangeCosts(), can_resize=can_resize)
+        self._around = around or Surroundings()
         self._brain, self._is_led = brain, is_led
         if brain is not None:
             brain.waits, brain.around, brain.teach = True, lambda: self._around, self._taught
