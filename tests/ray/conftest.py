@@ -46,7 +46,7 @@ class started:
     def __enter__(self) -> RayTestCluster:
         command = [sys.executable, "-m", "tests.ray.cluster_process", str(self._place), *map(str, self._cpus)]
         with (self._place.parent / "cluster.log").open("wb") as output:
-            env = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "PYTHONDONTWRITEBYTECODE": ""}
+            env = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output, env=env)
         log = self._place.parent / "cluster.log"
         is_decided = lambda: self._place.exists() or self._process.poll() is not None  # noqa: E731
