@@ -1,6 +1,6 @@
-"""``python -m tests.ray.cluster_process FILE CPUS...``: a Ray cluster with one node per number of CPUs, each at a loopback address of
-its own, until its standard input ends. Its address is written to FILE, and the pid of each raylet. It reads commands, one a line: ``kill N``
-kills the raylet of node N.
+"""``python -m tests.ray.cluster_process FILE CPUS...``: a Ray cluster with one node per number of CPUs.
+
+Each has a loopback address of its own. Address and pids of the raylets are written to FILE. It ends with its standard input.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ def main() -> None:
         return {"num_cpus": cpus[number], "object_store_memory": SMALL_STORE, "node_ip_address": address}
 
     session = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # sockets need short paths
-    cluster = Cluster(
-        initialize_head=True, head_node_args={"include_dashboard": False, "temp_dir": session, **node(0)}
-    )
+    cluster = Cluster(initialize_head=True, head_node_args={"include_dashboard": False, "temp_dir": session, **node(0)})
     nodes = [cluster.head_node, *(cluster.add_node(**node(number)) for number in range(1, len(cpus)))]
     raylets = [each.all_processes["raylet"][0].process.pid for each in nodes]
     place.with_suffix(".part").write_text(json.dumps({"address": cluster.address, "raylets": raylets}))

@@ -47,7 +47,9 @@ class RaySite(Site):
 
         marks = NodeEnvironment.marks(job_dir=self.context.job_dir, node=node)
         agents = wait_until(lambda: find_marked(marks), what=f"the agent of {node} runs")
-        workers = {parent.pid for agent in agents for parent in agent.parents() if parent.cmdline()[0].startswith("ray::")}
+        workers = {
+            parent.pid for agent in agents for parent in agent.parents() if parent.cmdline()[0].startswith("ray::")
+        }
         assert workers, f"{node} has no actor"
         return sorted(workers)
 

@@ -1,7 +1,8 @@
-"""A job on a Ray cluster: a folder as every job has it, which the cluster's machines share. What differs is who keeps its master alive.
+"""A job on a Ray cluster: a folder as every job has it, which the cluster's machines share. What differs is who keeps its
+master alive.
 
-That is an actor. While its supervisor runs, it holds the launcher's lock in the folder; when it does not, Ray is asked whether it starts the
-actor again.
+That is an actor. While its supervisor runs, it holds the launcher's lock in the folder; when it does not, Ray is asked
+whether it starts the actor again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Launching a job on a Ray cluster: its folder is made here, as for any job; its master is a detached actor, so it does not need us."""
+"""Launching a job on a Ray cluster: its folder is made here, as for any job; its master is a detached actor, so it does not
+need us."""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
 """The actor that a node is, and the one that keeps a job's master: a command on a machine of the cluster.
 
-The command runs behind a ``leash``, so nothing of it is left when the actor ends, however that comes. It is started when the actor is
-made, not by a call: a client that dies in between leaves no actor without a program. ``wait`` is a call that never ends before the
-command does; who awaits it hears of the actor's death at once, with its cause. A command that ended takes its actor along.
+The command runs behind a ``leash``, so nothing of it is left when the actor ends, however that comes. It is started when the
+actor is made, not by a call: a client that dies in between leaves no actor without a program. ``wait`` is a call that never
+ends before the command does; who awaits it hears of the actor's death at once, with its cause. A command that ended takes
+its actor along.
 
-This class runs in Ray's workers, which import it from the installed package. It is an asyncio actor, so calls do not wait for another.
+This class runs in Ray's workers, which import it from the installed package. It is an asyncio actor, so calls do not wait
+for another.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -47,6 +51,8 @@ class CommandActor:
         finally:
             os.close(hear)
         self._stop_grace: float | None = None
+        itself = context.current_actor
+        threading.Thread(target=self._end_with_command, args=(itself,), name="end", daemon=True).start()
 
     async def place(self) -> dict[str, Any]:
         """Where it runs. It answers, so the command was started."""
@@ -56,7 +62,6 @@ class CommandActor:
     async def wait(self) -> dict[str, Any]:
         """Until the command has ended, with all that it started."""
         code = await asyncio.to_thread(self._leash.wait)
-        asyncio.get_running_loop().call_later(LINGER_S, _end_self)
         return {"code": 128 - code if code < 0 else code, "exit": self._read_exit()}
 
     async def stop(self, grace: float) -> None:
@@ -94,6 +99,12 @@ class CommandActor:
                 pass_fds=(pipe,),
             )
 
+    def _end_with_command(self, itself: Any) -> None:
+        """Whether or not anybody waits: what it asked for is free again."""
+        self._leash.wait()
+        time.sleep(LINGER_S)
+        ray.kill(itself, no_restart=True)
+
     def _read_exit(self) -> dict[str, Any] | None:
         """What the agent wrote as its last act."""
         if self._node_dir is None:
@@ -102,7 +113,3 @@ class CommandActor:
             found: dict[str, Any] = json.loads((self._node_dir / "exit.json").read_text())
             return found
         return None
-
-
-def _end_self() -> None:
-    ray.kill(ray.get_runtime_context().current_actor, no_restart=True)

@@ -1,8 +1,8 @@
 """``python -m pliant.platforms.ray.bridge``: Ray's client, in a process beside the one that needs it.
 
-Ray's client ends its process when the cluster's control store is gone for a minute, starts threads and takes over signals and logs; a
-master must not have that. This process reads requests from its standard input, one JSON object per line, and writes answers and events to
-its standard output. It ends with its input. Whoever started it starts it again (``link``).
+Ray's client ends its process when the cluster's control store is gone for a minute, starts threads and takes over signals
+and logs; a master must not have that. This process reads requests from its standard input, one JSON object per line, and
+writes answers and events to its standard output. It ends with its input. Whoever started it starts it again (``link``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-CALLS = ("launch", "remove", "list", "start_master", "master_state", "kill_all", "machines", "actors")
+CALLS = ("launch", "remove", "list", "start_master", "master_state", "kill_all", "machines", "actors", "dashboard_url")
 
 
 def main() -> int:

@@ -1,10 +1,12 @@
-"""A Ray cluster, through Ray's client: actors of one job made, watched, asked to stop and killed. Runs in the ``bridge`` process.
+"""A Ray cluster, through Ray's client: actors of one job made, watched, asked to stop and killed. Runs in the ``bridge``
+process.
 
-The truth about an actor is what Ray's control store (GCS) says of it, also after its death. ``follow`` awaits a call that ends only with
-the actor, which tells of its death within milliseconds, and asks the store now and then, should that call be lost.
+The truth about an actor is what Ray's control store (GCS) says of it, also after its death. ``follow`` awaits a call that
+ends only with the actor, which tells of its death within milliseconds, and asks the store now and then, should that call be
+lost.
 
-A name is used once in a job's life. Ray forgets that once an actor is dead, so each node has a record in the job's folder: written before
-its actor is made, completed with the actor's id, and with how it ended.
+A name is used once in a job's life. Ray forgets that once an actor is dead, so each node has a record in the job's folder:
+written before its actor is made, completed with the actor's id, and with how it ended.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import Any
 
 import ray
 from ray._private import state as ray_state
+from ray._private import worker as ray_worker
 from ray.core.generated import gcs_pb2
 
 from pliant.core.nodes.fault_policy import ExitReason
@@ -195,9 +198,13 @@ class RayCluster:
     def _why_pending(self, asked: Mapping[str, Any]) -> str:
         """Empty: there is room, it is only being started."""
         wanted = _demand(asked)
-        text = ", ".join(f"{amount / MB:.0f} MB" if kind == "memory" else f"{amount:g} {kind}" for kind, amount in wanted.items())
+        text = ", ".join(
+            f"{amount / MB:.0f} MB" if kind == "memory" else f"{amount:g} {kind}" for kind, amount in wanted.items()
+        )
         machines = [node for node in ray.nodes() if node["Alive"]]
-        if not any(all(node["Resources"].get(kind, 0) >= amount for kind, amount in wanted.items()) for node in machines):
+        if not any(
+            all(node["Resources"].get(kind, 0) >= amount for kind, amount in wanted.items()) for node in machines
+        ):
             return f"{text} requested; no machine of the Ray cluster is large enough"
         free = ray_state.state.available_resources_per_node()
         if any(all(left.get(kind, 0) >= amount for kind, amount in wanted.items()) for left in free.values()):
@@ -223,6 +230,11 @@ class RayCluster:
                 }
             )
         return found
+
+    @staticmethod
+    def dashboard_url() -> str:
+        """host:port; empty: there is none."""
+        return str(ray_worker.get_dashboard_url() or "")
 
     def actors(self) -> list[dict[str, Any]]:
         """All nodes and masters of all jobs that live, for a monitor."""
@@ -298,7 +310,9 @@ class RayCluster:
 
     def _end_by_record(self, node: str, reason: ExitReason, message: str) -> Event:
         left = self._exit_record(node)
-        return self._end(node, ExitReason(left["exit_reason"]) if left else reason, left["message"] if left else message)
+        return self._end(
+            node, ExitReason(left["exit_reason"]) if left else reason, left["message"] if left else message
+        )
 
     def _exit_record(self, node: str) -> dict[str, Any] | None:
         return read_json(self._nodes_dir / node / "exit.json")

@@ -19,8 +19,8 @@ class DeathCause:
 
 
 def classify(cause: DeathCause, *, was_asked: bool, is_largest_asker: bool = True) -> tuple[ExitReason, str]:
-    """``was_asked``: we removed it. ``is_largest_asker``: its memory was near what it asked for, where Ray's memory monitor killed it:
-    that monitor kills the newest actors of a machine, whoever took the memory."""
+    """``was_asked``: we removed it. ``is_largest_asker``: its memory was near what it asked for when Ray's memory monitor killed
+    it, which kills the newest actors of a machine, whoever took the memory."""
     text = " ".join(cause.text.split())[:MAX_TEXT]
     if cause.reason == "NODE_DIED" or cause.is_preempted:
         return ExitReason.PREEMPTED, f"its machine left the Ray cluster: {text}" if text else "its machine is gone"

@@ -1,9 +1,9 @@
 """``python -I -S leash.py PIPE NICE -- COMMAND``: runs a command that must not outlive an actor, nor leave anything behind.
 
-Ray ends an actor by SIGKILL, and what the actor started lives on in sessions of its own. So an actor starts this small program,
-which needs nothing but the standard library. It reads a pipe whose other end only the actor has: its end is the end of the actor,
-however that came. Whatever the command started and left is handed to this process by the kernel (it is a *subreaper*), so all of it
-is found by descent and killed. The command gets SIGKILL if this process itself is killed.
+Ray ends an actor by SIGKILL, and what the actor started lives on in sessions of its own. So an actor starts this small
+program, which needs nothing but the standard library. It reads a pipe whose other end only the actor has: its end is the end
+of the actor, however that came. Whatever the command started and left is handed to this process by the kernel (it is a
+*subreaper*), so all of it is found by descent and killed. The command gets SIGKILL if this process itself is killed.
 
 SIGTERM is passed on to the command. The exit code is the command's; for a signal 128 plus its number, as shells say it.
 """

@@ -23,7 +23,17 @@ def start_master(job: str, job_dir: Path, address: str, runtime_env: Mapping[str
     """Returns once its actor runs. ``env``: the environment of whoever submits."""
     found = check_listening(address)
     command = {
-        "argv": ["{python}", "-P", "-m", "pliant.master.supervisor", "--job-dir", str(job_dir), "--start", "--host", "{address}"],
+        "argv": [
+            "{python}",
+            "-P",
+            "-m",
+            "pliant.master.supervisor",
+            "--job-dir",
+            str(job_dir),
+            "--start",
+            "--host",
+            "{address}",
+        ],
         "env": {name: value for name, value in without_node_variables(env).items() if name in KEPT},
         "working_dir": "",
         "log": str(job_dir / "logs" / "master.log"),
