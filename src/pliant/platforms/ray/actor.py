@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 import ray
 
 from pliant.core.nodes.environment import variable_of, without_node_variables
@@ -63,6 +64,15 @@ class CommandActor:
         """Until the command has ended, with all that it started."""
         code = await asyncio.to_thread(self._leash.wait)
         return {"code": 128 - code if code < 0 else code, "exit": self._read_exit()}
+
+    async def memory_mb(self) -> float:
+        """Of all that it started."""
+        used = 0
+        with contextlib.suppress(psutil.Error):
+            for process in psutil.Process(self._leash.pid).children(recursive=True):
+                with contextlib.suppress(psutil.Error):
+                    used += process.memory_info().rss
+        return used / (1 << 20)
 
     async def stop(self, grace: float) -> None:
         """SIGTERM to the command, and after the grace period SIGKILL. May be repeated."""

@@ -27,7 +27,7 @@ from ray.core.generated import gcs_pb2
 from pliant.core.nodes.fault_policy import ExitReason
 from pliant.files.atomic import read_json, write_json
 from pliant.platforms.ray.actor import CommandActor
-from pliant.platforms.ray.deaths import DeathCause, classify
+from pliant.platforms.ray.deaths import DeathCause, classify, took_the_memory
 from pliant.platforms.ray.names import MASTER, NAMESPACE, RECORD, actor_name, host_name, node_of
 
 MB = 1 << 20
@@ -46,6 +46,7 @@ class Followed:
     task: asyncio.Task[None] | None = None
     was_asked_to_stop: bool = False
     host: str = ""
+    used_mb: float = 0.0  # when it was asked last
 
 
 class RayCluster:
@@ -157,6 +158,8 @@ class RayCluster:
         try:
             while not waiting.done():
                 await asyncio.wait([waiting], timeout=RECONCILE_S)
+                if not waiting.done() and followed.host:
+                    await self._measure(followed)
                 info = self._info_of(followed.actor)
                 if info is not None and not _is_alive(info):
                     break
@@ -177,7 +180,14 @@ class RayCluster:
         if info is None:
             self._tell(self._end_by_record(followed.node, ExitReason.KILLED, "its actor no longer exists"))
         else:
-            self._tell(self._end_of(followed.node, info, was_asked=followed.was_asked_to_stop))
+            others = [o.used_mb for o in self._followed.values() if o.host == followed.host]
+            blamed = took_the_memory(followed.used_mb, int(followed.asked["memory_mb"]), others)
+            self._tell(self._end_of(followed.node, info, was_asked=followed.was_asked_to_stop, took_memory=blamed))
+
+    async def _measure(self, followed: Followed) -> None:
+        with contextlib.suppress(ray.exceptions.RayError, TimeoutError):
+            async with asyncio.timeout(RECONCILE_S):
+                followed.used_mb = await _awaited(followed.actor.memory_mb.remote())
 
     async def _until_placed(self, followed: Followed) -> None:
         """Tell where it runs, or what it waits for."""
@@ -291,10 +301,10 @@ class RayCluster:
         asked = record.get("asked") or {"cpu": 0.0, "memory_mb": 0, "gpu": 0}
         self._follow(Followed(node, actor, asked))
 
-    def _end_of(self, node: str, info: Any, *, was_asked: bool) -> Event:
+    def _end_of(self, node: str, info: Any, *, was_asked: bool, took_memory: bool = False) -> Event:
         if (left := self._exit_record(node)) is not None:
             return self._end(node, ExitReason(left["exit_reason"]), left["message"])
-        reason, message = classify(_cause_of(info), was_asked=was_asked)
+        reason, message = classify(_cause_of(info), was_asked=was_asked, took_memory=took_memory)
         return self._end(node, reason, message)
 
     def _end_of_command(self, node: str, ended: Mapping[str, Any]) -> Event:

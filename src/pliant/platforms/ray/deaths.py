@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pliant.core.nodes.fault_policy import ExitReason
 
+NEAR = 0.8  # of what it asked for
 MAX_TEXT = 300  # characters of Ray's own words
 
 
@@ -18,14 +20,21 @@ class DeathCause:
     is_preempted: bool = False
 
 
-def classify(cause: DeathCause, *, was_asked: bool, is_largest_asker: bool = True) -> tuple[ExitReason, str]:
-    """``was_asked``: we removed it. ``is_largest_asker``: its memory was near what it asked for when Ray's memory monitor killed
-    it, which kills the newest actors of a machine, whoever took the memory."""
+def took_the_memory(used_mb: float, asked_mb: int, others_mb: Iterable[float]) -> bool:
+    """Whether a node whose machine ran out of memory is the one to blame. Ray's memory monitor kills the newest actors of a machine,
+    whoever took the memory. ``others_mb``: what other nodes of the job on that machine used; what nobody measured is 0."""
+    if asked_mb:
+        return used_mb >= NEAR * asked_mb
+    return used_mb >= max(others_mb, default=0.0)
+
+
+def classify(cause: DeathCause, *, was_asked: bool, took_memory: bool) -> tuple[ExitReason, str]:
+    """``was_asked``: we removed it. ``took_memory``: see above."""
     text = " ".join(cause.text.split())[:MAX_TEXT]
     if cause.reason == "NODE_DIED" or cause.is_preempted:
         return ExitReason.PREEMPTED, f"its machine left the Ray cluster: {text}" if text else "its machine is gone"
     if cause.reason == "OOM":
-        if is_largest_asker:
+        if took_memory:
             return ExitReason.OOM, f"killed by Ray's memory monitor: {text}"
         return ExitReason.PREEMPTED, f"killed by Ray's memory monitor for the memory of another: {text}"
     if cause.reason in ("CREATION_FAILED", "RUNTIME_ENV"):
