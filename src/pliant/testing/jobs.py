@@ -35,7 +35,7 @@ from pliant.files.atomic import read_json
 from pliant.files.locks import FileLock
 from pliant.master.job_dir import JobDir
 from pliant.master.journal.store import read_audit, read_events
-from pliant.platforms.local import cgroup_job
+from pliant.platforms.cgroup import cgroup_job
 from pliant.platforms.processes import find_marked, is_alive
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.channel import MasterClient

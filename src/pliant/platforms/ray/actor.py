@@ -39,7 +39,7 @@ WORKER_VARIABLES = frozenset({"RAY_JOB_ID", "RAY_RAYLET_PID", "RAY_RUNTIME_ENV_H
 
 
 class CommandActor:
-    """``launch``: argv, env, working_dir, log, cpu, and node_dir, as ``cluster`` makes it."""
+    """``launch``: argv, sweep, env, working_dir, log, cpu, and node_dir, as ``cluster`` makes it."""
 
     def __init__(self, launch: Mapping[str, Any]) -> None:
         context = ray.get_runtime_context()
@@ -97,10 +97,11 @@ class CommandActor:
             env[THREADS] = str(int(launch["cpu"]))
         places = {PYTHON: sys.executable, ADDRESS: self._address}
         command = [places.get(part, part) for part in launch["argv"]]
+        sweep = [places.get(part, part) for part in launch["sweep"]]
         folder = launch["working_dir"]
         with open(launch["log"], "ab") as output:
             return subprocess.Popen(
-                [sys.executable, "-I", "-S", leash.__file__, str(pipe), "0", "--", *command],
+                [sys.executable, "-I", "-S", leash.__file__, str(pipe), "0", str(len(sweep)), *sweep, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

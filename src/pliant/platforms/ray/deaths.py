@@ -21,8 +21,8 @@ class DeathCause:
 
 
 def took_the_memory(used_mb: float, asked_mb: int, others_mb: Iterable[float]) -> bool:
-    """Whether a node whose machine ran out of memory is the one to blame. Ray's memory monitor kills the newest actors of a machine,
-    whoever took the memory. ``others_mb``: what other nodes of the job on that machine used; what nobody measured is 0."""
+    """Whether a node is to blame that its machine ran out of memory. Ray's memory monitor kills the newest actors of a machine,
+    whoever took it. ``others_mb``: what other nodes of the job on that machine used; what nobody measured is 0."""
     if asked_mb:
         return used_mb >= NEAR * asked_mb
     return used_mb >= max(others_mb, default=0.0)

@@ -1,11 +1,12 @@
-"""``python -I -S leash.py PIPE NICE -- COMMAND``: runs a command that must not outlive an actor, nor leave anything behind.
+"""``leash.py PIPE NICE COUNT [SWEEP...] COMMAND...``: runs a command that must not outlive an actor, nor leave anything behind.
 
 Ray ends an actor by SIGKILL, and what the actor started lives on in sessions of its own. So an actor starts this small
-program, which needs nothing but the standard library. It reads a pipe whose other end only the actor has: its end is the end
-of the actor, however that came. Whatever the command started and left is handed to this process by the kernel (it is a
+program, which needs nothing but the standard library. It reads a pipe whose other end only the actor has: its end is the
+end of the actor, however that came. Whatever the command started and left is handed to this process by the kernel (it is a
 *subreaper*), so all of it is found by descent and killed. The command gets SIGKILL if this process itself is killed.
 
-SIGTERM is passed on to the command. The exit code is the command's; for a signal 128 plus its number, as shells say it.
+SWEEP is another command, of COUNT words, which is run where the command was killed or failed. SIGTERM is passed on to the
+command. The exit code is the command's; for a signal 128 plus its number, as shells say it.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ import time
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 KILL_S = 10.0  # at most, for all that is left to be gone
 ROUND_S = 0.01
+SWEEP_S = 60.0
 
 
 def main() -> int:
-    pipe, nice, command = int(sys.argv[1]), sys.argv[2], sys.argv[4:]
+    pipe, nice, count, words = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4:]
+    sweep, command = words[:count], words[count:]
     os.set_inheritable(pipe, False)
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -56,6 +59,9 @@ def main() -> int:
         time.sleep(ROUND_S)
     if code is None:
         code = _reap(child.pid)
+    if sweep and code:  # a command that ended well has swept
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            subprocess.run(sweep, timeout=SWEEP_S, check=False)
     child.returncode = code = -signal.SIGKILL if code is None else code
     return code if code >= 0 else 128 - code
 

@@ -12,6 +12,7 @@ from pliant.core.nodes.environment import LimitMode
 from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.planning.history import Room
 from pliant.platforms.base import JobContext, NodeEvent, NodeLaunch, NodeWatcher, Platform, Refusal, ScalePlan, Scaler
+from pliant.platforms.cgroup import cgroup_job
 from pliant.platforms.ray.link import BridgeLink, RayUnavailable
 from pliant.platforms.ray.traits import TRAITS
 from pliant.spec import RayOptions
@@ -101,6 +102,14 @@ class RayScaler(Scaler):
         ships_files = "working_dir" in self._options.runtime_env
         command = {
             "argv": [PYTHON, "-P", "-m", "pliant.agent", "--", *launch.command],
+            "sweep": [
+                PYTHON,
+                "-P",
+                "-m",
+                "pliant.platforms.ray.sweep",
+                cgroup_job(context.job, context.job_dir),
+                launch.node,
+            ],
             "env": {**launch.env, **environment.to_env()},
             "working_dir": "" if ships_files else launch.working_dir,
             "log": str(context.job_dir / "logs" / "agents.log"),

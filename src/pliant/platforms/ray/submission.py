@@ -34,6 +34,7 @@ def start_master(job: str, job_dir: Path, address: str, runtime_env: Mapping[str
             "--host",
             "{address}",
         ],
+        "sweep": [],
         "env": {name: value for name, value in without_node_variables(env).items() if name in KEPT},
         "working_dir": "",
         "log": str(job_dir / "logs" / "master.log"),
