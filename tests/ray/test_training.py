@@ -12,9 +12,9 @@ import pytest
 from tests.e2e.native.test_ps_strategies import LONG, check, train
 from tests.e2e.torch.training_job import PROGRAM, TIMEOUT_S, TrainingJob
 from tests.ray.conftest import RayTestCluster
-from tests.ray.jobs import actor_of, move_to_ray
+from tests.ray.jobs import LONG_S, actor_of, move_to_ray, wait_until_runs
 
-pytestmark = [pytest.mark.ray, pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.ray, pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 
 def test_weights_are_those_of_one_process_to_the_last_bit_although_an_actor_was_killed(
@@ -26,11 +26,11 @@ def test_weights_are_those_of_one_process_to_the_last_bit_although_an_actor_was_
     job = TrainingJob(tmp_path / "ray", workers=3, gated=True, pace=0.02)
     move_to_ray(job, ray_cluster.address)
     with job:
-        job.until(lambda: job.committed() > 4, "some steps")
-        actor_of(job.wait_until_running("worker-0").pid).kill()
-        job.wait_until_running("worker-3")
+        job.until(lambda: job.committed() > 4, "some steps", LONG_S)
+        actor_of(wait_until_runs(job, "worker-0").pid).kill()
+        wait_until_runs(job, "worker-3")
         job.open_gate()
-        assert job.wait() == 0, job.report()
+        assert job.wait(LONG_S) == 0, job.report()
         assert job.summary()["phase"] == "Succeeded"
     assert job.hashes() == alone.hashes()
 
@@ -44,7 +44,7 @@ def test_parameter_servers_count_each_record_once_although_one_is_killed(
         job._options += ["--env", f"{name}={value}"]
     job._options += ["--platform", "ray", "--ray-address", ray_cluster.address]
     with job:
-        job.wait_for_progress(32)
-        actor_of(job.wait_until_running("ps-0").pid).kill()
-        assert job.wait(LONG) == 0, job.report()
+        job.wait_for_progress(32, LONG_S)
+        actor_of(wait_until_runs(job, "ps-0").pid).kill()
+        assert job.wait(2 * LONG) == 0, job.report()
         check(job)

@@ -31,7 +31,7 @@ from pliant.core.nodes.environment import variable_of, without_node_variables
 from pliant.platforms.ray import leash
 from pliant.platforms.ray.names import host_name
 
-LINGER_S = 10.0  # of an actor whose command has ended: whoever waits for it gets the answer
+LINGER_S = 3.0  # of an actor whose command has ended: whoever waits for it gets the answer
 FORCE_AFTER_S = 2.0  # beyond the grace, for an agent that is frozen itself
 PYTHON, ADDRESS = "{python}", "{address}"  # in a command: of the machine
 THREADS = "OMP_NUM_THREADS"  # Ray sets it to 1 for an actor that asks for no CPU

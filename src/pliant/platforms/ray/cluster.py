@@ -28,11 +28,13 @@ from pliant.core.nodes.fault_policy import ExitReason
 from pliant.files.atomic import read_json, write_json
 from pliant.platforms.ray.actor import CommandActor
 from pliant.platforms.ray.deaths import DeathCause, classify, took_the_memory
-from pliant.platforms.ray.names import MASTER, NAMESPACE, RECORD, actor_name, host_name, node_of
+from pliant.platforms.ray.names import MASTER, NAMESPACE, RECORD, actor_name, host_name
 
 MB = 1 << 20
 PENDING_SAID_S = 2.0  # a node that is pending for longer waits for room
 RECONCILE_S = 5.0
+FORCE_AFTER_S = 5.0  # beyond the grace, for an actor that does not do what it is told
+PREDECESSOR_S = 30.0
 MAX_CALLS = 100  # at a time, of one actor
 Event = dict[str, Any]
 _ALIVE = ("DEPENDENCIES_UNREADY", "PENDING_CREATION", "ALIVE", "RESTARTING")
@@ -45,6 +47,7 @@ class Followed:
     asked: Mapping[str, Any]
     task: asyncio.Task[None] | None = None
     was_asked_to_stop: bool = False
+    stop_asked_at: float | None = None
     host: str = ""
     used_mb: float = 0.0  # when it was asked last
 
@@ -69,8 +72,11 @@ class RayCluster:
             self._adopt_or_tell(node, record, found)
             return
         if record is not None and "actor" in record:  # it ended so long ago that Ray forgot it
-            self._tell(self._end(node, ExitReason.KILLED, "its actor no longer exists"))
+            self._tell(self._end_by_record(node, ExitReason.KILLED, "its actor no longer exists"))
             return
+        name = actor_name(self._job, node)
+        if self._alive_by_name(name) is not None:
+            raise ValueError(f"an actor {name} of another job of this name still runs")
         self._write(node, {"asked": launch["asked"]})
         actor = self._options(launch).remote(launch["command"])
         self._write(node, {"asked": launch["asked"], "actor": actor._ray_actor_id.hex()})
@@ -88,22 +94,27 @@ class RayCluster:
             if (followed := self._followed.get(node)) is None:
                 return
         followed.was_asked_to_stop = True
-        if grace <= 0 or not followed.host:  # a pending one has nothing to stop
+        now = time.monotonic()
+        info = self._info_of(followed.actor)
+        is_running = (
+            info is not None and info.state == gcs_pb2.ActorTableData.ALIVE
+        )  # a pending one has nothing to stop
+        is_overdue = followed.stop_asked_at is not None and now > followed.stop_asked_at + grace + FORCE_AFTER_S
+        if grace <= 0 or not is_running or is_overdue:
             ray.kill(followed.actor, no_restart=True)
         else:
+            followed.stop_asked_at = followed.stop_asked_at or now
             followed.actor.stop.remote(grace)
 
     def list(self) -> list[Event]:
-        """All nodes that have a record, or an actor."""
-        infos = {node: info for info in self._all_actors() if (node := node_of(info.name, self._job)) is not None}
+        """All nodes that have a record: actors of that name without one are another job's."""
         records = {path.parent.name: read_json(path) or {} for path in self._nodes_dir.glob(f"*/{RECORD}")}
         events = []
-        for node in sorted(infos.keys() | records.keys()):
+        for node, record in sorted(records.items()):
             if (followed := self._followed.get(node)) is not None:
                 events.append(self._alive(node, followed.host))
                 continue
-            record = records.get(node, {})
-            info = infos.get(node)
+            info = self._actor_info(node, record)
             if info is not None and _is_alive(info):
                 self._adopt(node, record)
                 events.append(self._alive(node, ""))
@@ -115,11 +126,16 @@ class RayCluster:
 
     def start_master(self, launch: Mapping[str, Any]) -> None:
         """It comes back wherever Ray starts it again, and for as long as its command has not ended."""
+        name = actor_name(self._job, MASTER)
+        deadline = time.monotonic() + PREDECESSOR_S
+        while self._alive_by_name(name) is not None:  # the master of a job that has just ended lingers
+            if time.monotonic() > deadline:
+                raise ValueError(f"the master of a job named {self._job} already runs on this cluster")
+            time.sleep(0.1)
         options = self._make.options(
-            name=actor_name(self._job, MASTER),
+            name=name,
             namespace=NAMESPACE,
             lifetime="detached",
-            get_if_exists=True,
             max_restarts=-1,
             num_cpus=0,
             max_concurrency=MAX_CALLS,
@@ -274,8 +290,10 @@ class RayCluster:
     def _actor_info(self, node: str, record: Mapping[str, Any]) -> Any:
         if "actor" in record:
             return self._info_by_id(ray.ActorID.from_hex(record["actor"]))
-        name = actor_name(self._job, node)  # the master died between making it and writing its id
-        return next((info for info in self._all_actors() if info.name == name), None)
+        return self._alive_by_name(actor_name(self._job, node))  # the master died between making it and writing its id
+
+    def _alive_by_name(self, name: str) -> Any:
+        return next((info for info in self._all_actors() if info.name == name and _is_alive(info)), None)
 
     async def _dead_info(self, actor: Any) -> Any:
         """The call that awaited it may hear of its death before the store shows it."""
@@ -351,7 +369,6 @@ class RayCluster:
             name=actor_name(self._job, launch["node"]),
             namespace=NAMESPACE,
             lifetime="detached",
-            get_if_exists=True,
             max_restarts=0,
             num_cpus=asked["cpu"],
             num_gpus=asked["gpu"] or None,

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pliant.core.errors import RetryableError
+from pliant.core.errors import NotAvailable, RetryableError
 from pliant.core.nodes.environment import without_node_variables
 from pliant.platforms.ray.addresses import check_listening
 
@@ -108,7 +108,10 @@ class BridgeLink:
             if self._process is not None and self._process.returncode is None and self._ready is not None:
                 return
             address = str(self._given["address"])
-            await asyncio.to_thread(check_listening, address)
+            try:
+                await asyncio.to_thread(check_listening, address)
+            except NotAvailable as error:  # for a master that is no end: the cluster's store may come back
+                raise RayUnavailable(error.message, hint=error.hint) from error
             self._ready = asyncio.get_running_loop().create_future()
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,

@@ -11,12 +11,6 @@ def actor_name(job: str, node: str) -> str:
     return f"{job}/{node}"
 
 
-def node_of(name: str, job: str) -> str | None:
-    """None: not an actor of that job, or its master."""
-    node = name.removeprefix(f"{job}/")
-    return None if node in (name, MASTER) or not node else node
-
-
 def host_name(address: str, ray_node: str) -> str:
     """A machine, for people and for ``avoid_hosts``: several nodes of Ray may have one address."""
     return f"{address}-{ray_node[:8]}"
