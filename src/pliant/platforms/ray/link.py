@@ -49,9 +49,9 @@ class BridgeLink:
         await self._started()
         assert self._process is not None
         assert self._process.stdin is not None
-        self._last += 1
-        answer = self._answers[self._last] = asyncio.get_running_loop().create_future()
-        request = {"id": self._last, "call": name, "arguments": arguments}
+        self._last = number = self._last + 1
+        answer = self._answers[number] = asyncio.get_running_loop().create_future()
+        request = {"id": number, "call": name, "arguments": arguments}
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             await self._process.stdin.drain()
@@ -60,7 +60,7 @@ class BridgeLink:
         except (ConnectionError, TimeoutError) as error:
             raise RayUnavailable(f"the Ray cluster does not answer: {error or 'time-out'}") from error
         finally:
-            self._answers.pop(request["id"], None)
+            self._answers.pop(number, None)
 
     async def watch(self) -> dict[str, Any]:
         """The next event. Starts the bridge if it is gone."""
