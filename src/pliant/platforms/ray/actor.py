@@ -108,6 +108,7 @@ class CommandActor:
                 env={**env, **launch["env"], **mine},
                 cwd=folder or None,
                 pass_fds=(pipe,),
+                start_new_session=True,  # Ray kills the process group of a worker that died, before anything is swept
             )
 
     def _end_with_command(self, itself: Any) -> None:

@@ -150,10 +150,10 @@ class BridgeLink:
                         answer.set_exception(RayUnavailable(value["error"]))
                     else:
                         answer.set_result(value["answer"])
+            await process.wait()
         finally:
             for answer in [*self._answers.values(), ready]:
                 if not answer.done():
                     answer.set_exception(RayUnavailable(problem))
             with contextlib.suppress(asyncio.InvalidStateError):
                 ready.exception()  # it may be that nobody waits for it
-            await process.wait()
