@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-CALLS = ("launch", "remove", "list", "start_master", "master_state", "kill_all", "machines", "actors", "dashboard_url")
+CALLS = ("launch", "remove", "nodes", "start_master", "master_state", "kill_all", "machines", "actors", "dashboard_url")
 
 
 def main() -> int:

@@ -106,7 +106,7 @@ class RayCluster:
             followed.stop_asked_at = followed.stop_asked_at or now
             followed.actor.stop.remote(grace)
 
-    def list(self) -> list[Event]:
+    def nodes(self) -> list[Event]:
         """All nodes that have a record: actors of that name without one are another job's."""
         records = {path.parent.name: read_json(path) or {} for path in self._nodes_dir.glob(f"*/{RECORD}")}
         events = []

@@ -97,7 +97,7 @@ class BridgeLink:
     async def _restarted(self) -> None:
         """What ended meanwhile is told by the list."""
         try:
-            for event in await self.call("list"):
+            for event in await self.call("nodes"):
                 self.events.put_nowait(event)
         except RayUnavailable as error:
             log.warning("%s", error.message)

@@ -130,7 +130,7 @@ class RayWatcher(NodeWatcher):
         self._link = link
 
     async def list(self) -> list[NodeEvent]:
-        return [_event(value) for value in await self._link.call("list")]
+        return [_event(value) for value in await self._link.call("nodes")]
 
     async def watch(self) -> AsyncIterator[NodeEvent]:
         while True:
