@@ -16,7 +16,7 @@ from pliant.monitors.base import Observation
 from pliant.monitors.ray import RayMonitor
 from pliant.testing.jobs import LAUNCHER
 
-pytestmark = [pytest.mark.ray, pytest.mark.e2e, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(1800)]
 
 
 def examined(*options: str) -> tuple[int, dict[str, dict[str, str]]]:

@@ -21,7 +21,7 @@ from pliant.platforms.ray.link import BridgeLink
 from pliant.rpc.identity import create_token_file
 from pliant.testing.waiting import wait_until
 
-pytestmark = [pytest.mark.ray, pytest.mark.e2e]
+pytestmark = [pytest.mark.ray]
 
 NOBODY = "127.0.0.1:9"  # no master listens there: agents retry, and are alive
 

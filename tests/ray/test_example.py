@@ -10,7 +10,7 @@ from tests.ray.jobs import LONG_S
 
 from pliant.testing.jobs import LAUNCHER
 
-pytestmark = [pytest.mark.ray, pytest.mark.e2e, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[2]
 

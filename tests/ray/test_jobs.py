@@ -16,7 +16,7 @@ from pliant.rpc import pliant_pb2 as pb
 from pliant.testing.jobs import LAUNCHER
 from pliant.testing.reading import ReadingJob
 
-pytestmark = [pytest.mark.ray, pytest.mark.e2e, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(1800)]
 
 TRAIN = {"train": {"size": 600, "shard_size": 3, "shuffle": True}}
 

@@ -11,7 +11,7 @@ from tests.ray.conftest import is_available, started
 from tests.ray.jobs import LONG_S, raylet_of, wait_until_all_work, wait_until_runs
 from tests.ray.test_jobs import reading
 
-pytestmark = [pytest.mark.ray, pytest.mark.e2e, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(1800)]
 
 WORKERS = ("worker-0", "worker-1", "worker-2")
 

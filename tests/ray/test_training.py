@@ -14,7 +14,7 @@ from tests.e2e.torch.training_job import PROGRAM, TIMEOUT_S, TrainingJob
 from tests.ray.conftest import RayTestCluster
 from tests.ray.jobs import LONG_S, actor_of, move_to_ray, wait_until_runs
 
-pytestmark = [pytest.mark.ray, pytest.mark.e2e, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(1800)]
 
 
 def test_weights_are_those_of_one_process_to_the_last_bit_although_an_actor_was_killed(
