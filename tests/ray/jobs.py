@@ -23,6 +23,10 @@ def move_to_ray(job: LocalJob, address: str, *, cpu: float = 0.0) -> None:
     if cpu:
         worker["resources"] = {"cpu": cpu}
     spec["platform"] = {"kind": "ray", "ray": {"address": address}}
+    spec["fault"] = {
+        "heartbeat_timeout": 60,
+        **spec.get("fault", {}),
+    }  # seconds; Ray tells of deaths, a starved agent lives
     job.yaml.write_text(yaml.safe_dump(spec))
 
 
