@@ -23,6 +23,7 @@ import ray
 from ray._private import state as ray_state
 from ray._private import worker as ray_worker
 from ray.core.generated import gcs_pb2
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pliant.core.nodes.fault_policy import ExitReason
 from pliant.files.atomic import read_json, write_json
@@ -126,6 +127,7 @@ class RayCluster:
 
     def start_master(self, launch: Mapping[str, Any]) -> None:
         """It comes back wherever Ray starts it again, and for as long as its command has not ended."""
+        # It starts on this machine, and again there while there is one: agents find it only at its first address.
         name = actor_name(self._job, MASTER)
         deadline = time.monotonic() + PREDECESSOR_S
         while self._alive_by_name(name) is not None:  # the master of a job that has just ended lingers
@@ -138,6 +140,7 @@ class RayCluster:
             lifetime="detached",
             max_restarts=-1,
             num_cpus=0,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True),
             max_concurrency=MAX_CALLS,
             **launch["options"],
         )
