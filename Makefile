@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-unit test-databases test-e2e test-chaos test-kubernetes tensorflow-testbed kubernetes-testbed databases-testbed test-busy fuzz lint proto crds manifests bench clean
+.PHONY: help setup quickstart test test-unit test-databases test-e2e test-chaos test-kubernetes test-ray tensorflow-testbed ray-testbed kubernetes-testbed databases-testbed test-busy fuzz lint proto crds manifests bench clean
 
 help:  ## show what can be made
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -30,7 +30,7 @@ quickstart: $(STAMP)  ## train twice, once with a worker killed and one joining:
 test: lint test-unit test-databases test-e2e test-chaos test-kubernetes  ## all checks and tests
 
 test-unit: $(STAMP)  ## fast tests, no processes of a job
-	$(PYTEST) -n 2 -m 'not databases and not e2e and not chaos and not kubernetes'
+	$(PYTEST) -n 2 -m 'not databases and not e2e and not chaos and not kubernetes and not ray'
 
 test-databases: $(STAMP)  ## the Brain's store on SQLite, PostgreSQL and MariaDB, and what runs beside it; skipped where they are missing
 	$(PYTEST) -n 3 --dist worksteal -m 'databases and not e2e'
@@ -46,6 +46,12 @@ test-kubernetes: $(STAMP)  ## whole jobs on a real Kubernetes of this machine's 
 
 test-busy: $(STAMP)  ## `make test` ten times beside stress-ng --cpu 2 (BUSY="2 4 test-unit": twice, four cores' load, the unit tests)
 	@tools/busy/repeat.sh $(BUSY)
+
+test-ray: $(STAMP)  ## not part of `make test` yet: jobs on a Ray cluster of this machine's own; after make ray-testbed
+	@tools/ray/pytest.sh -m ray tests/ray
+
+ray-testbed: $(STAMP)  ## an environment with Ray for test-ray, once (400 MB in the cache folder)
+	@tools/ray/build.sh
 
 tensorflow-testbed: $(STAMP)  ## an environment with TensorFlow for the tests of its input, once (1.3 GB in the cache folder)
 	@tools/tensorflow/build.sh

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from pliant.core.events import EventKind
-from pliant.platforms.cgroup import CgroupLimit, why_not
-from pliant.platforms.local import cgroup_job
+from pliant.platforms.cgroup import CgroupLimit, cgroup_job, why_not
 from pliant.testing.reading import ReadingJob
 
 pytestmark = pytest.mark.e2e

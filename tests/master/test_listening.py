@@ -13,11 +13,14 @@ from pathlib import Path
 import pytest
 
 from pliant.core.errors import MasterUnavailable, PermanentError, RetryableError, Unauthenticated
+from pliant.files.atomic import write_json
 from pliant.master import listening
 from pliant.master.job_dir import JobDir
 from pliant.master.process import Master
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.channel import Address, MasterClient
+from pliant.rpc.server import make_server
+from pliant.rpc.tls import create_certificates
 from pliant.testing import RunningMaster, wait_until
 
 ALONE = {"components": {"need_pod_manager": False, "keep_serving": True}}
@@ -151,3 +154,17 @@ def test_where_nodes_reach_a_master_only_at_its_port_it_waits_for_that(tmp_path:
         port = taken.getsockname()[1]
         with pytest.raises(RetryableError, match="nodes reach this master only there"):
             asyncio.run(Master(job_dir, host=HERE, port=port, advertise=f"10.0.0.1:{port}").run())
+
+
+def test_a_master_that_a_cluster_starts_on_another_machine_listens_there(tmp_path: Path) -> None:
+    write_json(tmp_path / "master.json", {"address": "127.0.0.2:4242", "listens": "127.0.0.2:4242"})
+    listener = listening.Listener(JobDir(tmp_path), host="127.0.0.3", is_single_machine=False)
+
+    async def bind() -> None:
+        server = make_server("token")
+        await listener.bind(server, create_certificates(tmp_path / "tls", ("127.0.0.3",)))
+        await server.start()
+        await server.stop(0)
+
+    asyncio.run(bind())
+    assert listener.address.startswith("127.0.0.3:")

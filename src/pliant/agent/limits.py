@@ -15,8 +15,7 @@ from pliant.core.errors import NotAvailable, RetryableError
 from pliant.core.nodes.environment import LimitMode, NodeEnvironment
 from pliant.core.resources import Resources
 from pliant.files.atomic import read_json
-from pliant.platforms.cgroup import CgroupLimit, CgroupReading, read_current
-from pliant.platforms.local import cgroup_job
+from pliant.platforms.cgroup import CgroupLimit, CgroupReading, cgroup_job, read_current
 
 log = logging.getLogger(__name__)
 

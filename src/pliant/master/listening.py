@@ -39,6 +39,7 @@ class Listener:
         self._port = port
         self._advertise = advertise
         self._before = str((read_json(job_dir.master_file) or {}).get("listens") or "")
+        self._was_elsewhere = bool(host and self._before and self._before.rpartition(":")[0] != host)
         self.uses_tcp = bool(host or port or advertise or self._before)
         self._socket: ServedSocket | None = None
         self._uses_socket = is_single_machine or not self.uses_tcp
@@ -74,6 +75,8 @@ class Listener:
     async def _bind_tcp(self, server: grpc.aio.Server, tls: TlsFiles | None) -> str:
         """At the port that is asked for, or where the predecessor listened; if somebody took that meanwhile, where we can."""
         wanted = f"{self.host}:{self._port}" if self._port or not self._before else self._before
+        if self._was_elsewhere:  # a cluster started this master on another machine
+            wanted = f"{self.host}:{self._port}"
         host = wanted.rpartition(":")[0]
         for attempt in range(MAX_BIND_ATTEMPTS):
             try:

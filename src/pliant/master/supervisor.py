@@ -8,6 +8,8 @@ killing any process of a job does not end the job, as long as one is left. A job
 The exit code of a master says whether to restart it, and when. While the disk is full it is tried again and again, and a stop
 that is asked for meanwhile is carried out here, without a master (``unrecorded_stop``).
 
+On a cluster that starts this process again elsewhere (``--host``) nobody else does: masters and agents start no supervisor.
+
 The lock's file has the supervisor's pid, for ``pliant stop``: SIGTERM asks it to stop the job, SIGINT as well at once.
 """
 
@@ -43,14 +45,17 @@ log = logging.getLogger(__name__)
 EXIT_ALREADY_RUNNING, EXIT_RETRY_LATER, EXIT_PERMANENT, EXIT_STOP_UNRECORDED = 3, 4, 5, 6
 MAX_FAULTS = 5  # in a row, before it served or within a second: then no restart helps
 MAX_PAUSE_S = 2.0  # before a start
+PREDECESSOR_ATTEMPTS = 1500  # half a minute: on a cluster, for what a killed supervisor left to end
 # Killed, or waiting for disk space: says nothing about the next start. None: not our child.
 HARMLESS_EXITS = (-signal.SIGKILL, -signal.SIGTERM, EXIT_RETRY_LATER, EXIT_STOP_UNRECORDED, None)
 DISK_EXITS = (EXIT_RETRY_LATER, EXIT_STOP_UNRECORDED)
 
 
 class Supervisor:
-    def __init__(self, job_dir: JobDir) -> None:
+    def __init__(self, job_dir: JobDir, host: str = "") -> None:
+        """``host``: where masters listen for other machines of a cluster, which starts a supervisor again that died."""
         self.job_dir = job_dir
+        self._host = host
         self.restarts = 0
         self.on_restart: Callable[[str], None] = lambda why: None
         self.has_served = False  # a master of this supervisor
@@ -62,8 +67,8 @@ class Supervisor:
         self._stop_at_once = False
         self._stop_requested = threading.Event()
 
-    def acquire(self) -> None:
-        for _ in range(10):  # readers hold it for an instant
+    def acquire(self, attempts: int = 10) -> None:
+        for _ in range(attempts):  # readers hold it for an instant
             if self._lock.try_acquire():
                 self._write_pid()
                 return
@@ -101,13 +106,14 @@ class Supervisor:
 
     def start_master(self) -> None:
         output = self._open_log()
+        listen = ["--host", self._host] if self._host else []
         try:
             self._master = subprocess.Popen(
-                [sys.executable, "-P", "-m", "pliant.master", "--job-dir", str(self.job_dir.path)],
+                [sys.executable, "-P", "-m", "pliant.master", "--job-dir", str(self.job_dir.path), *listen],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env={**os.environ, **NodeEnvironment(is_supervised=True).to_env()},
+                env={**os.environ, **NodeEnvironment(is_supervised=not self._host).to_env()},
                 start_new_session=True,
             )
         finally:
@@ -314,17 +320,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="pliant.master.supervisor")
     parser.add_argument("--job-dir", type=Path, required=True)
     parser.add_argument("--start", action="store_true", help="start the first master of the job")
+    parser.add_argument("--host", default="", help="of a cluster: where its masters listen")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    supervisor = Supervisor(JobDir(options.job_dir))
+    job_dir = JobDir(options.job_dir)
+    supervisor = Supervisor(job_dir, options.host)
     supervisor.on_restart = log.info
     try:
-        supervisor.acquire()
+        supervisor.acquire(attempts=PREDECESSOR_ATTEMPTS if options.host else 10)
     except Conflict:
         return EXIT_ALREADY_RUNNING if options.start else 0
     signal.signal(signal.SIGTERM, lambda *_: supervisor.forward_stop())
     signal.signal(signal.SIGINT, lambda *_: supervisor.forward_stop(at_once=True))
     try:
+        if options.host and job_dir.summary_file.exists():
+            return 0  # the cluster started this again although the job is over
         if options.start:
             supervisor.start_master()
         master = SupervisedMaster(supervisor)

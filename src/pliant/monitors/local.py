@@ -30,9 +30,8 @@ from pliant.files.atomic import read_json
 from pliant.files.home import pliant_home
 from pliant.master.job_dir import JobDir
 from pliant.monitors.base import Amounts, ClusterMonitor, Observation, ObservedMachine, ObservedNode
-from pliant.platforms.cgroup import CgroupLimit, CgroupReading
+from pliant.platforms.cgroup import CgroupLimit, CgroupReading, cgroup_job
 from pliant.platforms.gpus import Gpu, usable_gpus
-from pliant.platforms.local import cgroup_job
 from pliant.platforms.own_machine import available_mb, memory_mb
 from pliant.rpc.brain.identity import LOCAL_NAMESPACE
 

@@ -12,6 +12,7 @@ GROUP = "pliant.monitors"
 BUILT_IN = {
     "local": ("pliant.monitors.local", "LocalMonitor"),
     "kubernetes": ("pliant.monitors.kubernetes", "KubernetesMonitor"),
+    "ray": ("pliant.monitors.ray", "RayMonitor"),
 }
 
 

@@ -20,6 +20,7 @@ import os
 import re
 import signal
 import time
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -206,6 +207,11 @@ class CgroupLimit:
                 raise RetryableError(f"the cgroup {self.directories[0]} still holds the processes {sorted(left)}")
             time.sleep(pause)
             pause = min(0.05, pause * 2)
+
+
+def cgroup_job(job: str, job_dir: Path) -> str:
+    """Unique on this machine: two folders may hold jobs of one name."""
+    return f"{job}-{zlib.crc32(str(job_dir).encode()):08x}"
 
 
 def _named(parents: _CgroupPaths, job: str, node: str) -> dict[str, Path]:

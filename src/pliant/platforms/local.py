@@ -21,7 +21,6 @@ import signal
 import subprocess
 import sys
 import time
-import zlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -50,7 +49,7 @@ from pliant.platforms.base import (
     ScalePlan,
     Scaler,
 )
-from pliant.platforms.cgroup import CgroupLimit
+from pliant.platforms.cgroup import CgroupLimit, cgroup_job
 from pliant.platforms.gpus import VISIBLE, Gpu, GpuGrant, GpuPool, shared_locks, usable_gpus
 from pliant.platforms.own_machine import available_mb, memory_mb
 from pliant.platforms.processes import find_marked, kill_marked, send, when_gone
@@ -444,8 +443,3 @@ def ask_agents_to_end(job_dir: Path) -> list[psutil.Process]:
             if NodeEnvironment.from_env(process.environ()).incarnation is None:  # a program has one
                 send(process, signal.SIGTERM)
     return left
-
-
-def cgroup_job(job: str, job_dir: Path) -> str:
-    """Unique on this machine: two folders may hold jobs of one name."""
-    return f"{job}-{zlib.crc32(str(job_dir).encode()):08x}"

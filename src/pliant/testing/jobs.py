@@ -35,14 +35,14 @@ from pliant.files.atomic import read_json
 from pliant.files.locks import FileLock
 from pliant.master.job_dir import JobDir
 from pliant.master.journal.store import read_audit, read_events
-from pliant.platforms.local import cgroup_job
+from pliant.platforms.cgroup import cgroup_job
 from pliant.platforms.processes import find_marked, is_alive
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.channel import MasterClient
 from pliant.rpc.identity import read_token_file
 from pliant.rpc.retry import call_with_retry
 from pliant.rpc.status import status_from_message
-from pliant.rpc.unix_socket import dialled
+from pliant.rpc.unix_socket import dialled, is_unix
 from pliant.testing.waiting import MAX_WAIT_S, wait_until
 
 T = TypeVar("T")
@@ -370,7 +370,12 @@ def _words(process: psutil.Process) -> list[str]:
 
 
 def _listens(target: str) -> bool:
-    """On the Unix socket of a master."""
+    """On the Unix socket of a master, or its TCP port."""
+    if not is_unix(target):
+        host, _, port = target.rpartition(":")
+        with contextlib.closing(socket.socket()) as probe:
+            probe.settimeout(2)
+            return probe.connect_ex((host, int(port))) == 0
     try:
         path = dialled(target)
     except MasterUnavailable:

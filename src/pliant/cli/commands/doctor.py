@@ -3,6 +3,7 @@
     pliant doctor
     pliant doctor --json
     pliant doctor --platform kubernetes -N team-a
+    pliant doctor --platform ray --ray-address 10.0.0.5:6379
 
 Exit code: 0 if jobs can run (possibly with warnings); 1 if something that every job needs is broken.
 """
@@ -24,16 +25,26 @@ from pliant.core.errors import NotFound
 
 def doctor(
     as_json: AsJson = False,
-    platform: Annotated[str, typer.Option(help="What to check: local or kubernetes.")] = "local",
+    platform: Annotated[str, typer.Option(help="What to check: local, kubernetes or ray.")] = "local",
     namespace: Namespace = None,
     context: Context = None,
+    ray_address: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="On Ray: the cluster. [default: that of this machine]")
+    ] = "auto",
+    ray_dashboard: Annotated[
+        str, typer.Option(metavar="URL", help="On Ray: the dashboard. [default: as the cluster says]")
+    ] = "",
 ) -> None:
     if platform == "kubernetes":
         checks = _cluster(context, namespace or "")
     elif platform == "local":
         checks = machine.examine()
+    elif platform == "ray":
+        from pliant.cli.doctor.ray import examine
+
+        checks = examine(ray_address, ray_dashboard)
     else:
-        raise NotFound(f"cannot check platform {platform!r}", hint="local or kubernetes")
+        raise NotFound(f"cannot check platform {platform!r}", hint="local, kubernetes or ray")
     broken = any(check.state == "broken" for check in checks)
     if as_json:
         print(json.dumps({"healthy": not broken, "checks": [asdict(check) for check in checks]}, indent=1))

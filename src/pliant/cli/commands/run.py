@@ -1,4 +1,4 @@
-"""Run a program as an elastic job, on this machine or on Kubernetes, and wait for it to finish.
+"""Run a program as an elastic job, on this machine, Kubernetes or Ray, and wait for it to finish.
 
     pliant run --workers 1:4 -- python train.py --epochs 3
     pliant run -n 4 train.py --epochs 3
@@ -8,6 +8,7 @@
     pliant run --auto -- python train.py
     pliant run --resume --name digits
     pliant run --platform kubernetes -N team-a --workers 1:4 -- python train.py
+    pliant run --platform ray --ray-address 10.0.0.5:6379 --workers 1:4 -- python train.py
 
 Everything after the program is passed on to it, with or without `--`. Ctrl-C stops the job gracefully; twice, immediately.
 With --detach the job runs in the background, and `pliant attach` follows it. With --resume a job that was stopped,

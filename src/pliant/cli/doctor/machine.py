@@ -14,6 +14,7 @@ from pathlib import Path
 from pliant.cli.doctor.check import Check
 from pliant.cli.handles.job_dirs import all_jobs, jobs_home
 from pliant.cli.handles.liveness import launcher_is_alive, master_is_alive
+from pliant.cli.handles.ray import is_on_ray
 
 GIB = 1 << 30
 LITTLE_DISK = 1 * GIB  # bytes; below, logs and checkpoints may not fit
@@ -144,7 +145,10 @@ def stale_jobs() -> Iterator[Check]:
     stale = [
         home.path.name
         for home in all_jobs()
-        if not home.summary_file.exists() and not master_is_alive(home) and not launcher_is_alive(home)
+        if not home.summary_file.exists()
+        and not is_on_ray(home)
+        and not master_is_alive(home)
+        and not launcher_is_alive(home)
     ]
     if stale:
         hint = "continue one with `pliant resume NAME`, or kill its leftover processes with `pliant stop NAME`"

@@ -7,7 +7,6 @@ import time
 from pliant.cli.following.follow import Detached, Follower, Lifetime
 from pliant.cli.following.interrupts import Interrupts
 from pliant.cli.handles.job_handle import JobHandle
-from pliant.cli.handles.liveness import launcher_is_alive, master_is_alive
 from pliant.cli.handles.local import INTERRUPTED, LocalJob
 from pliant.core.errors import JobFailed
 from pliant.core.summary import JobSummary
@@ -54,8 +53,7 @@ class SupervisedElsewhere:
     def running(self) -> bool:
         if self._handle.is_over():
             return False
-        home = self._handle.home
-        if launcher_is_alive(home) or master_is_alive(home):
+        if self._handle.launcher_lives() or self._handle.master_lives():
             self._last_seen = time.monotonic()
         elif time.monotonic() > self._last_seen + REVIVAL_TIMEOUT_S:
             raise JobFailed(

@@ -1,4 +1,4 @@
-"""From a name to a job's handle: a folder of this machine, or an ElasticJob of a cluster.
+"""From a name to a job's handle: a folder of this machine, which a job on Ray has, too, or an ElasticJob of a cluster.
 
 The client of Kubernetes is an extra, imported only when a command names a cluster.
 """
@@ -15,13 +15,15 @@ from pliant.cli.handles.job_dirs import find_job as find_job_dir
 from pliant.cli.handles.job_handle import JobHandle
 from pliant.cli.handles.local import LocalJob
 from pliant.cli.handles.open_handles import close_at_exit
+from pliant.cli.handles.ray import RayJob, is_on_ray
 from pliant.core.errors import NotAvailable
+from pliant.master.job_dir import JobDir
 
 
 def find_job_handle(name: str | None, job_dir: Path | None = None, cluster: Cluster | None = None) -> JobHandle:
     """A job of the cluster, if one is given; else by folder, by name, or the newest one of this machine."""
     if cluster is None:
-        return LocalJob(find_job_dir(name, job_dir))
+        return _of_folder(find_job_dir(name, job_dir))
     with _kubernetes_extra():
         from pliant.cli.handles.kubernetes.job_handle import find_job
     return close_at_exit(find_job(name, cluster))
@@ -30,10 +32,14 @@ def find_job_handle(name: str | None, job_dir: Path | None = None, cluster: Clus
 def all_job_handles(cluster: Cluster | None = None) -> list[JobHandle]:
     """Oldest first."""
     if cluster is None:
-        return [LocalJob(home) for home in all_job_dirs()]
+        return [_of_folder(home) for home in all_job_dirs()]
     with _kubernetes_extra():
         from pliant.cli.handles.kubernetes.job_handle import all_jobs
     return [close_at_exit(job) for job in all_jobs(cluster)]
+
+
+def _of_folder(home: JobDir) -> LocalJob:
+    return RayJob(home) if is_on_ray(home) else LocalJob(home)
 
 
 @contextmanager

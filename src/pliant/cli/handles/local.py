@@ -82,6 +82,13 @@ class LocalJob(JobHandle):
     def address(self) -> Address:
         return self.home.address()
 
+    def master_lives(self) -> bool:
+        return master_is_alive(self.home)
+
+    def launcher_lives(self) -> bool:
+        """Somebody starts the master again."""
+        return launcher_is_alive(self.home)
+
     def view(self, *, retry_timeout: float = RETRY_TIMEOUT_S) -> JobView:
         home = self.home
 
@@ -92,12 +99,12 @@ class LocalJob(JobHandle):
                 return JobView(self, caller.status(), master_alive=True)
 
         def check(error: PliantError) -> None:
-            if not (master_is_alive(home) or launcher_is_alive(home)):
+            if not (self.master_lives() or self.launcher_lives()):
                 raise error  # no process will start it again
 
         with contextlib.suppress(MasterUnavailable):
             return call_with_retry(attempt, retry_timeout=retry_timeout, on_failure=check, max_pause=POLL_INTERVAL_S)
-        alive, launched = master_is_alive(home), launcher_is_alive(home)
+        alive, launched = self.master_lives(), self.launcher_lives()
         if (summary := self.summary()) is not None:  # it ended after the last attempt
             return JobView.of_summary(self, summary)
         note = (
@@ -120,7 +127,7 @@ class LocalJob(JobHandle):
                 return send(caller)
 
         def check(_: PliantError) -> None:
-            if not master_is_alive(self.home) and not launcher_is_alive(self.home):
+            if not self.master_lives() and not self.launcher_lives():
                 raise Conflict(
                     f"job {self.name} cannot be {what}: {INTERRUPTED}",
                     hint=f"continue it with `pliant resume {self.name}`",
@@ -154,9 +161,9 @@ class LocalJob(JobHandle):
 
     def _wait_without_master(self, deadline: float, now: bool) -> JobSummary:
         """Its supervisor stops it, on a full disk perhaps without a summary."""
-        while launcher_is_alive(self.home) and self.summary() is None and time.monotonic() < deadline:
+        while self.launcher_lives() and self.summary() is None and time.monotonic() < deadline:
             time.sleep(POLL_INTERVAL_S)
-        if launcher_is_alive(self.home):
+        if self.launcher_lives():
             return self._wait_until_over(deadline, now=now, poll_interval=POLL_INTERVAL_S)
         problem = disk_problem(self.home.path)
         why = f"stopped; not recorded: {problem}" if problem else "stopped; not recorded"
@@ -224,12 +231,12 @@ class LocalJob(JobHandle):
         from pliant.master.offline import JobOnDisk
 
         job = JobOnDisk(self.home)
-        is_launched = launcher_is_alive(self.home)
+        is_launched = self.launcher_lives()
         note = self._why_away(self.home) if is_launched else INTERRUPTED
         return plans_of(self.name, job.state, f"{note}; shown from the journal")
 
     def is_removable(self) -> bool:
-        return self.is_over() and not launcher_is_alive(self.home)
+        return self.is_over() and not self.launcher_lives()
 
     def remove(self) -> None:
         native = read_json(self.home.path / "native.json") or {}

@@ -31,7 +31,7 @@ from pliant.files.private import (
 )
 from pliant.master.job_dir import JobDir
 from pliant.rpc.identity import create_token_file
-from pliant.spec import JobSpec
+from pliant.spec import JobSpec, load_spec
 
 OWN_FILES = (
     *(
@@ -46,6 +46,7 @@ OWN_FILES = (
         "reserve",
         "*.lock",
         "brain",
+        "ray.json",
     ),
     *("master.sock", ".sock-*"),
 )
@@ -56,6 +57,7 @@ class PreparedJob:
     home: JobDir
     undo: Callable[[], None]  # before a master has served
     is_resumed: bool = False
+    platform: str = "local"
 
 
 def folder_of(name: str, options: RunOptions) -> JobDir:
@@ -93,7 +95,7 @@ def prepare(spec: JobSpec, options: RunOptions) -> PreparedJob:
     except PliantError:
         undo()
         raise
-    return PreparedJob(home, undo)
+    return PreparedJob(home, undo, platform=spec.platform.kind)
 
 
 def create_folder(home: JobDir) -> None:
@@ -166,7 +168,7 @@ def prepare_resume(home: JobDir) -> PreparedJob:
             elif not was_marked:
                 home.resume_file.unlink(missing_ok=True)
 
-    return PreparedJob(home, undo, is_resumed=True)
+    return PreparedJob(home, undo, is_resumed=True, platform=load_spec(home.spec).platform.kind)
 
 
 def _check_idle(home: JobDir) -> None:

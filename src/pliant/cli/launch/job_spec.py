@@ -75,6 +75,8 @@ def make_spec(
         platform["kind"] = changes["platform"]
     if "claim" in changes:
         platform["kubernetes"] = {**platform["kubernetes"].entries(), "shared_claim": changes["claim"]}
+    if "ray_address" in changes:
+        platform["ray"] = {**platform["ray"].entries(), "address": changes["ray_address"]}
     value["platform"] = platform
     if changes.get("tls"):
         value["security"] = {"tls": True}

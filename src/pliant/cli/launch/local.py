@@ -32,9 +32,16 @@ POLL_INTERVAL_S = 0.05
 
 def start(job: PreparedJob, options: StartOptions, *, output: bool = True) -> JobSummary:
     """Follow it to its end and return its summary; with ``--detach``, start it in the background and exit."""
-    if not options.detach:
+    if job.platform == "ray":
+        from pliant.cli.launch.ray import follow_on_ray, launch_on_ray
+
+        launch_on_ray(job)
+        if not options.detach:
+            return follow_on_ray(job, options, output=output)
+    elif not options.detach:
         return launch(job, options, output=output)
-    launch_in_background(job)
+    else:
+        launch_in_background(job)
     name, home = argument_of(job.home), str(job.home.path)
     if options.as_json:
         print(json.dumps({"name": job.home.name, "job_dir": home}, indent=1))

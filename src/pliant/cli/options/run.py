@@ -98,6 +98,9 @@ class RunOptions(StartOptions):
         ),
     ] = None
     log_dir: Annotated[Path | None, typer.Option(help="Write logs to this directory.")] = None
+    ray_address: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="On Ray: the cluster. [default: that of this machine]")
+    ] = None
     namespace: Namespace = None
     context: Context = None
     image: Annotated[str | None, typer.Option(help="On Kubernetes: image of master and nodes.")] = None
@@ -124,6 +127,7 @@ class RunOptions(StartOptions):
             "max_restarts": self.max_restarts,
             "give_up_after": self.give_up_after,
             "claim": self.claim,
+            "ray_address": self.ray_address,
         }
         return {key: value for key, value in changes.items() if value is not None}
 

@@ -23,7 +23,7 @@ from pliant.monitors.base import DEFAULT_INTERVAL_S
 
 def monitor(
     platform: Annotated[
-        str, typer.Option("--platform", help="What is observed: local, kubernetes, or another that is installed.")
+        str, typer.Option("--platform", help="What is observed: local, kubernetes, ray, or another that is installed.")
     ] = "local",
     brain: Annotated[
         str | None,

@@ -1,0 +1,41 @@
+"""``python -m tests.ray.cluster_process FILE CPUS...``: a Ray cluster with one node per number of CPUs.
+
+Each has a loopback address of its own. Address and pids of the raylets are written to FILE. It ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+SMALL_STORE = 78_643_200  # bytes, the least that Ray takes
+FIRST_ADDRESS = 1
+
+
+def main() -> None:
+    from ray.cluster_utils import Cluster
+
+    place, cpus = Path(sys.argv[1]), [int(number) for number in sys.argv[2:]]
+
+    def node(number: int) -> dict[str, object]:
+        address = f"127.0.7.{FIRST_ADDRESS + number}"  # not 127.0.0.1, which Ray takes for the machine's own address
+        return {"num_cpus": cpus[number], "object_store_memory": SMALL_STORE, "node_ip_address": address}
+
+    session = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # sockets need short paths
+    cluster = Cluster(initialize_head=True, head_node_args={"include_dashboard": False, "temp_dir": session, **node(0)})
+    nodes = [cluster.head_node, *(cluster.add_node(**node(number)) for number in range(1, len(cpus)))]
+    raylets = [each.all_processes["raylet"][0].process.pid for each in nodes]
+    place.with_suffix(".part").write_text(json.dumps({"address": cluster.address, "raylets": raylets}))
+    os.replace(place.with_suffix(".part"), place)
+    sys.stdin.read()
+    cluster.shutdown()
+    import shutil
+
+    shutil.rmtree(session, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""Whole jobs on a Ray cluster, and what is killed under them: each record counts once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+from tests.ray.conftest import RayTestCluster
+from tests.ray.jobs import LONG_S, actor_of, move_to_ray, wait_until_all_work, wait_until_runs
+
+from pliant.core.events import EventKind
+from pliant.rpc import pliant_pb2 as pb
+from pliant.testing.jobs import LAUNCHER
+from pliant.testing.reading import ReadingJob
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(1800)]
+
+TRAIN = {"train": {"size": 600, "shard_size": 3, "shuffle": True}}
+
+
+def reading(folder: Path, cluster: RayTestCluster, workers: int = 3, cpu: float = 0.0, most: int = 0) -> ReadingJob:
+    replicas = {"min": 1, "max": most or workers, "wanted": workers}
+    job = ReadingJob(
+        folder, TRAIN, role={"replicas": replicas}, gated=True, name=f"job-{zlib.crc32(str(folder).encode()):08x}"
+    )
+    move_to_ray(job, cluster.address, cpu=cpu)
+    return job
+
+
+def test_a_killed_actor_takes_its_program_along_and_is_replaced_under_a_new_number(
+    tmp_path: Path, ray_cluster: RayTestCluster
+) -> None:
+    with reading(tmp_path, ray_cluster, 2) as job:
+        wait_until_all_work(job, 2)
+        program = wait_until_runs(job, "worker-0").pid
+        actor_of(program).kill()
+        wait_until_runs(job, "worker-2")
+        assert program not in {process.pid for process in job.processes()}
+        killed = job.kill_program("worker-1")
+        job.wait_for(
+            lambda s: any(n.restarts == 1 and n.pid not in (0, killed) for n in s.nodes), "the restart", LONG_S
+        )
+        job.open_gate()
+        assert job.wait(LONG_S) == 0, job.report()
+        job.assert_each_record_once()
+        nodes = {node["name"]: node for node in job.summary()["nodes"]}
+    assert (nodes["worker-0"]["state"], nodes["worker-0"]["exit_reason"]) == ("Failed", "Killed")
+    assert (nodes["worker-2"]["state"], nodes["worker-2"]["replaces"]) == ("Succeeded", "worker-0")
+
+
+def test_a_killed_master_comes_back_and_nobody_noticed(tmp_path: Path, ray_cluster: RayTestCluster) -> None:
+    with reading(tmp_path, ray_cluster, 2) as job:
+        wait_until_all_work(job, 2)
+        programs = {wait_until_runs(job, node).pid for node in ("worker-0", "worker-1")}
+        master = job.kill_master()
+        assert job.until(lambda: job.master_pid() != master, "another master", LONG_S)
+        second = job.master_pid()
+        actor_of(second).kill()  # with its supervisor: Ray starts the actor again
+        job.until(lambda: job.master_pid() not in (master, second), "a master of another actor", LONG_S)
+        assert {wait_until_runs(job, node).pid for node in ("worker-0", "worker-1")} == programs
+        job.open_gate()
+        assert job.wait(LONG_S) == 0, job.report()
+        job.assert_each_record_once()
+    assert len(job.events(EventKind.MASTER)) == 3
+
+
+def test_a_job_does_not_need_who_submitted_it_and_is_scaled_and_stopped_by_others(
+    tmp_path: Path, ray_cluster: RayTestCluster
+) -> None:
+    with reading(tmp_path, ray_cluster, 1, most=3) as job:
+        wait_until_all_work(job, 1)
+        job.kill_launcher()
+        job.call(lambda client: client.stubs.job.Scale, pb.ScaleRequest(role="worker", replicas=3, reason="more"))
+        wait_until_all_work(job, 3)
+        job.call(lambda client: client.stubs.job.Scale, pb.ScaleRequest(role="worker", replicas=1, reason="fewer"))
+        job.wait_for(lambda s: sum(node.state == "Running" for node in s.nodes) == 1, "one worker", LONG_S)
+        for command in ("status", "events", "logs", "stop"):
+            done = subprocess.run(
+                [sys.executable, "-c", LAUNCHER, command, "--job-dir", str(job.home.path)],
+                capture_output=True,
+                text=True,
+                timeout=LONG_S,
+                check=False,
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert done.stdout
+        assert job.wait_for_summary(LONG_S)["phase"] == "Stopped"
+
+
+def test_what_no_machine_has_is_said_with_numbers_and_other_nodes_start(
+    tmp_path: Path, ray_cluster: RayTestCluster
+) -> None:
+    with reading(tmp_path, ray_cluster, 2, cpu=3.0) as job:  # one machine has 4, the others 2
+        found = job.wait_for(lambda s: s.waiting, "what it waits for", LONG_S)
+        assert "3 CPU requested; no machine of the Ray cluster has that free now" in found.message
+        wait_until_runs(job, "worker-0")
+        job.open_gate()
+        assert job.wait(LONG_S) == 0, job.report()
+        job.assert_each_record_once()
