@@ -1,11 +1,11 @@
 """Jobs that plan their own resources, against the best fixed configuration of a grid, in one run.
 
-    python bench/auto.py [--only wait,compute,servers,hold] [--seconds S] [--json]
+    python bench/auto.py [--only wait,compute,servers] [--seconds S] [--json]
 
 Each load runs once with every configuration of its grid for a while (its settled rate), then the whole job: automatic from
 nothing, with the best fixed configuration, and with what a job gets without any option (``manual``: one worker). Aims: the
-settled rate of automatic is at least 90 % of the best one's, and the whole job takes at most 1.25 times as long. ``hold`` is about
-memory: its limit is below what it needs, so a fixed job runs out of memory; automatic must not. Nothing else may run beside it.
+settled rate of automatic is at least 90 % of the best one's, and the whole job takes at most 1.25 times as long. Nothing else may
+run beside it.
 """
 
 from __future__ import annotations
