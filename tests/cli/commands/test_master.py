@@ -152,7 +152,7 @@ def test_servers_without_a_program_are_refused(tmp_path: Path) -> None:
     ("line", "told"),
     [
         ("optimize: cluster", "no Brain was ever started here"),
-        ("platform: ray", "unknown platform 'ray'"),
+        ("platform: slurm", "unknown platform 'slurm'"),
         ("roles: {worker: {command: nosuchprogram}}", "program 'nosuchprogram' not found"),
     ],
 )

@@ -49,7 +49,8 @@ def test_a_plan_has_its_reason_what_it_predicted_and_what_came_of_it() -> None:
 def test_every_outcome_is_named_and_a_rollback_is_not_counted_as_a_plan_of_its_own() -> None:
     assert summed_up(RECORDS) == "3 plans: 1 kept, 1 rolled back, 1 advised"
     assert summed_up(()) == "no plans"
-    names = {replace(KEPT, outcome=outcome).standing for outcome in Outcome}
+    assert replace(KEPT, outcome=Outcome.CARRIED_OUT).standing == "carried out", "it ended before it was judged"
+    names = {replace(KEPT, outcome=outcome, ended_at=None).standing for outcome in Outcome}
     assert names == {"kept", "rolled back", "refused", "expired", "superseded", "advised", "under way"}
     text = shown(plans_view(JobPlans("digits", OBSERVING, RECORDS), NOW))
     assert "50% of the partitions of ps-1" in text

@@ -13,14 +13,25 @@ from hypothesis import strategies as st
 from pliant.core.decoding import MAX_INT
 from pliant.core.planning.configuration import Bounds, Configuration, RoleBounds, Shape
 from pliant.core.planning.history import JobHistory, JobKind, NodeView, Period, Room, StepParts
-from pliant.core.planning.history_json import MAX_REPLICAS
+from pliant.core.planning.history_json import MAX_CPU, MAX_MEMORY_MB, MAX_REPLICAS
 
 NOW = 1_800_000_000.0
 REPLICAS = st.integers(1, 50) | st.just(MAX_REPLICAS)
+CPU = st.floats(0.0, MAX_CPU)
+BOUNDED = {
+    "replicas": REPLICAS,
+    "min_replicas": REPLICAS,
+    "cpu": CPU,
+    "min_cpu": CPU,
+    "max_cpu": CPU,
+    "memory_mb": st.integers(0, 50) | st.just(MAX_MEMORY_MB),
+    "gpu": st.integers(0, 8) | st.just(MAX_MEMORY_MB),
+}
 
 
 def any_history() -> st.SearchStrategy[JobHistory]:
-    """Whatever the types allow: every field of every part is drawn, also those that are added later."""
+    """Whatever the types allow, up to the size that some job can have: every field of every part is drawn, also those that are
+    added later."""
     return values_of(JobHistory)
 
 
@@ -46,8 +57,9 @@ def values_of(wanted: Any) -> st.SearchStrategy[Any]:
     assert is_dataclass(wanted)
     hints = get_type_hints(wanted)
     made: Callable[..., Any] = wanted  # type: ignore[assignment]
+    is_size = wanted in (Shape, RoleBounds)
     drawn = {
-        field.name: REPLICAS if field.name in ("replicas", "min_replicas") else values_of(hints[field.name])
+        field.name: BOUNDED[field.name] if is_size and field.name in BOUNDED else values_of(hints[field.name])
         for field in fields(wanted)
     }
     return st.builds(made, **drawn)

@@ -265,6 +265,7 @@ def test_a_try_that_a_repair_interrupts_is_judged_after_it(rate: float, outcome:
     job = Job(
         Says("straggler", lambda history, now: repair if is_slow else None), always(to(8, 80.0, 20.0, name="probe"))
     )
+    job.more = {"nodes": (NodeView("worker-3", "worker"),)}
     job.rates |= {8: rate}
     job.run(15.0)
     is_slow.append(True)
@@ -284,6 +285,7 @@ def test_what_would_spoil_a_judgement_comes_before_it() -> None:
     repair = Proposal("hot_ps", "one is hot", workers(8), moves={"ps-0": 0.3}, urgent=True)
     is_hot: list[bool] = []
     job = Job(Says("hot_ps", lambda history, now: repair if is_hot else None), always(to(8, 80.0)))
+    job.more = {"nodes": (NodeView("ps-0", "ps"),)}
     job.rates |= {8: 78.0}
     while job.planner.state is not PlannerState.JUDGING:
         job.step()
