@@ -15,15 +15,16 @@ import pytest
 
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+MAX_EXAMPLE_S = 570.0  # which only a broken one reaches
 
 
 def run_example(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     env = {key: value for key, value in os.environ.items() if not key.startswith("PLIANT_")}
     command = [sys.executable, str(EXAMPLES / name), *arguments]
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=280, check=False)
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=MAX_EXAMPLE_S, check=False)
 
 
 def load_example(name: str) -> ModuleType:
