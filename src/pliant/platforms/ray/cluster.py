@@ -34,7 +34,7 @@ from pliant.platforms.ray.names import MASTER, NAMESPACE, RECORD, actor_name, ho
 MB = 1 << 20
 PENDING_SAID_S = 2.0  # a node that is pending for longer waits for room
 RECONCILE_S = 5.0
-FORCE_AFTER_S = 5.0  # beyond the grace, for an actor that does not do what it is told
+FORCE_AFTER_S = 5.0  # beyond the grace, for an actor that does not end when asked
 PREDECESSOR_S = 30.0
 MAX_CALLS = 100  # at a time, of one actor
 Event = dict[str, Any]

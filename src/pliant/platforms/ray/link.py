@@ -95,7 +95,7 @@ class BridgeLink:
     # --- inside
 
     async def _restarted(self) -> None:
-        """What ended meanwhile is told by the list."""
+        """What ended meanwhile is in the list."""
         try:
             for event in await self.call("nodes"):
                 self.events.put_nowait(event)
