@@ -12,15 +12,15 @@ from tests.cli.command_line import CommandLine
 
 from pliant.cli import app as app_module
 from pliant.cli.app import COMMANDS
-from pliant.cli.handles.cluster import Cluster
-from pliant.cli.handles.find import find_job_handle
-from pliant.cli.handles.job_handle import JobHandle, JobView
-from pliant.cli.handles.local import LocalJob
-from pliant.cli.handles.program_output import OutputTail
 from pliant.cli.render.output_lines import for_people
 from pliant.core.job import Phase
 from pliant.core.nodes.states import NodeState
 from pliant.core.status import JobStatus, NodeStatus
+from pliant.handles.cluster import Cluster
+from pliant.handles.find import find_job_handle
+from pliant.handles.job_handle import JobHandle, JobView
+from pliant.handles.local import LocalJob
+from pliant.handles.program_output import OutputTail
 from pliant.platforms.gpus import Gpu
 
 OURS = [name for name in COMMANDS if name != "data"]
@@ -292,7 +292,7 @@ def test_a_job_that_does_not_end_in_time_is_told_by_the_exit_code_of_stop(
     make_job(command_line, "digits")
     asked: list[bool] = []
     monkeypatch.setattr(LocalJob, "_ask_to_stop", lambda _self, now, _reason: asked.append(now))
-    monkeypatch.setattr("pliant.cli.handles.local.sweep_if_alone", lambda _home, _now: None)
+    monkeypatch.setattr("pliant.handles.local.sweep_if_alone", lambda _home, _now: None)
     result = command_line("stop", "digits", "--timeout", "0")
     assert result.exit_code == 1
     assert "is still running" in result.stderr

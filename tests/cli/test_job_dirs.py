@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pliant.cli.handles.job_dirs import all_jobs, find_job
 from pliant.core.errors import InvalidRequest
+from pliant.handles.job_dirs import all_jobs, find_job
 
 NOBODY = 65534
 

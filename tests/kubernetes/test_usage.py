@@ -12,9 +12,9 @@ import pytest
 from tests.kubernetes.harness import Space, Testbed
 from tests.kubernetes.test_master import MasterProcess, master
 
-from pliant.cli.handles.job_handle import Caller
 from pliant.core.errors import MasterUnavailable
 from pliant.files.atomic import read_json
+from pliant.handles.job_handle import Caller
 from pliant.master.job_dir import JobDir
 from pliant.platforms.base import Measured
 from pliant.platforms.kubernetes.api import KubeApi

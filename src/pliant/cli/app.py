@@ -17,10 +17,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from pliant import __version__
-from pliant.cli.handles.open_handles import close_job_handles
 from pliant.cli.render.help_text import keep_examples
 from pliant.cli.render.terminal import say
 from pliant.core.errors import JobFailed, NotAvailable, PliantError, RetryableError
+from pliant.handles.open_handles import close_job_handles
 
 FAILED, USAGE_ERROR, INTERRUPTED = 1, 2, 130  # exit codes
 

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from pliant.cli.app import app
 from pliant.cli.commands import scale as command
-from pliant.cli.handles.job_handle import RoleChange, RoleChanged
 from pliant.core.errors import InvalidRequest
 from pliant.core.resources import RolloutMode
+from pliant.handles.job_handle import RoleChange, RoleChanged
 
 
 class Handle:

@@ -7,13 +7,13 @@ from typing import Any, cast
 from tests.core.planning.records import KEPT, NOW
 
 from pliant.cli.following.plan_reporter import PlanReporter
-from pliant.cli.handles.job_handle import Caller
 from pliant.core.errors import MasterUnavailable
 from pliant.core.job import Phase
 from pliant.core.planning.plan_record import Outcome, PlanRecord
 from pliant.core.planning.planner_state import PlannerState
 from pliant.core.planning.reports import JobPlans
 from pliant.core.status import JobStatus, PlannerStatus
+from pliant.handles.job_handle import Caller
 from pliant.rpc.planning import plans_message
 
 UNDER_WAY = replace(KEPT, outcome=Outcome.CARRIED_OUT, ended_at=None, judgement="")

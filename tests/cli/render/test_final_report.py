@@ -7,11 +7,11 @@ from typing import Any, cast
 
 from rich.console import Console
 
-from pliant.cli.handles.job_handle import JobHandle
 from pliant.cli.render.final_report import print_final_report
 from pliant.core.job import Failure, Phase
 from pliant.core.status import CheckpointStatus, DatasetStatus, JobStatus
 from pliant.core.summary import JobSummary
+from pliant.handles.job_handle import JobHandle
 
 
 def report(**dataset: Any) -> str:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pliant.cli.handles.job_handle import JobView
-from pliant.cli.handles.local import LocalJob
 from pliant.cli.render.job_list import age, job_list, progress, why
 from pliant.core.job import Phase
 from pliant.core.status import JobStatus, Progress, RoleStatus
+from pliant.handles.job_handle import JobView
+from pliant.handles.local import LocalJob
 from pliant.master.job_dir import JobDir
 
 REASON = "worker-12 failed 4 times (limit 3); 1 worker left, minimum 2"

@@ -9,7 +9,6 @@ from typing import cast
 from rich.console import Console, RenderableType
 
 from pliant.cli.following.follow import _one_line
-from pliant.cli.handles.job_handle import JobHandle, JobView
 from pliant.cli.render.final_report import print_final_report
 from pliant.cli.render.progress import progress_view
 from pliant.cli.render.tables import job_view, usage_view
@@ -17,6 +16,7 @@ from pliant.core.job import Phase
 from pliant.core.shards.datasets import ShardType
 from pliant.core.status import DatasetStatus, JobStatus, Progress
 from pliant.core.summary import JobSummary
+from pliant.handles.job_handle import JobHandle, JobView
 
 HANDLE = cast(JobHandle, SimpleNamespace(where="here", logs_at="logs: here"))
 TRAINING = Progress(3200, 6400, step=100, total_steps=200, metrics={"loss": 0.12345, "accuracy": 0.875})

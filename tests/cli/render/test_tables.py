@@ -8,7 +8,6 @@ from typing import cast
 import pytest
 from rich.console import Console
 
-from pliant.cli.handles.job_handle import JobHandle, JobView
 from pliant.cli.render.progress import progress_of
 from pliant.cli.render.tables import busiest_first, job_view, node_table, partition_table, table_console, usage_view
 from pliant.core.job import Phase
@@ -26,6 +25,7 @@ from pliant.core.status import (
     PlannerStatus,
     PlanStatus,
 )
+from pliant.handles.job_handle import JobHandle, JobView
 
 
 def test_the_busiest_node_comes_first_and_ended_ones_not_at_all() -> None:

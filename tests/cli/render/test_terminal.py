@@ -14,7 +14,6 @@ from tests.cli.command_line import CommandLine
 from tests.core.planning.records import EXPLANATION, SERVERS
 
 import pliant.cli
-from pliant.cli.handles.job_handle import JobView
 from pliant.cli.render.console import EscapingConsole
 from pliant.cli.render.explanation import explanation_view
 from pliant.cli.render.final_report import print_final_report
@@ -41,6 +40,7 @@ from pliant.core.status import (
     Progress,
 )
 from pliant.core.summary import JobSummary
+from pliant.handles.job_handle import JobView
 
 EVIL = "a[/b][red]\x1b]0;owned\x07\x1b[2J\x9b2J\u202e\ud800"
 SHOWN = "a[/b][red]\\x1b]0;owned\\x07\\x1b[2J\\x9b2J\\u202e\\ud800"

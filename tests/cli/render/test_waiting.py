@@ -10,12 +10,12 @@ from rich.console import Console, RenderableType
 
 from pliant.cli.following.follow import Follower
 from pliant.cli.following.interrupts import Interrupts
-from pliant.cli.handles.job_handle import JobView
-from pliant.cli.handles.local import LocalJob
 from pliant.cli.render.progress import progress_view
 from pliant.cli.render.tables import job_view
 from pliant.core.job import Phase
 from pliant.core.status import Condition, JobStatus
+from pliant.handles.job_handle import JobView
+from pliant.handles.local import LocalJob
 from pliant.master.job_dir import JobDir
 
 MESSAGE = "worker-0 cannot be scheduled: 1024000 MB of memory requested, the largest machine has 8000"

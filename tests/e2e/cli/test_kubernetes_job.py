@@ -15,9 +15,9 @@ from tests.cli.command_line import GATED_PROGRAM, CommandLine
 from tests.platforms.kubernetes.fake_api_server import FakeApi, running_api
 from typer.testing import Result
 
-from pliant.cli.handles.kubernetes.job_handle import KubernetesJob
 from pliant.core.events import EventRecord, NodeRemoved
 from pliant.files.atomic import read_json
+from pliant.handles.kubernetes.job_handle import KubernetesJob
 from pliant.rpc.identity import read_token_file
 from pliant.testing.waiting import wait_until
 

@@ -10,12 +10,12 @@ from typing import Any
 import grpc
 import pytest
 
-from pliant.cli.handles.local import LocalJob
 from pliant.core.errors import NotAvailable
 from pliant.core.planning.history import StepParts
 from pliant.core.planning.planner_state import PlannerState
 from pliant.core.planning.reports import JobPlans
 from pliant.core.summary import JobSummary
+from pliant.handles.local import LocalJob
 from pliant.master.controller import JobController
 from pliant.master.explanation import plans_of
 from pliant.master.offline import JobOnDisk

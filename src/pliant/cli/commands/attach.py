@@ -16,12 +16,12 @@ from typing import Annotated
 
 import typer
 
-from pliant.cli.handles.find import find_job_handle
 from pliant.cli.launch.outcome import check_summary, leave
 from pliant.cli.options.common import Context, Folder, Name, Namespace, cluster_of
 from pliant.cli.options.groups import grouped
 from pliant.cli.options.run import FollowOptions
 from pliant.cli.render.terminal import say
+from pliant.handles.find import find_job_handle
 
 
 @grouped

@@ -18,9 +18,9 @@ from typing import Any
 
 import typer
 
-from pliant.cli.handles.find import find_job_handle
 from pliant.cli.options.common import AsJson, Context, Folder, Name, Namespace, cluster_of
 from pliant.cli.render.terminal import say
+from pliant.handles.find import find_job_handle
 
 
 def audit(

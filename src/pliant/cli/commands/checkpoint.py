@@ -21,10 +21,10 @@ from pliant.checkpoint import manifest
 from pliant.checkpoint.catalog import Found, StoredStep, candidates, list_steps
 from pliant.checkpoint.checksums import ALGORITHM
 from pliant.checkpoint.storage import Storage, open_storage
-from pliant.cli.handles.job_dirs import find_job
 from pliant.cli.render.console import EscapingConsole
 from pliant.cli.render.terminal import say
 from pliant.core.errors import CorruptData, NotFound
+from pliant.handles.job_dirs import find_job
 from pliant.spec import load_spec
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)

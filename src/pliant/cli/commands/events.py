@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pliant.cli.handles.find import find_job_handle
-from pliant.cli.handles.job_handle import JobHandle
 from pliant.cli.options.common import AsJson, Context, Folder, Name, Namespace, cluster_of
 from pliant.cli.render.terminal import say
 from pliant.core.printable import escaped_line
+from pliant.handles.find import find_job_handle
+from pliant.handles.job_handle import JobHandle
 
 if TYPE_CHECKING:
     from pliant.core.events import EventRecord

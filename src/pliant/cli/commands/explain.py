@@ -16,8 +16,8 @@ from __future__ import annotations
 import json
 import time
 
-from pliant.cli.handles.find import find_job_handle
 from pliant.cli.options.common import AsJson, Context, Folder, Name, Namespace, cluster_of
+from pliant.handles.find import find_job_handle
 
 
 def explain(

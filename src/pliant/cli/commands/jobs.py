@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pliant.cli.handles.find import all_job_handles
-from pliant.cli.handles.job_handle import JobHandle
 from pliant.cli.options.common import AsJson, Context, Namespace, cluster_of
 from pliant.cli.render.terminal import say
 from pliant.core.plurals import counted
 from pliant.core.status_json import part_to_json
+from pliant.handles.find import all_job_handles
+from pliant.handles.job_handle import JobHandle
 
 if TYPE_CHECKING:
-    from pliant.cli.handles.job_handle import JobView
+    from pliant.handles.job_handle import JobView
 
 
 def jobs(

@@ -23,10 +23,10 @@ from typing import Annotated
 
 import typer
 
-from pliant.cli.handles.find import find_job_handle
-from pliant.cli.handles.job_handle import JobHandle
 from pliant.cli.options.common import AsJson, Context, Folder, Name, Namespace, cluster_of
 from pliant.core.errors import NotFound
+from pliant.handles.find import find_job_handle
+from pliant.handles.job_handle import JobHandle
 
 POLL_INTERVAL_S = 0.2  # seconds
 

@@ -13,13 +13,13 @@ Exit code: the job's: 0 done, 1 failed, 130 stopped; 2 if there is no such job, 
 
 from __future__ import annotations
 
-from pliant.cli.handles.job_dirs import find_job
 from pliant.cli.launch.outcome import check_summary, leave
 from pliant.cli.launch.resuming import resume as resume_job
 from pliant.cli.options.common import Context, Folder, NamedJob, Namespace, cluster_of
 from pliant.cli.options.groups import grouped
 from pliant.cli.options.run import NO_RESUME_IN_A_CLUSTER, StartOptions
 from pliant.core.errors import InvalidRequest
+from pliant.handles.job_dirs import find_job
 
 
 @grouped

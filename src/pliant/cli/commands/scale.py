@@ -34,13 +34,13 @@ from typing import Annotated, Any
 
 import typer
 
-from pliant.cli.handles.find import find_job_handle
-from pliant.cli.handles.job_handle import RoleChange, RoleChanged
 from pliant.cli.options.common import AsJson, Context, Folder, NamedJob, Namespace, cluster_of
 from pliant.cli.render.terminal import say
 from pliant.core.errors import InvalidRequest
 from pliant.core.plurals import counted
 from pliant.core.resources import RolloutMode
+from pliant.handles.find import find_job_handle
+from pliant.handles.job_handle import RoleChange, RoleChanged
 
 MAX_DIGITS = 7  # of a number of virtual workers
 EXAMPLE = "for example: pliant scale clicks ps=3, or pliant scale clicks worker --cpu 2 --memory 4Gi"

@@ -24,10 +24,10 @@ from typing import Annotated
 
 import typer
 
-from pliant.cli.handles.find import find_job_handle
 from pliant.cli.options.common import AsJson
 from pliant.cli.render.terminal import say
 from pliant.core.errors import Conflict, InvalidRequest
+from pliant.handles.find import find_job_handle
 
 SAMPLE_S = 5.0  # between two samples of a trace
 

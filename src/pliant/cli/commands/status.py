@@ -19,9 +19,9 @@ from typing import Annotated
 
 import typer
 
-from pliant.cli.handles.find import find_job_handle
-from pliant.cli.handles.job_handle import JobView
 from pliant.cli.options.common import AsJson, Context, Folder, Name, Namespace, cluster_of
+from pliant.handles.find import find_job_handle
+from pliant.handles.job_handle import JobView
 
 REFRESH = 0.5  # seconds
 

@@ -18,10 +18,10 @@ from typing import Annotated
 
 import typer
 
-from pliant.cli.handles.find import find_job_handle
 from pliant.cli.options.common import AsJson, Context, Folder, NamedJob, Namespace, cluster_of
 from pliant.cli.render.terminal import say
 from pliant.core.errors import InvalidRequest
+from pliant.handles.find import find_job_handle
 
 
 def stop(

@@ -20,10 +20,10 @@ from typing import Annotated
 
 import typer
 
-from pliant.cli.handles.find import find_job_handle
 from pliant.cli.options.common import AsJson, Context, Folder, Name, Namespace, cluster_of
 from pliant.core.errors import Conflict
 from pliant.core.status_json import part_to_json
+from pliant.handles.find import find_job_handle
 
 
 def top(

@@ -12,9 +12,9 @@ from importlib import metadata
 from pathlib import Path
 
 from pliant.cli.doctor.check import Check
-from pliant.cli.handles.job_dirs import all_jobs, jobs_home
-from pliant.cli.handles.liveness import launcher_is_alive, master_is_alive
-from pliant.cli.handles.ray import is_on_ray
+from pliant.handles.job_dirs import all_jobs, jobs_home
+from pliant.handles.liveness import launcher_is_alive, master_is_alive
+from pliant.handles.ray import is_on_ray
 
 GIB = 1 << 30
 LITTLE_DISK = 1 * GIB  # bytes; below, logs and checkpoints may not fit

@@ -6,10 +6,10 @@ import time
 
 from pliant.cli.following.follow import Detached, Follower, Lifetime
 from pliant.cli.following.interrupts import Interrupts
-from pliant.cli.handles.job_handle import JobHandle
-from pliant.cli.handles.local import INTERRUPTED, LocalJob
 from pliant.core.errors import JobFailed
 from pliant.core.summary import JobSummary
+from pliant.handles.job_handle import JobHandle
+from pliant.handles.local import INTERRUPTED, LocalJob
 
 __all__ = ["Detached", "attach_to"]
 
@@ -35,7 +35,7 @@ def _lifetime(handle: JobHandle, follower: Follower) -> Lifetime:
     if isinstance(handle, LocalJob):
         return SupervisedElsewhere(handle)
     from pliant.cli.following.kubernetes import ElasticJobLifetime
-    from pliant.cli.handles.kubernetes.job_handle import KubernetesJob
+    from pliant.handles.kubernetes.job_handle import KubernetesJob
 
     assert isinstance(handle, KubernetesJob)
     return ElasticJobLifetime(handle, Interrupts(), follower.say)  # of its own: Ctrl-C here deletes no job

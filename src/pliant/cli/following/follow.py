@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Protocol
 from pliant.cli.following.held_output import HeldOutput
 from pliant.cli.following.interrupts import Interrupts
 from pliant.cli.following.plan_reporter import PlanReporter
-from pliant.cli.handles.job_handle import Caller, JobHandle, Output
 from pliant.cli.render.console import EscapingConsole
 from pliant.cli.render.final_report import print_final_report
 from pliant.cli.render.output_lines import for_people
@@ -28,6 +27,7 @@ from pliant.core.nodes.states import NodeState
 from pliant.core.plurals import counted
 from pliant.core.status import JobStatus
 from pliant.core.summary import JobSummary
+from pliant.handles.job_handle import Caller, JobHandle, Output
 from pliant.rpc import pliant_pb2 as pb
 
 if TYPE_CHECKING:

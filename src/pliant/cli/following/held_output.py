@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pliant.cli.handles.job_handle import LinePrinter
 from pliant.core.job import Failure
+from pliant.handles.job_handle import LinePrinter
 
 MAX_HOLD_S = 15.0  # longer than the end of a program and its master's decision take, also on a busy machine
 MAX_LINES = 500

@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 from pliant.cli.following.follow import Follower
 from pliant.cli.following.interrupts import Interrupts
-from pliant.cli.handles.kubernetes.job_handle import KubernetesJob
 from pliant.core.errors import JobFailed, RetryableError
 from pliant.core.job import Phase
 from pliant.core.summary import JobSummary
+from pliant.handles.kubernetes.job_handle import KubernetesJob
 from pliant.platforms.kubernetes.elastic_job_status import is_over, message_of, phase_of
 
 NO_MASTER_YET = (Phase.PENDING, Phase.CREATING, Phase.INVALID, Phase.SUSPENDED)

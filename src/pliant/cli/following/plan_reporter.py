@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pliant.cli.handles.job_handle import Caller
 from pliant.cli.render.plans import plan_lines
 from pliant.core.errors import PliantError
 from pliant.core.planning.planner_state import PlannerState
 from pliant.core.status import JobStatus, PlannerStatus, PlanStatus
+from pliant.handles.job_handle import Caller
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.planning import plans_from
 

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pliant.cli.handles.job_dirs import argument_of, jobs_home
 from pliant.cli.launch.joining_brain import give_token, with_address
 from pliant.cli.options.run import RunOptions
 from pliant.cli.render.terminal import say
@@ -29,6 +28,7 @@ from pliant.files.private import (
     exposed_parents,
     make_private_folder,
 )
+from pliant.handles.job_dirs import argument_of, jobs_home
 from pliant.master.job_dir import JobDir
 from pliant.rpc.identity import create_token_file
 from pliant.spec import JobSpec, load_spec

@@ -12,13 +12,13 @@ import time
 from typing import TYPE_CHECKING
 
 from pliant.cli.following.interrupts import Interrupts
-from pliant.cli.handles.job_dirs import argument_of
 from pliant.cli.launch.job_folder import PreparedJob
 from pliant.cli.options.run import FollowOptions, StartOptions
 from pliant.cli.render.terminal import say
 from pliant.core.errors import MasterUnavailable, PermanentError, PliantError
 from pliant.files.atomic import read_json
 from pliant.files.reserve import disk_problem
+from pliant.handles.job_dirs import argument_of
 from pliant.master.job_dir import JobDir
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def launch(job: PreparedJob, options: FollowOptions, *, output: bool = True) -> 
         try:
             supervisor.start_master()
             from pliant.cli.following.follow import Follower  # gRPC and rich are imported while the master starts
-            from pliant.cli.handles.local import LocalJob
+            from pliant.handles.local import LocalJob
 
             handle = LocalJob(job.home)
             tail = 0 if job.is_resumed else None  # what was shown before is not shown again
@@ -101,7 +101,7 @@ def launch_in_background(job: PreparedJob) -> None:
 
 
 def _has_started(home: JobDir) -> bool:
-    from pliant.cli.handles.job_handle import Caller
+    from pliant.handles.job_handle import Caller
 
     if home.summary_file.exists():
         return True

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pliant.cli.handles.job_dirs import fresh_name
 from pliant.core.errors import InvalidRequest, NotFound, SpecError
+from pliant.handles.job_dirs import fresh_name
 from pliant.platforms.kubernetes.kinds import Object
 from pliant.platforms.kubernetes.names import API_VERSION, FILES_FOLDER, JOB_KIND, files_name, labels_of
 from pliant.spec import JobSpec

@@ -12,7 +12,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from pliant.cli.handles.job_dirs import jobs_home
 from pliant.cli.launch.job_folder import check_exists, folder_of, prepare
 from pliant.cli.launch.job_spec import check_launchable, make_spec
 from pliant.cli.launch.local import start
@@ -23,6 +22,7 @@ from pliant.cli.options.run import RunOptions
 from pliant.core.errors import Conflict, InvalidRequest
 from pliant.core.summary import JobSummary
 from pliant.files.atomic import read_json
+from pliant.handles.job_dirs import jobs_home
 from pliant.master.job_dir import JobDir
 from pliant.platforms.kubernetes.names import FILES_FOLDER
 from pliant.spec import load_spec

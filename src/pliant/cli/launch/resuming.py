@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pliant.cli.handles.job_dirs import argument_of
 from pliant.cli.launch.job_folder import check_exists, folder_of, prepare_resume
 from pliant.cli.launch.job_spec import check_launchable, make_spec
 from pliant.cli.launch.local import start
@@ -18,6 +17,7 @@ from pliant.cli.options.run import RunOptions, StartOptions
 from pliant.core.errors import Conflict, InvalidRequest
 from pliant.core.summary import JobSummary
 from pliant.files.atomic import read_json
+from pliant.handles.job_dirs import argument_of
 from pliant.master.job_dir import JobDir
 from pliant.spec import JobSpec, load_spec
 

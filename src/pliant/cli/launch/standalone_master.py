@@ -12,7 +12,6 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from pliant.cli.handles.job_dirs import fresh_name, jobs_home
 from pliant.cli.launch.job_folder import check_folder, create_folder, remove_own_files
 from pliant.cli.launch.job_spec import check_launchable
 from pliant.cli.launch.joining_brain import give_token, with_address
@@ -23,6 +22,7 @@ from pliant.core.nodes.environment import NodeEnvironment
 from pliant.files.atomic import read_json, write_text
 from pliant.files.locks import FileLock
 from pliant.files.private import FILE_MODE, restrict_new_files
+from pliant.handles.job_dirs import fresh_name, jobs_home
 from pliant.master.job_dir import JobDir
 from pliant.master.unrecorded_stop import stop_without_journal
 from pliant.rpc.grpc_logging import import_grpc_quietly

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pliant.cli.handles.cluster import Cluster
+from pliant.handles.cluster import Cluster
 
 Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="The job's name or directory. [default: newest]")]
 NamedJob = Annotated[str | None, typer.Argument(metavar="NAME", help="The job's name or directory.")]

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 
 import typer
 
-from pliant.cli.handles.cluster import Cluster
 from pliant.cli.options.common import Context, Namespace
 from pliant.core.errors import InvalidRequest
+from pliant.handles.cluster import Cluster
 
 NO_RESUME_IN_A_CLUSTER = (
     "a job in a cluster continues by itself after a loss; to pause and continue one, set `spec.suspend` of its ElasticJob "

@@ -5,7 +5,6 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from pliant.cli.handles.job_handle import JobHandle
 from pliant.cli.render.console import output_text
 from pliant.cli.render.plans import summed_up
 from pliant.cli.render.progress import clock, metrics_line, step_text
@@ -14,6 +13,7 @@ from pliant.core.memory_advice import memory_advice
 from pliant.core.plurals import counted
 from pliant.core.status import DatasetStatus, EvaluationStatus, JobStatus
 from pliant.core.summary import JobSummary
+from pliant.handles.job_handle import JobHandle
 
 _NEXT_STEPS = {
     "Error": "fix the program and rerun; each node is restarted up to --max-restarts times",

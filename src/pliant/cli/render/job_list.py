@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from pliant.cli.handles.job_handle import JobView
 from pliant.cli.render.console import EscapingConsole
 from pliant.cli.render.progress import clock
 from pliant.cli.render.tables import PHASE_STYLES
 from pliant.core.status import JobStatus
+from pliant.handles.job_handle import JobView
 
 WIDTH = 100  # columns, where the output goes to a file or another program
 MAX_NAME = 24  # characters

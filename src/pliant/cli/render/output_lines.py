@@ -7,8 +7,8 @@ import json
 from rich.console import Console
 from rich.text import Text
 
-from pliant.cli.handles.job_handle import LinePrinter
 from pliant.cli.render.console import output_text
+from pliant.handles.job_handle import LinePrinter
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
 

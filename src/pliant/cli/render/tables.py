@@ -10,7 +10,6 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pliant.cli.handles.job_handle import JobView
 from pliant.cli.render.console import EscapingConsole, output_text
 from pliant.cli.render.plans import last_plan_line
 from pliant.cli.render.progress import (
@@ -27,6 +26,7 @@ from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.plurals import counted
 from pliant.core.resources import Resources
 from pliant.core.status import CheckpointStatus, DatasetStatus, JobStatus, NodeStatus, ParametersStatus, ParkedShard
+from pliant.handles.job_handle import JobView
 
 PHASE_STYLES = {
     Phase.RUNNING: "green",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from pliant.cli.handles.job_handle import JobHandle
+from pliant.handles.job_handle import JobHandle
 
 H = TypeVar("H", bound=JobHandle)
 _OPEN: list[JobHandle] = []

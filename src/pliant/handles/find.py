@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pliant.cli.handles.cluster import Cluster
-from pliant.cli.handles.job_dirs import all_jobs as all_job_dirs
-from pliant.cli.handles.job_dirs import find_job as find_job_dir
-from pliant.cli.handles.job_handle import JobHandle
-from pliant.cli.handles.local import LocalJob
-from pliant.cli.handles.open_handles import close_at_exit
-from pliant.cli.handles.ray import RayJob, is_on_ray
 from pliant.core.errors import NotAvailable
+from pliant.handles.cluster import Cluster
+from pliant.handles.job_dirs import all_jobs as all_job_dirs
+from pliant.handles.job_dirs import find_job as find_job_dir
+from pliant.handles.job_handle import JobHandle
+from pliant.handles.local import LocalJob
+from pliant.handles.open_handles import close_at_exit
+from pliant.handles.ray import RayJob, is_on_ray
 from pliant.master.job_dir import JobDir
 
 
@@ -25,7 +25,7 @@ def find_job_handle(name: str | None, job_dir: Path | None = None, cluster: Clus
     if cluster is None:
         return _of_folder(find_job_dir(name, job_dir))
     with _kubernetes_extra():
-        from pliant.cli.handles.kubernetes.job_handle import find_job
+        from pliant.handles.kubernetes.job_handle import find_job
     return close_at_exit(find_job(name, cluster))
 
 
@@ -34,7 +34,7 @@ def all_job_handles(cluster: Cluster | None = None) -> list[JobHandle]:
     if cluster is None:
         return [_of_folder(home) for home in all_job_dirs()]
     with _kubernetes_extra():
-        from pliant.cli.handles.kubernetes.job_handle import all_jobs
+        from pliant.handles.kubernetes.job_handle import all_jobs
     return [close_at_exit(job) for job in all_jobs(cluster)]
 
 

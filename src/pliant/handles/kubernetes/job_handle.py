@@ -14,8 +14,13 @@ from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pliant.cli.handles.cluster import Cluster
-from pliant.cli.handles.job_handle import (
+from pliant.core.errors import Conflict, MasterUnavailable, NotAvailable, NotFound, PliantError
+from pliant.core.job import Phase
+from pliant.core.resources import RolloutMode
+from pliant.core.status import JobStatus
+from pliant.core.summary import JobSummary
+from pliant.handles.cluster import Cluster
+from pliant.handles.job_handle import (
     RETRY_TIMEOUT_S,
     Caller,
     JobHandle,
@@ -26,14 +31,9 @@ from pliant.cli.handles.job_handle import (
     RoleChanged,
     quiet_roles,
 )
-from pliant.cli.handles.kubernetes.pod_output import PodOutput
-from pliant.cli.handles.kubernetes.session import Session
-from pliant.cli.handles.kubernetes.summary import Remains, read_remains, summary_of
-from pliant.core.errors import Conflict, MasterUnavailable, NotAvailable, NotFound, PliantError
-from pliant.core.job import Phase
-from pliant.core.resources import RolloutMode
-from pliant.core.status import JobStatus
-from pliant.core.summary import JobSummary
+from pliant.handles.kubernetes.pod_output import PodOutput
+from pliant.handles.kubernetes.session import Session
+from pliant.handles.kubernetes.summary import Remains, read_remains, summary_of
 from pliant.platforms.kubernetes.elastic_job_status import is_over, message_of, phase_of, status_of_resource
 from pliant.platforms.kubernetes.errors import Forbidden
 from pliant.platforms.kubernetes.kinds import CONFIG_MAPS, ELASTIC_JOBS, PODS, SECRETS, Object

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import time
 
-from pliant.cli.handles.job_handle import POLL_INTERVAL_S
-from pliant.cli.handles.liveness import launcher_is_alive
-from pliant.cli.handles.local import LocalJob
 from pliant.core.errors import PliantError
 from pliant.core.job import Phase
 from pliant.core.status import JobStatus
 from pliant.core.summary import JobSummary
+from pliant.handles.job_handle import POLL_INTERVAL_S
+from pliant.handles.liveness import launcher_is_alive
+from pliant.handles.local import LocalJob
 from pliant.master.job_dir import JobDir
 from pliant.platforms.ray.names import RECORD
 from pliant.platforms.ray.submission import kill_all, master_state

@@ -14,10 +14,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from pliant.cli.handles.job_handle import LinePrinter
-from pliant.cli.handles.kubernetes.session import Session
-from pliant.cli.handles.program_output import role_of
 from pliant.core.errors import InvalidRequest, NotFound, RetryableError
+from pliant.handles.job_handle import LinePrinter
+from pliant.handles.kubernetes.session import Session
+from pliant.handles.program_output import role_of
 from pliant.platforms.kubernetes.api import KubeApi
 from pliant.platforms.kubernetes.kinds import PODS, Object
 from pliant.platforms.kubernetes.names import CONTAINER, MASTER_ROLE, ROLE_LABEL, job_selector, node_of

@@ -15,8 +15,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pliant.cli.handles.job_dirs import argument_of
-from pliant.cli.handles.job_handle import (
+from pliant.core.errors import Conflict, MasterUnavailable, NotFound, PliantError
+from pliant.core.job import Phase
+from pliant.core.planning.reports import MAX_RECENT, JobExplanation, JobPlans
+from pliant.core.status import JobStatus
+from pliant.core.summary import JobSummary
+from pliant.files.atomic import read_json
+from pliant.files.reserve import disk_problem
+from pliant.handles.job_dirs import argument_of
+from pliant.handles.job_handle import (
     POLL_INTERVAL_S,
     RETRY_TIMEOUT_S,
     Caller,
@@ -26,15 +33,8 @@ from pliant.cli.handles.job_handle import (
     Output,
     quiet_roles,
 )
-from pliant.cli.handles.liveness import launcher_is_alive, master_is_alive
-from pliant.cli.handles.orphans import ask_supervisor_to_stop, sweep_if_alone
-from pliant.core.errors import Conflict, MasterUnavailable, NotFound, PliantError
-from pliant.core.job import Phase
-from pliant.core.planning.reports import MAX_RECENT, JobExplanation, JobPlans
-from pliant.core.status import JobStatus
-from pliant.core.summary import JobSummary
-from pliant.files.atomic import read_json
-from pliant.files.reserve import disk_problem
+from pliant.handles.liveness import launcher_is_alive, master_is_alive
+from pliant.handles.orphans import ask_supervisor_to_stop, sweep_if_alone
 from pliant.master.job_dir import JobDir
 from pliant.rpc.retry import call_with_retry
 
@@ -187,7 +187,7 @@ class LocalJob(JobHandle):
         follow: bool,
         with_servers: bool = False,
     ) -> Output:
-        from pliant.cli.handles.program_output import OutputTail
+        from pliant.handles.program_output import OutputTail
 
         hidden = quiet_roles(self._strategy(), with_servers=with_servers)
         shown = OutputTail(self.home.logs, printer, nodes=nodes, hidden_roles=hidden)

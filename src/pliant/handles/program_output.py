@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
-from pliant.cli.handles.job_handle import LinePrinter
+from pliant.handles.job_handle import LinePrinter
 
 NOT_PROGRAMS = {"master.log", "agents.log"}
 _BLOCK = 1 << 16  # bytes
@@ -80,11 +79,6 @@ class OutputTail:
 
 def role_of(node: str) -> str:
     return node.rpartition("-")[0]
-
-
-def print_json(node: str, line: str) -> None:
-    """For programs."""
-    print(json.dumps({"node": node, "line": line}), flush=True)
 
 
 def _start_of_last(path: Path, lines: int) -> int:

@@ -7,13 +7,13 @@ import signal
 
 import psutil
 
-from pliant.cli.handles.liveness import master_is_alive
 from pliant.core.job import Phase
 from pliant.core.nodes.environment import NodeEnvironment
 from pliant.core.plurals import counted
 from pliant.core.status import JobStatus
 from pliant.core.summary import JobSummary
 from pliant.files.locks import FileLock
+from pliant.handles.liveness import master_is_alive
 from pliant.master.job_dir import JobDir
 
 

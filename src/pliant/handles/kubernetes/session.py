@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from pliant.cli.handles.cluster import Cluster
+from pliant.handles.cluster import Cluster
 from pliant.platforms.kubernetes.api import KubeApi
 
 T = TypeVar("T")
