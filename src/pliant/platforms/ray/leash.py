@@ -39,11 +39,17 @@ def main() -> int:
     os.set_blocking(tell, False)
     signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    child = subprocess.Popen(
-        command, start_new_session=True, preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    )
-    for number in (signal.SIGTERM, signal.SIGINT):
+    passed_on = (signal.SIGTERM, signal.SIGINT)
+    signal.pthread_sigmask(signal.SIG_BLOCK, passed_on)  # one that comes now waits until there is somebody to pass it on to
+
+    def in_child() -> None:
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on)
+
+    child = subprocess.Popen(command, start_new_session=True, preexec_fn=in_child)
+    for number in passed_on:
         signal.signal(number, lambda received, _: _send(child.pid, received))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on)
     code = None
     while code is None:
         ready, _, _ = select.select([pipe, hear], [], [])
