@@ -40,7 +40,9 @@ def main() -> int:
     signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     passed_on = (signal.SIGTERM, signal.SIGINT)
-    signal.pthread_sigmask(signal.SIG_BLOCK, passed_on)  # one that comes now waits until there is somebody to pass it on to
+    signal.pthread_sigmask(
+        signal.SIG_BLOCK, passed_on
+    )  # one that comes now waits until there is somebody to pass it on to
 
     def in_child() -> None:
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
