@@ -104,7 +104,7 @@ def train(
     options: RunOptions,
 ) -> None:
     from pliant.cli.launch.native import run_native
-    from pliant.cli.launch.paths import absolute, pod_path
+    from pliant.launch.paths import absolute, pod_path
     from pliant.native.model_file.description import Evaluation
 
     planned = planning.changes()

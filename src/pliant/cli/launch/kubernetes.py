@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 
 from pliant.cli.following.kubernetes import follow
-from pliant.cli.launch.manifest import completed, on_kubernetes, with_script
-from pliant.cli.launch.submitting import next_steps, submit
 from pliant.cli.options.run import RunOptions
 from pliant.cli.render.terminal import say
 from pliant.core.summary import JobSummary
 from pliant.handles.cluster import Cluster
 from pliant.handles.kubernetes.session import Session
 from pliant.handles.open_handles import close_at_exit
+from pliant.launch.manifest import completed, on_kubernetes, with_script
+from pliant.launch.submitting import next_steps, submit
 from pliant.spec import JobSpec
 
 

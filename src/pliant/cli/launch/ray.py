@@ -8,12 +8,12 @@ import time
 
 from pliant.cli.following.attached import SupervisedElsewhere
 from pliant.cli.following.interrupts import Interrupts
-from pliant.cli.launch.job_folder import PreparedJob
 from pliant.cli.options.run import FollowOptions
 from pliant.core.errors import MasterUnavailable, PermanentError, PliantError
 from pliant.core.summary import JobSummary
 from pliant.files.atomic import read_json
 from pliant.handles.ray import RayJob
+from pliant.launch.job_folder import PreparedJob
 from pliant.platforms.ray.submission import start_master
 from pliant.spec import load_spec
 

@@ -10,10 +10,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pliant.cli.launch.paths import absolute, pod_path
 from pliant.core.errors import InvalidRequest, NotAvailable, NotFound
 from pliant.core.plurals import counted
 from pliant.handles.job_dirs import fresh_name
+from pliant.launch.paths import absolute, pod_path
 
 if TYPE_CHECKING:
     from pliant.spec import JobSpec

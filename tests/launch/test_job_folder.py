@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from pliant.cli.launch.job_folder import prepare, prepare_resume
 from pliant.cli.launch.resuming import check_same
 from pliant.cli.options.run import RunOptions
 from pliant.core.errors import Conflict, NotFound
 from pliant.files.atomic import read_json, write_json
 from pliant.files.locks import FileLock
 from pliant.files.reserve import disk_problem, release, set_aside
+from pliant.launch.job_folder import prepare, prepare_resume
 from pliant.master.job_dir import JobDir
 from pliant.spec import JobSpec
 
