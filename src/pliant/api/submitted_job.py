@@ -230,7 +230,7 @@ class SubmittedJob:
 
     def _interrupted(self) -> KeyboardInterrupt:
         return KeyboardInterrupt(
-            f"job {self.name} goes on; job.stop() stops it, job.wait() waits again,"
+            f"job {self.name} is still running; job.stop() stops it, job.wait() waits again,"
             f" pliant.attach({self._handle.argument!r}) finds it from elsewhere"
         )
 

@@ -206,7 +206,7 @@ def _command_program(target: Target, args: Sequence[Any], kwargs: Mapping[str, A
     for word in (*words, *args):
         if not isinstance(word, str | os.PathLike | int | float) or isinstance(word, bool):
             raise InvalidRequest(
-                f"{word!r:.60} is no argument of a command",
+                f"{word!r:.60} is not an argument of a command",
                 hint="text, paths and numbers are; a function takes any value",
             )
         command.append(os.fspath(word) if isinstance(word, os.PathLike) else str(word))
@@ -231,6 +231,12 @@ def _launch_here(spec: JobSpec, program: _Program, files: Sequence[Path], folder
     except BaseException:
         job.undo()
         raise
+    if job.platform == "ray":
+        from pliant.handles.ray import RayJob
+        from pliant.launch.ray import launch_on_ray
+
+        launch_on_ray(job)
+        return SubmittedJob(RayJob(home))
     launch_in_background(job)
     return SubmittedJob(LocalJob(home))
 

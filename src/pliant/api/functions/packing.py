@@ -81,7 +81,7 @@ def _check_callable(function: Callable[..., Any], label: str) -> None:
 
 def _check_arguments(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], label: str) -> None:
     if odd := next((name for name in kwargs if not isinstance(name, str)), None):
-        raise InvalidRequest(f"kwargs of {label} has the key {odd!r:.60}, which is no name of an argument")
+        raise InvalidRequest(f"kwargs of {label} has the key {odd!r:.60}, which does not name an argument")
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # some of C have none

@@ -93,7 +93,7 @@ def pickled(
 
 def too_large(label: str, size: int, captures: Sequence[Capture]) -> InvalidRequest:
     sizes = sorted(((size_of(capture.value), capture) for capture in captures), key=lambda found: -found[0])
-    largest = [f"{one.name} ({type_name(one.value)}, {found:,} bytes)" for found, one in sizes[:NAMED] if found]
+    largest = [f"`{one.name}` ({type_name(one.value)}, {found:,} bytes)" for found, one in sizes[:NAMED] if found]
     return InvalidRequest(
         f"{label} with what it captures has {size:,} bytes; at most {MAX_PAYLOAD_BYTES:,} can be sent."
         f" The largest: {', '.join(largest) or 'its code'}",
@@ -116,7 +116,7 @@ def captures_of(function: object, args: Sequence[Any], kwargs: Mapping[str, Any]
     found = [Capture(f"args[{at}]", value) for at, value in enumerate(args)]
     found += [Capture(f"kwargs[{name!r}]", value) for name, value in kwargs.items()]
     if by_value:
-        found += [Capture(f"`{name}`", value) for name, value in _variables(function)]
+        found += [Capture(name, value) for name, value in _variables(function)]
         if not isinstance(function, types.FunctionType):
             found.append(Capture("the function itself", function))
     return found
@@ -219,7 +219,7 @@ def refuse(obj: Any) -> None:
 def _culprit(captures: Sequence[Capture]) -> str:
     """The first that cannot be pickled alone, for an error that does not say where it is."""
     bad = next((capture for capture in captures if size_of(capture.value) == 0), None)
-    return f"{bad.name} ({type_name(bad.value)}) " if bad is not None else "something that it captures "
+    return f"`{bad.name}` ({type_name(bad.value)}) " if bad is not None else "something that it captures "
 
 
 def _variables(function: object) -> Iterator[tuple[str, Any]]:
@@ -256,30 +256,32 @@ def _global_names(code: types.CodeType) -> set[str]:
 
 def _name_of(wanted: object, captures: Sequence[Capture]) -> str:
     """Where an object is, as somebody would write it: ``state['lock']``; empty: it was not found."""
-    todo = deque((capture.name, capture.value) for capture in captures)
+    todo = deque((capture.name, "", capture.value) for capture in captures)
     seen: set[int] = set()
     while todo and len(seen) < MAX_SEARCHED:
-        name, value = todo.popleft()
+        name, user, value = todo.popleft()
         if value is wanted:
-            return name
+            return f"`{name}`{f', used by `{user}`' if user else ''}"
         if id(value) in seen:
             continue
         seen.add(id(value))
-        todo.extend(_parts(name, value))
+        if isinstance(value, types.FunctionType):
+            if value.__module__ == MAIN or "<" in value.__qualname__:
+                todo.extend((inner, value.__name__, item) for inner, item in _variables(value))
+        else:
+            todo.extend((f"{name}{part}", user, item) for part, item in _parts(value))
     return ""
 
 
-def _parts(name: str, value: object) -> Iterator[tuple[str, Any]]:
-    bare = name.strip("`")
+def _parts(value: object) -> Iterator[tuple[str, Any]]:
+    """What is inside, and how one gets to it."""
     if isinstance(value, dict):
-        yield from ((f"`{bare}[{key!r:.40}]`", item) for key, item in list(value.items()))
+        yield from ((f"[{key!r:.40}]", item) for key, item in list(value.items()))
     elif isinstance(value, list | tuple | set | frozenset):
-        yield from ((f"`{bare}[{at}]`", item) for at, item in enumerate(list(value)))
-    elif isinstance(value, types.FunctionType) and (value.__module__ == MAIN or "<" in value.__qualname__):
-        yield from ((f"`{inner}`, used by `{value.__name__}`", item) for inner, item in _variables(value))
+        yield from ((f"[{at}]", item) for at, item in enumerate(list(value)))
     elif isinstance(value, types.MethodType):
-        yield f"`{bare}.__self__`", value.__self__
+        yield ".__self__", value.__self__
     elif isinstance(inside := getattr(value, "__dict__", None), dict) and not isinstance(
         value, types.ModuleType | type
     ):
-        yield from ((f"`{bare}.{key}`", item) for key, item in list(inside.items()))
+        yield from ((f".{key}", item) for key, item in list(inside.items()))

@@ -204,7 +204,7 @@ def _names(structure: Any, kinds: frozenset[str]) -> set[str]:
 def _read_pickle(content: bytes, file: ResultFile, *, allow_pickle: bool) -> Any:
     line, _, body = content.removeprefix(PICKLE_MAGIC).partition(b"\n")
     if not content.startswith(PICKLE_MAGIC):
-        raise CorruptData(f"{file.path} is no result of this version of Pliant")
+        raise CorruptData(f"{file.path} is not a result of this version of Pliant")
     header = _object(line, file)
     if not allow_pickle:
         raise InvalidRequest(
@@ -229,5 +229,5 @@ def _object(content: bytes, file: ResultFile) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise CorruptData(f"{file.path} is corrupt or truncated") from None
     if not isinstance(value, dict):
-        raise CorruptData(f"{file.path} is corrupt: it is no object")
+        raise CorruptData(f"{file.path} is corrupt: it is not an object")
     return value

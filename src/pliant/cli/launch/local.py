@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 def start(job: PreparedJob, options: StartOptions, *, output: bool = True) -> JobSummary:
     """Follow it to its end and return its summary; with ``--detach``, start it in the background and exit."""
     if job.platform == "ray":
-        from pliant.cli.launch.ray import follow_on_ray, launch_on_ray
+        from pliant.cli.launch.ray import follow_on_ray
+        from pliant.launch.ray import launch_on_ray
 
         launch_on_ray(job)
         if not options.detach:
