@@ -18,7 +18,6 @@ import pytest
 import yaml
 
 from pliant.checkpoint import checksums, slots
-from pliant.cli.launch import manifest
 from pliant.core import training
 from pliant.core.events import EventKind
 from pliant.core.nodes import stall_detector
@@ -28,6 +27,7 @@ from pliant.core.parameters.partition_map import DEFAULT_PARTITIONS, MAX_BLOCK_F
 from pliant.core.rendezvous import groups as core_groups
 from pliant.data import pipeline
 from pliant.data.readers import lines
+from pliant.launch import manifest
 from pliant.master.components import groups, stats
 from pliant.master.components.parameters import dumps
 from pliant.master.journal import notes

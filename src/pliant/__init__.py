@@ -10,7 +10,10 @@
             ...
 
 Run as ``pliant run -- python train.py`` it shares the shards with the job's other workers; run as ``python train.py`` it
-gets them all.
+gets them all. ``submit()`` starts a job from Python::
+
+    job = pliant.submit(train, args=(3,), workers="1:4")
+    print(job.result())
 """
 
 from __future__ import annotations
@@ -19,19 +22,43 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pliant.api import SubmittedJob as SubmittedJob
+    from pliant.api import attach as attach
+    from pliant.api import jobs as jobs
+    from pliant.api import submit as submit
     from pliant.client import Job as Job
     from pliant.client import Shard as Shard
     from pliant.client import connect as connect
+    from pliant.core.errors import JobFailed as JobFailed
     from pliant.core.errors import PliantError as PliantError
+    from pliant.core.errors import WaitTimeout as WaitTimeout
 
 __version__ = "0.1.0"
-__all__ = ["Job", "PliantError", "Shard", "__version__", "connect"]
+__all__ = [
+    "Job",
+    "JobFailed",
+    "PliantError",
+    "Shard",
+    "SubmittedJob",
+    "WaitTimeout",
+    "__version__",
+    "attach",
+    "connect",
+    "jobs",
+    "submit",
+]
 
 _HOMES = {
     "Job": "pliant.client",
     "Shard": "pliant.client",
     "connect": "pliant.client",
+    "JobFailed": "pliant.core.errors",
     "PliantError": "pliant.core.errors",
+    "SubmittedJob": "pliant.api",
+    "WaitTimeout": "pliant.core.errors",
+    "attach": "pliant.api",
+    "jobs": "pliant.api",
+    "submit": "pliant.api",
 }
 
 

@@ -11,10 +11,10 @@ import psutil
 import pytest
 from tests.brain.journal_brain import CLUSTER_TOKEN, JournalBrainProcess
 
-from pliant.cli.launch.job_folder import check_folder
 from pliant.core.errors import PliantError
 from pliant.core.events import EventKind
 from pliant.files.atomic import read_json
+from pliant.launch.job_folder import check_folder
 from pliant.rpc.brain.access import BrainFolder
 from pliant.rpc.brain.identity import LOCAL_NAMESPACE, job_token
 from pliant.testing.reading import ReadingJob

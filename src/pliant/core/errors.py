@@ -89,4 +89,17 @@ class CorruptData(PermanentError):
 
 
 class JobFailed(PermanentError):
-    """The job ended in failure."""
+    """The job ended in failure: ``node`` failed first, and ``traceback`` is what its program left as last words."""
+
+    def __init__(self, message: str, *, hint: str = "", node: str = "", traceback: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.node = node
+        self.traceback = traceback
+
+    def __str__(self) -> str:
+        told = super().__str__()
+        return f"{told}\n\nThe last words of {self.node}:\n\n{self.traceback}" if self.traceback else told
+
+
+class WaitTimeout(RetryableError, TimeoutError):
+    """What was waited for has not happened yet, and may still."""

@@ -24,7 +24,7 @@ def find_job_handle(name: str | None, job_dir: Path | None = None, cluster: Clus
     """A job of the cluster, if one is given; else by folder, by name, or the newest one of this machine."""
     if cluster is None:
         return _of_folder(find_job_dir(name, job_dir))
-    with _kubernetes_extra():
+    with kubernetes_extra():
         from pliant.handles.kubernetes.job_handle import find_job
     return close_at_exit(find_job(name, cluster))
 
@@ -33,7 +33,7 @@ def all_job_handles(cluster: Cluster | None = None) -> list[JobHandle]:
     """Oldest first."""
     if cluster is None:
         return [_of_folder(home) for home in all_job_dirs()]
-    with _kubernetes_extra():
+    with kubernetes_extra():
         from pliant.handles.kubernetes.job_handle import all_jobs
     return [close_at_exit(job) for job in all_jobs(cluster)]
 
@@ -43,7 +43,7 @@ def _of_folder(home: JobDir) -> LocalJob:
 
 
 @contextmanager
-def _kubernetes_extra() -> Iterator[None]:
+def kubernetes_extra() -> Iterator[None]:
     try:
         yield
     except ImportError as error:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pliant.core.end_policy import SERVICE_ROLES
-from pliant.core.errors import Conflict, MasterUnavailable
+from pliant.core.errors import Conflict, InvalidRequest, MasterUnavailable
 from pliant.core.job import Phase
 from pliant.core.planning.reports import MAX_RECENT, JobExplanation, JobPlans
 from pliant.core.resources import RolloutMode
@@ -104,6 +104,19 @@ class RoleChange:
         """Those that are given."""
         given = {"cpu": self.cpu, "memory_mb": self.memory_mb, "gpu": self.gpu}
         return {name: amount for name, amount in given.items() if amount is not None}
+
+
+def resource_amounts(given: Mapping[str, object]) -> dict[str, Any]:
+    """As ``RoleChange`` has them, of such as ``{"cpu": "500m", "memory": "4Gi"}``. Raises ``InvalidRequest``."""
+    from pliant.spec import ResourcesSpec
+
+    try:
+        resources = ResourcesSpec.model_validate(given).to_core()
+    except ValueError as error:
+        text = ", ".join(f"{key} {amount}" for key, amount in given.items())
+        raise InvalidRequest(f"{text}: not valid resource amounts", hint="for example: cpu 2, memory 4Gi") from error
+    found = {"cpu": resources.cpu, "memory": resources.memory_mb, "gpu": resources.gpu}
+    return {"memory_mb" if key == "memory" else key: found[key] for key in given}
 
 
 @dataclass(frozen=True)

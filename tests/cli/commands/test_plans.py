@@ -66,9 +66,7 @@ def test_a_job_that_does_not_exist_is_not_found(command_line: CommandLine, comma
 def test_without_numpy_a_job_that_plans_is_not_started(
     command_line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "pliant.cli.launch.job_spec.find_spec", lambda name: None if name == "numpy" else find_spec(name)
-    )
+    monkeypatch.setattr("pliant.launch.job_spec.find_spec", lambda name: None if name == "numpy" else find_spec(name))
     result = command_line("run", "--auto", "--name", "a", "--", "true")
     assert result.exit_code == 2
     assert "numpy" in result.output

@@ -8,10 +8,10 @@ import pytest
 from tests.cli.command_line import CommandLine
 
 from pliant.cli.commands import run as run_module
-from pliant.cli.launch.job_folder import PreparedJob
 from pliant.core.job import Phase
 from pliant.core.status import JobStatus
 from pliant.core.summary import JobSummary
+from pliant.launch.job_folder import PreparedJob
 from pliant.platforms.gpus import Gpu
 from pliant.spec import JobSpec, load_spec
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pliant.cli.launch.manifest import read_job
+from pliant.launch.manifest import read_job
 from pliant.platforms.kubernetes.plans import ScalePlanSpec
 
 FOLDER = Path(__file__).parents[3] / "examples" / "kubernetes"

@@ -7,12 +7,11 @@ import pytest
 import yaml
 from tests.cli.command_line import CommandLine
 
-from pliant.cli.launch.kubernetes import with_scripts
-from pliant.cli.launch.manifest import completed, read_files, read_job, with_script
 from pliant.core.errors import InvalidRequest, NotFound, SpecError
 from pliant.core.events import EventRecord, WorldFormed
 from pliant.handles.kubernetes.pod_output import LogCursor
 from pliant.handles.kubernetes.summary import Remains, read_remains, summary_of
+from pliant.launch.manifest import completed, read_files, read_job, with_script, with_scripts
 from pliant.platforms.kubernetes.elastic_job import _fitting
 from pliant.platforms.kubernetes.elastic_job_status import status_of_resource
 from pliant.platforms.kubernetes.traits import uses_tls

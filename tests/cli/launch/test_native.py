@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from pliant.cli.launch import native
-from pliant.cli.launch.job_folder import PreparedJob
 from pliant.cli.launch.native import _with_pod_paths
-from pliant.cli.launch.paths import pod_path
 from pliant.cli.options.run import RunOptions
 from pliant.core.errors import InvalidRequest
 from pliant.core.job import Phase
 from pliant.core.status import JobStatus
 from pliant.core.summary import JobSummary
 from pliant.files.atomic import write_json
+from pliant.launch.job_folder import PreparedJob
+from pliant.launch.paths import pod_path
 from pliant.native.model_file.description import Description
 from pliant.native.prediction.outputs import parts_folder
 

@@ -17,18 +17,13 @@ Exit code: 0; 2 if the job or node is not found.
 
 from __future__ import annotations
 
-import time
-from difflib import get_close_matches
 from typing import Annotated
 
 import typer
 
 from pliant.cli.options.common import AsJson, Context, Folder, Name, Namespace, cluster_of
-from pliant.core.errors import NotFound
 from pliant.handles.find import find_job_handle
-from pliant.handles.job_handle import JobHandle
-
-POLL_INTERVAL_S = 0.2  # seconds
+from pliant.handles.log_lines import log_lines
 
 
 def logs(
@@ -56,29 +51,6 @@ def logs(
 
     handle = find_job_handle(name, job_dir, cluster_of(namespace, context, job_dir))
     wanted = [*(node or []), *(["master"] if master else [])]
-    if not follow:
-        _check(handle, wanted)
     printer = print_json if as_json else for_people(EscapingConsole(soft_wrap=True))
-    output = handle.output(printer, nodes=frozenset(wanted) or None, tail=tail, follow=follow, with_servers=everything)
-    while follow:
-        over = handle.is_over()  # asked first: what came before the end is shown below
-        while output.show_new():
-            continue
-        if over:
-            break
-        time.sleep(POLL_INTERVAL_S)
-    while output.show_new():
-        continue
-    output.finish()
-
-
-def _check(handle: JobHandle, wanted: list[str]) -> None:
-    there = handle.nodes_with_output() if wanted else []
-    for name in wanted:
-        if name not in there:
-            nodes = [n for n in there if n != "master"]
-            close = get_close_matches(name, nodes, 1)
-            known = f"known: {', '.join(nodes)}" if nodes else "no output yet"
-            raise NotFound(
-                f"job {handle.name} has no log for {name!r}", hint=f"did you mean {close[0]}?" if close else known
-            )
+    for line in log_lines(handle, nodes=wanted, tail=tail, follow=follow, with_servers=everything):
+        printer(line.node, line.text)

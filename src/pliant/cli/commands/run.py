@@ -27,8 +27,6 @@ from typing import Annotated
 
 import typer
 
-from pliant.cli.launch.job_folder import prepare
-from pliant.cli.launch.job_spec import check_launchable, make_spec
 from pliant.cli.launch.local import start
 from pliant.cli.launch.outcome import check_summary, leave
 from pliant.cli.launch.resuming import resume_command
@@ -36,7 +34,10 @@ from pliant.cli.options.checkpoints import CheckpointOptions
 from pliant.cli.options.groups import grouped
 from pliant.cli.options.planning import PlanningOptions
 from pliant.cli.options.run import RunOptions
+from pliant.cli.render.terminal import warn
 from pliant.core.errors import InvalidRequest
+from pliant.launch.job_folder import prepare
+from pliant.launch.job_spec import check_launchable, make_spec
 
 
 @grouped
@@ -90,7 +91,7 @@ def run(
         leave(run_on_kubernetes(spec, options, files or [], output=tee != 0), options)
     if options.image or options.claim or files:
         raise InvalidRequest("--image, --claim and --file require --platform kubernetes")
-    leave(start(prepare(spec, options), options, output=tee != 0), options)
+    leave(start(prepare(spec, options, warn), options, output=tee != 0), options)
 
 
 def _workers(workers: str | None, nnodes: str | None, per_node: int | None) -> str | None:

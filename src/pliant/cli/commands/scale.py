@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -40,7 +40,7 @@ from pliant.core.errors import InvalidRequest
 from pliant.core.plurals import counted
 from pliant.core.resources import RolloutMode
 from pliant.handles.find import find_job_handle
-from pliant.handles.job_handle import RoleChange, RoleChanged
+from pliant.handles.job_handle import RoleChange, RoleChanged, resource_amounts
 
 MAX_DIGITS = 7  # of a number of virtual workers
 EXAMPLE = "for example: pliant scale clicks ps=3, or pliant scale clicks worker --cpu 2 --memory 4Gi"
@@ -149,7 +149,7 @@ def scale(
     if has_resources:
         of_role = role or (targets[0][0] if len(targets) == 1 else "worker")
         mode = RolloutMode.IN_PLACE if in_place else RolloutMode.ROLLING if rolling else RolloutMode.AUTO
-        amounts = _amounts({key: amount for key, amount in given.items() if amount is not None})
+        amounts = resource_amounts({key: amount for key, amount in given.items() if amount is not None})
         changes[of_role] = replace(changes.get(of_role) or RoleChange(of_role), rollout=mode, **amounts)
     handle = find_job_handle(name, job_dir, cluster_of(namespace, context, job_dir))
     wanted = list(changes.values())
@@ -171,18 +171,6 @@ def _show(job: str, wanted: RoleChange, changed: RoleChanged, *, as_json: bool) 
         amounts = ", ".join(f"{amount:g} {units[name]}" for name, amount in wanted.resources.items())
         how = "resized in place" if changed.in_place else "to be replaced one by one"
         say(f"{job}: {wanted.role} {amounts} each; {counted(changed.outdated, 'running node')} {how}")
-
-
-def _amounts(given: dict[str, object]) -> dict[str, Any]:
-    from pliant.spec import ResourcesSpec
-
-    try:
-        resources = ResourcesSpec.model_validate(given).to_core()
-    except ValueError as error:
-        text = ", ".join(f"--{key} {amount}" for key, amount in given.items())
-        raise InvalidRequest(f"{text}: not valid resource amounts", hint=EXAMPLE) from error
-    found = {"cpu": resources.cpu, "memory": resources.memory_mb, "gpu": resources.gpu}
-    return {"memory_mb" if key == "memory" else key: found[key] for key in given}
 
 
 def _seats(text: str) -> dict[str, int]:

@@ -20,11 +20,11 @@ from typing import Annotated, Any
 
 import typer
 
-from pliant.cli.launch.manifest import completed, read_job
 from pliant.cli.options.common import AsJson, Context, Namespace
 from pliant.cli.render.terminal import say
 from pliant.handles.cluster import Cluster
 from pliant.handles.open_handles import close_at_exit
+from pliant.launch.manifest import completed, read_job
 
 
 def submit(
@@ -45,9 +45,9 @@ def submit(
     if dry_run:
         say(json.dumps(submission.objects(), indent=1) if as_json else submission.to_yaml().removesuffix("\n"))
         return
-    from pliant.cli.launch.submitting import next_steps
-    from pliant.cli.launch.submitting import submit as send
     from pliant.handles.kubernetes.session import Session
+    from pliant.launch.submitting import next_steps
+    from pliant.launch.submitting import submit as send
 
     session = Session(Cluster(submission.namespace, context))
     try:

@@ -26,11 +26,12 @@ from typing import Annotated, Any
 import typer
 
 from pliant.cli.options import native as o
-from pliant.cli.options.checkpoints import Every, OnFailure, failure_mode, interval
+from pliant.cli.options.checkpoints import Every, OnFailure, failure_mode
 from pliant.cli.options.groups import grouped
 from pliant.cli.options.planning import PlanningOptions
 from pliant.cli.options.run import RunOptions, pairs
 from pliant.core.errors import InvalidRequest
+from pliant.launch.intervals import interval
 from pliant.spec.planning import MAX_OPEN
 
 STRATEGIES = ("local", "allreduce", "ps-sync", "ps-async")
@@ -104,7 +105,7 @@ def train(
     options: RunOptions,
 ) -> None:
     from pliant.cli.launch.native import run_native
-    from pliant.cli.launch.paths import absolute, pod_path
+    from pliant.launch.paths import absolute, pod_path
     from pliant.native.model_file.description import Evaluation
 
     planned = planning.changes()

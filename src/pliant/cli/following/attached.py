@@ -6,14 +6,12 @@ import time
 
 from pliant.cli.following.follow import Detached, Follower, Lifetime
 from pliant.cli.following.interrupts import Interrupts
-from pliant.core.errors import JobFailed
 from pliant.core.summary import JobSummary
 from pliant.handles.job_handle import JobHandle
-from pliant.handles.local import INTERRUPTED, LocalJob
+from pliant.handles.local import LocalJob
+from pliant.handles.supervision import Supervision
 
-__all__ = ["Detached", "attach_to"]
-
-REVIVAL_TIMEOUT_S = 10.0  # without launcher and master: an agent may be starting them again
+__all__ = ["Detached", "SupervisedElsewhere", "attach_to"]
 
 
 def attach_to(handle: JobHandle, *, tail: int, show_output: bool, progress: bool, to_stderr: bool) -> JobSummary:
@@ -41,26 +39,10 @@ def _lifetime(handle: JobHandle, follower: Follower) -> Lifetime:
     return ElasticJobLifetime(handle, Interrupts(), follower.say)  # of its own: Ctrl-C here deletes no job
 
 
-class SupervisedElsewhere:
-    def __init__(self, handle: LocalJob) -> None:
-        self._handle = handle
-        self._last_seen = time.monotonic()
-
+class SupervisedElsewhere(Supervision):
     @property
     def unrecorded_stop(self) -> str:
         return ""
-
-    def running(self) -> bool:
-        if self._handle.is_over():
-            return False
-        if self._handle.launcher_lives() or self._handle.master_lives():
-            self._last_seen = time.monotonic()
-        elif time.monotonic() > self._last_seen + REVIVAL_TIMEOUT_S:
-            raise JobFailed(
-                f"job {self._handle.name} cannot be followed: {INTERRUPTED}",
-                hint=f"`pliant resume {self._handle.argument}` continues it",
-            )
-        return True
 
     def replace_master(self) -> bool:
         return False

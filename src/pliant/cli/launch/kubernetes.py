@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 
 from pliant.cli.following.kubernetes import follow
-from pliant.cli.launch.manifest import completed, on_kubernetes, with_script
-from pliant.cli.launch.submitting import next_steps, submit
 from pliant.cli.options.run import RunOptions
 from pliant.cli.render.terminal import say
 from pliant.core.summary import JobSummary
 from pliant.handles.cluster import Cluster
 from pliant.handles.kubernetes.session import Session
 from pliant.handles.open_handles import close_at_exit
+from pliant.launch.manifest import completed, on_kubernetes, with_scripts
+from pliant.launch.submitting import next_steps, submit
 from pliant.spec import JobSpec
 
 
@@ -38,17 +38,3 @@ def run_on_kubernetes(spec: JobSpec, options: RunOptions, files: list[Path], *, 
         say(json.dumps(submitted, indent=1) if options.as_json else next_steps(handle.name, handle.namespace))
         sys.exit(0)
     return follow(handle, **options.shown(output=output))
-
-
-def with_scripts(spec: JobSpec, files: list[Path]) -> tuple[JobSpec, list[Path]]:
-    """The commands as they run in Pods, and the local Python files that have to be sent along for them."""
-    if spec.working_dir:
-        return spec, []  # the commands refer to a folder of the image
-    scripts: list[Path] = []
-    roles = {}
-    for name, role in spec.roles.items():
-        sent = {path.name for path in (*files, *scripts)}
-        command, script = with_script(role.command, sent)
-        scripts += [script] if script is not None else []
-        roles[name] = {**role.entries(), "command": command}
-    return spec.replaced(roles=roles), scripts

@@ -8,32 +8,25 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from typing import TYPE_CHECKING
 
 from pliant.cli.following.interrupts import Interrupts
-from pliant.cli.launch.job_folder import PreparedJob
 from pliant.cli.options.run import FollowOptions, StartOptions
 from pliant.cli.render.terminal import say
-from pliant.core.errors import MasterUnavailable, PermanentError, PliantError
-from pliant.files.atomic import read_json
-from pliant.files.reserve import disk_problem
+from pliant.core.errors import PermanentError
 from pliant.handles.job_dirs import argument_of
-from pliant.master.job_dir import JobDir
+from pliant.launch.background import launch_in_background
+from pliant.launch.job_folder import PreparedJob
 
 if TYPE_CHECKING:
-    from subprocess import Popen
-
     from pliant.core.summary import JobSummary
-
-START_TIMEOUT_S = 120.0  # of a master in the background; a busy machine takes its time
-POLL_INTERVAL_S = 0.05
 
 
 def start(job: PreparedJob, options: StartOptions, *, output: bool = True) -> JobSummary:
     """Follow it to its end and return its summary; with ``--detach``, start it in the background and exit."""
     if job.platform == "ray":
-        from pliant.cli.launch.ray import follow_on_ray, launch_on_ray
+        from pliant.cli.launch.ray import follow_on_ray
+        from pliant.launch.ray import launch_on_ray
 
         launch_on_ray(job)
         if not options.detach:
@@ -78,48 +71,3 @@ def launch(job: PreparedJob, options: FollowOptions, *, output: bool = True) -> 
             raise
         finally:
             supervisor.release()
-
-
-def launch_in_background(job: PreparedJob) -> None:
-    """Start a supervisor without a terminal; returns when the job's master answers, or the job is over already."""
-    from pliant.master.supervisor import start_in_background
-
-    supervisor = start_in_background(job.home)
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while not _has_started(job.home):
-        if supervisor.poll() is not None and not _has_started(job.home):
-            problem = _why_not(job.home, supervisor)
-            job.undo()
-            raise problem
-        if time.monotonic() > deadline:
-            why = disk_problem(job.home.path) or "it does not answer"
-            raise MasterUnavailable(
-                f"the master of job {job.home.name} has not started yet: {why}",
-                hint=f"`pliant status {argument_of(job.home)}` shows when it has; `pliant stop` stops it",
-            )
-        time.sleep(POLL_INTERVAL_S)
-
-
-def _has_started(home: JobDir) -> bool:
-    from pliant.handles.job_handle import Caller
-
-    if home.summary_file.exists():
-        return True
-    if home.resume_file.exists():  # what is in master.json is of an earlier master
-        return False
-    try:
-        with Caller(home.address()) as caller:
-            caller.status()
-            return True
-    except PliantError:
-        return False
-
-
-def _why_not(home: JobDir, supervisor: Popen[bytes]) -> PliantError:
-    problem = read_json(home.problem_file)
-    if problem is not None:
-        return PermanentError(problem["message"], hint=problem["hint"])
-    return PermanentError(
-        f"the master of job {home.name} could not be started (exit code {supervisor.returncode})",
-        hint="start it without --detach to see more",
-    )

@@ -12,17 +12,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from pliant.cli.launch.job_folder import check_exists, folder_of, prepare
-from pliant.cli.launch.job_spec import check_launchable, make_spec
 from pliant.cli.launch.local import start
 from pliant.cli.launch.outcome import check_summary, leave, say_output
-from pliant.cli.launch.paths import ON_A_VOLUME, absolute, pod_path
 from pliant.cli.launch.resuming import check_same, differences, resume
 from pliant.cli.options.run import RunOptions
+from pliant.cli.render.terminal import warn
 from pliant.core.errors import Conflict, InvalidRequest
 from pliant.core.summary import JobSummary
 from pliant.files.atomic import read_json
 from pliant.handles.job_dirs import jobs_home
+from pliant.launch.job_folder import check_exists, folder_of, prepare
+from pliant.launch.job_spec import check_launchable, make_spec
+from pliant.launch.paths import ON_A_VOLUME, absolute, pod_path
 from pliant.master.job_dir import JobDir
 from pliant.platforms.kubernetes.names import FILES_FOLDER
 from pliant.spec import load_spec
@@ -63,7 +64,7 @@ def run_native(
         raise InvalidRequest("--image and --claim require --platform kubernetes")
     if options.resume:
         leave(_resume(spec, description, options), options)
-    job = prepare(spec, options)
+    job = prepare(spec, options, warn)
     try:
         _put_files(job.home, description, model)
     except BaseException:

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pliant.cli.launch.job_folder import check_exists, folder_of, prepare_resume
-from pliant.cli.launch.job_spec import check_launchable, make_spec
 from pliant.cli.launch.local import start
 from pliant.cli.launch.outcome import say_output
 from pliant.cli.options.run import RunOptions, StartOptions
+from pliant.cli.render.terminal import warn
 from pliant.core.errors import Conflict, InvalidRequest
 from pliant.core.summary import JobSummary
 from pliant.files.atomic import read_json
 from pliant.handles.job_dirs import argument_of
+from pliant.launch.job_folder import check_exists, folder_of, prepare_resume
+from pliant.launch.job_spec import check_launchable, make_spec
 from pliant.master.job_dir import JobDir
 from pliant.spec import JobSpec, load_spec
 
@@ -40,7 +41,7 @@ def resume(home: JobDir, options: StartOptions, *, output: bool = True) -> JobSu
     """Start it again, and follow it to its end (or leave it in the background); returns its summary."""
     if home.exists():
         check_launchable(load_spec(home.spec))
-    result = start(prepare_resume(home), options, output=output)
+    result = start(prepare_resume(home, warn), options, output=output)
     native = read_json(home.path / "native.json")  # of `train` and its siblings
     if native is not None:
         say_output(native["task"], native["output"], result, options)

@@ -12,10 +12,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from pliant.cli.launch.job_folder import check_folder, create_folder, remove_own_files
-from pliant.cli.launch.job_spec import check_launchable
-from pliant.cli.launch.joining_brain import give_token, with_address
-from pliant.cli.render.terminal import EscapingFormatter, say
+from pliant.cli.render.terminal import EscapingFormatter, say, warn
 from pliant.core.errors import Conflict, InvalidRequest, PermanentError, PliantError
 from pliant.core.job import Phase
 from pliant.core.nodes.environment import NodeEnvironment
@@ -23,6 +20,9 @@ from pliant.files.atomic import read_json, write_text
 from pliant.files.locks import FileLock
 from pliant.files.private import FILE_MODE, restrict_new_files
 from pliant.handles.job_dirs import fresh_name, jobs_home
+from pliant.launch.job_folder import check_folder, create_folder, remove_own_files
+from pliant.launch.job_spec import check_launchable
+from pliant.launch.joining_brain import give_token, with_address
 from pliant.master.job_dir import JobDir
 from pliant.master.unrecorded_stop import stop_without_journal
 from pliant.rpc.grpc_logging import import_grpc_quietly
@@ -41,7 +41,7 @@ def prepare(
     name = name or (base.name if base else "") or (job_dir.name if job_dir and _is_name(job_dir.name) else "")
     home = JobDir((job_dir or jobs_home() / (name or fresh_name())).absolute())
     if home.exists():
-        check_folder(home)
+        check_folder(home, warn)
         stored = load_spec(home.spec)
         if home.summary_file.exists():
             raise Conflict(f"the job in {home.path} has ended", hint="choose another --name or --job-dir")
@@ -56,7 +56,7 @@ def prepare(
     made = with_address(_changed(base or empty, name or home.path.name, given, os.getcwd(), fresh=base is None))
     check_launchable(made)
     try:
-        create_folder(home)
+        create_folder(home, warn)
         if made.optimize.uses_brain and not has_token:
             give_token(made, home)
         write_text(home.spec, made.to_yaml(), mode=FILE_MODE)

@@ -114,7 +114,7 @@ class RunOptions(StartOptions):
         return Cluster(self.namespace or "", self.context)
 
     def changes(self) -> dict[str, Any]:
-        """The changes to a job's spec that they ask for; see ``launch.job_spec.make_spec``."""
+        """The changes to a job's spec that they ask for; see ``pliant.launch.job_spec.make_spec``."""
         changes = {
             "platform": self.platform,
             "cpu": self.cpu,

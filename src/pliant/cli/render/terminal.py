@@ -19,6 +19,10 @@ def say(text: str, *, to_stderr: bool = False) -> None:
     print(escaped(text).encode(encoding, "backslashreplace").decode(encoding), file=stream, flush=True)
 
 
+def warn(text: str) -> None:
+    say(f"warning: {text}", to_stderr=True)
+
+
 class EscapingFormatter(logging.Formatter):
     """For logs that are shown on a terminal: they name what others sent."""
 

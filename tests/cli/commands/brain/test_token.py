@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.cli.commands.brain.conftest import invoke
 
-from pliant.cli.launch.joining_brain import BRAIN_DIR, give_token, with_address
 from pliant.core.errors import Unauthenticated
+from pliant.launch.joining_brain import BRAIN_DIR, give_token, with_address
 from pliant.master.job_dir import JobDir
 from pliant.rpc.brain.access import BrainFolder
 from pliant.rpc.brain.identity import Caller, caller_of, credentials

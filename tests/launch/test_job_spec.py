@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pliant.cli.launch.job_spec import make_spec
-from pliant.cli.options.checkpoints import CheckpointOptions, interval
+from pliant.cli.options.checkpoints import CheckpointOptions
 from pliant.cli.options.planning import PlanningOptions
 from pliant.core.errors import InvalidRequest
+from pliant.launch.intervals import interval
+from pliant.launch.job_spec import make_spec
 from pliant.spec.sections import CheckpointSpec
 
 

@@ -10,13 +10,12 @@ import contextlib
 import os
 import shutil
 import stat
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from pliant.cli.launch.joining_brain import give_token, with_address
-from pliant.cli.options.run import RunOptions
-from pliant.cli.render.terminal import say
 from pliant.core.errors import Conflict, NotFound, PliantError
 from pliant.core.job import Phase
 from pliant.files.atomic import write_json, write_text
@@ -29,6 +28,7 @@ from pliant.files.private import (
     make_private_folder,
 )
 from pliant.handles.job_dirs import argument_of, jobs_home
+from pliant.launch.joining_brain import give_token, with_address
 from pliant.master.job_dir import JobDir
 from pliant.rpc.identity import create_token_file
 from pliant.spec import JobSpec, load_spec
@@ -52,6 +52,24 @@ OWN_FILES = (
 )
 
 
+Warn = Callable[[str], None]  # somebody else may be able to read or replace what is in the folder
+
+
+class FolderOptions(Protocol):
+    @property
+    def job_dir(self) -> Path | None: ...  # None: by the job's name
+
+    @property
+    def log_dir(self) -> Path | None: ...  # None: in the job's folder
+
+    @property
+    def overwrite(self) -> bool: ...  # a job that has ended is replaced
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, stacklevel=2)
+
+
 @dataclass(frozen=True)
 class PreparedJob:
     home: JobDir
@@ -60,11 +78,11 @@ class PreparedJob:
     platform: str = "local"
 
 
-def folder_of(name: str, options: RunOptions) -> JobDir:
+def folder_of(name: str, options: FolderOptions) -> JobDir:
     return JobDir((options.job_dir or jobs_home() / name).absolute())
 
 
-def prepare(spec: JobSpec, options: RunOptions) -> PreparedJob:
+def prepare(spec: JobSpec, options: FolderOptions, warn: Warn = _warn) -> PreparedJob:
     """Create the folder of a new job, with everything in it that a master needs."""
     home = folder_of(spec.name, options)
     spec = with_address(spec)
@@ -81,7 +99,7 @@ def prepare(spec: JobSpec, options: RunOptions) -> PreparedJob:
         shutil.rmtree(home.path)
     undo = _Removal(home.path, options.log_dir)
     try:
-        create_folder(home)
+        create_folder(home, warn)
         if options.log_dir is not None:
             home.logs.rmdir()
             options.log_dir.mkdir(parents=True, exist_ok=True)
@@ -98,38 +116,34 @@ def prepare(spec: JobSpec, options: RunOptions) -> PreparedJob:
     return PreparedJob(home, undo, platform=spec.platform.kind)
 
 
-def create_folder(home: JobDir) -> None:
+def create_folder(home: JobDir, warn: Warn = _warn) -> None:
     """The private folder of a new job, with a new secret: what lies there under that name is no secret of this job."""
-    _check_parents(home)
+    _check_parents(home, warn)
     was_empty = not _names(home.path)
     before = home.create()
     if before is not None and not was_empty:
-        _warn(f"only you can use {home.path} now (its mode was {before:04o})")
+        warn(f"only you can use {home.path} now (its mode was {before:04o})")
     check_own_entries(home.path)
     home.token.unlink(missing_ok=True)
     create_token_file(home.token)
 
 
-def check_folder(home: JobDir) -> None:
+def check_folder(home: JobDir, warn: Warn = _warn) -> None:
     """Of a job that is continued: nobody else could have written in it. Raises ``Conflict`` if somebody could."""
-    _check_parents(home)
+    _check_parents(home, warn)
     if (before := make_private_folder(home.path)) is not None:
-        _warn(f"only you can use {home.path} now (its mode was {before:04o})")
+        warn(f"only you can use {home.path} now (its mode was {before:04o})")
     check_own_entries(home.path)
 
 
-def _check_parents(home: JobDir) -> None:
+def _check_parents(home: JobDir, warn: Warn) -> None:
     for parent, why, by_anyone in exposed_parents(home.path):
         if by_anyone:
             raise Conflict(
                 f"{home.path} cannot be private: {parent} {why}",
                 hint=f"`chmod o-w {parent}`, or choose another --job-dir",
             )
-        _warn(f"{parent} {why}, who could replace {home.path}")
-
-
-def _warn(text: str) -> None:
-    say(f"warning: {text}", to_stderr=True)
+        warn(f"{parent} {why}, who could replace {home.path}")
 
 
 def check_exists(home: JobDir) -> None:
@@ -137,13 +151,13 @@ def check_exists(home: JobDir) -> None:
         raise NotFound(f"no job to resume in {home.path}", hint="`pliant jobs` lists the jobs of this machine")
 
 
-def prepare_resume(home: JobDir) -> PreparedJob:
+def prepare_resume(home: JobDir, warn: Warn = _warn) -> PreparedJob:
     """Have the next master continue a job that was interrupted, was stopped, or has failed.
 
     The marker is the summary under another name: one rename, which a full disk allows too.
     """
     check_exists(home)
-    check_folder(home)
+    check_folder(home, warn)
     _check_idle(home)
     summary = home.summary()
     if summary is not None and summary["phase"] == Phase.SUCCEEDED:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from pliant.cli.launch.job_folder import prepare, prepare_resume
 from pliant.cli.launch.resuming import check_same
 from pliant.cli.options.run import RunOptions
 from pliant.core.errors import Conflict, NotFound
 from pliant.files.atomic import read_json, write_json
 from pliant.files.locks import FileLock
 from pliant.files.reserve import disk_problem, release, set_aside
+from pliant.launch.job_folder import prepare, prepare_resume
 from pliant.master.job_dir import JobDir
 from pliant.spec import JobSpec
 
@@ -50,17 +50,16 @@ def test_the_folder_of_a_job_and_what_is_in_it_are_for_its_owner_only(tmp_path: 
         assert path.stat().st_mode & 0o077 == 0, path
 
 
-def test_a_folder_that_is_there_is_made_private_and_a_secret_in_it_is_not_used(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_that_is_there_is_made_private_and_a_secret_in_it_is_not_used(tmp_path: Path) -> None:
+    said: list[str] = []
     planted = "f" * 64
     (tmp_path / "j").mkdir(mode=0o755)
     (tmp_path / "j").chmod(0o755)
     (tmp_path / "j" / "token").write_text(planted)
-    home = prepare(SPEC, RunOptions(job_dir=tmp_path / "j")).home
+    home = prepare(SPEC, RunOptions(job_dir=tmp_path / "j"), said.append).home
     assert home.token.read_text() != planted
     assert stat.S_IMODE(home.path.stat().st_mode) == 0o700
-    assert f"only you can use {home.path} now (its mode was 0755)" in capsys.readouterr().err
+    assert said[-1] == f"only you can use {home.path} now (its mode was 0755)"
 
 
 def test_a_folder_that_is_a_link_someone_elses_or_replaceable_is_refused_untouched(

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import time
 
-from pliant.cli.launch.manifest import Submission
 from pliant.core.errors import Conflict, NotFound, PliantError, RetryableError
 from pliant.handles.kubernetes.job_handle import INSTALL, KubernetesJob
 from pliant.handles.kubernetes.session import Session
+from pliant.launch.manifest import Submission
 from pliant.platforms.kubernetes.api import KubeApi
 from pliant.platforms.kubernetes.elastic_job_status import is_over, phase_of
 from pliant.platforms.kubernetes.kinds import CONFIG_MAPS, ELASTIC_JOBS, NAMESPACES, PODS, SECRETS, Object

@@ -10,10 +10,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pliant.cli.launch.paths import absolute, pod_path
 from pliant.core.errors import InvalidRequest, NotAvailable, NotFound
 from pliant.core.plurals import counted
 from pliant.handles.job_dirs import fresh_name
+from pliant.launch.paths import absolute, pod_path
 
 if TYPE_CHECKING:
     from pliant.spec import JobSpec
@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 
 
 def make_spec(
-    command: list[str], name: str | None, changes: dict[str, Any], *, stored: JobSpec | None = None
+    command: list[str],
+    name: str | None,
+    changes: dict[str, Any],
+    *,
+    stored: JobSpec | None = None,
+    source: str = "the command line",
 ) -> JobSpec:
     """The job's spec, from a YAML file or from a command, with the changes that the options ask for. Without a command it is
     ``stored``, that of an earlier start, which is changed."""
@@ -40,7 +45,7 @@ def make_spec(
             given = text.read(text.read_file(Path(command[0])), source)
         else:
             program = ["python", *command] if command[0].endswith(".py") else command
-            given, source = {"roles": {"worker": {"command": program}}}, "the command line"
+            given = {"roles": {"worker": {"command": program}}}
             spec = JobSpec.from_dict(given)
         if "optimize" in changes:  # as if it had been written there: what is given by number becomes a bound
             section = {**spec.optimize.entries(), **changes["optimize"]}
@@ -83,7 +88,7 @@ def make_spec(
     value["fault"] = _fault(value["fault"], changes)
     if "checkpoint" in changes:
         value["checkpoint"] = _checkpoint(value["checkpoint"], changes["checkpoint"], platform)
-    made = JobSpec.from_dict(value, source=command[0] if from_file else "the command line")
+    made = JobSpec.from_dict(value, source=source)
     here = made.platform.kind != "kubernetes"  # in a Pod, programs start among the files that were sent along
     return made.replaced(working_dir=os.getcwd()) if here and not made.working_dir else made
 

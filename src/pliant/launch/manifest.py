@@ -190,3 +190,17 @@ def with_script(command: Sequence[str], sent: Iterable[str]) -> tuple[list[str],
             hint="check the path; for a file in the image use an absolute path, such as /app/train.py",
         )
     return changed, None
+
+
+def with_scripts(spec: JobSpec, files: list[Path]) -> tuple[JobSpec, list[Path]]:
+    """The commands as they run in Pods, and the local Python files that have to be sent along for them."""
+    if spec.working_dir:
+        return spec, []  # the commands refer to a folder of the image
+    scripts: list[Path] = []
+    roles = {}
+    for name, role in spec.roles.items():
+        sent = {path.name for path in (*files, *scripts)}
+        command, script = with_script(role.command, sent)
+        scripts += [script] if script is not None else []
+        roles[name] = {**role.entries(), "command": command}
+    return spec.replaced(roles=roles), scripts
