@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -16,6 +17,10 @@ FIRST_ADDRESS = 1
 
 
 def main() -> None:
+    session = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))  # sockets need short paths
+    # Where Ray notes the cluster that was started last: this one is not what `auto` means on this machine.
+    os.environ["RAY_TMPDIR"] = str(session)
+    (session / "ray").mkdir()
     from ray.cluster_utils import Cluster
 
     place, cpus = Path(sys.argv[1]), [int(number) for number in sys.argv[2:]]
@@ -24,16 +29,14 @@ def main() -> None:
         address = f"127.0.7.{FIRST_ADDRESS + number}"  # not 127.0.0.1, which Ray takes for the machine's own address
         return {"num_cpus": cpus[number], "object_store_memory": SMALL_STORE, "node_ip_address": address}
 
-    session = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # sockets need short paths
-    cluster = Cluster(initialize_head=True, head_node_args={"include_dashboard": False, "temp_dir": session, **node(0)})
+    head = {"include_dashboard": False, "temp_dir": str(session / "ray"), **node(0)}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     nodes = [cluster.head_node, *(cluster.add_node(**node(number)) for number in range(1, len(cpus)))]
     raylets = [each.all_processes["raylet"][0].process.pid for each in nodes]
     place.with_suffix(".part").write_text(json.dumps({"address": cluster.address, "raylets": raylets}))
     os.replace(place.with_suffix(".part"), place)
     sys.stdin.read()
     cluster.shutdown()
-    import shutil
-
     shutil.rmtree(session, ignore_errors=True)
 
 

@@ -91,6 +91,7 @@ class RayScaler(Scaler):
             node=launch.node,
             role=launch.role,
             master_addr=context.master_addr,
+            master_file=context.job_dir / "master.json",
             token_file=context.token_file,
             tls_dir=context.tls_dir,
             node_dir=node_dir,
@@ -115,6 +116,7 @@ class RayScaler(Scaler):
             "log": str(context.job_dir / "logs" / "agents.log"),
             "cpu": launch.resources.cpu,
             "node_dir": str(node_dir),
+            "ends_with": [],
         }
         return {
             "node": launch.node,
