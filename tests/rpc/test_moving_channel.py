@@ -16,6 +16,7 @@ from pliant.core.nodes.environment import NodeEnvironment
 from pliant.files.atomic import write_json
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.channel import Address, AsyncMasterClient, MasterClient
+from pliant.rpc.identity import create_token_file
 from pliant.testing import RunningMaster, wait_until
 
 HERE = "127.0.0.1"
@@ -92,8 +93,7 @@ def test_an_agent_finds_it(master: RunningMaster, nobody: str, tmp_path: Path) -
 
 def test_a_program_that_starts_late_begins_at_the_present_address(tmp_path: Path) -> None:
     record, token = tmp_path / "master.json", tmp_path / "token"
-    token.write_text("secret")
-    token.chmod(0o600)
+    create_token_file(token)
     environment = NodeEnvironment(master_addr="10.0.0.1:1", master_file=record, token_file=token)
     assert Address.of_node(environment).target == "10.0.0.1:1"
     publish(record, "10.0.0.2:2")

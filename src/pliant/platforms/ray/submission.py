@@ -43,8 +43,19 @@ def start_master(job: str, job_dir: Path, address: str, runtime_env: Mapping[str
         "node_dir": None,
         "ends_with": ENDS_WITH,
     }
-    write_json(job_dir / RECORD, {"address": found})
-    asyncio.run(_call(found, job, job_dir, runtime_env, "start_master", {"options": {}, "command": command}))
+    asyncio.run(
+        _start(BridgeLink(found, job, job_dir, runtime_env), found, job_dir, {"options": {}, "command": command})
+    )
+
+
+async def _start(link: BridgeLink, address: str, job_dir: Path, launch: Mapping[str, Any]) -> None:
+    """The record comes first: the master starts its nodes with the files that were uploaded here, on whatever machine it runs."""
+    try:
+        await link.connect()
+        write_json(job_dir / RECORD, {"address": address, "runtime_env": link.runtime_env})
+        await link.call("start_master", launch)
+    finally:
+        await link.close()
 
 
 def master_state(job: str, job_dir: Path) -> str:
