@@ -77,7 +77,7 @@ def test_a_job_does_not_need_who_submitted_it_and_is_scaled_and_stopped_by_other
         wait_until_all_work(job, 3)
         job.call(lambda client: client.stubs.job.Scale, pb.ScaleRequest(role="worker", replicas=1, reason="fewer"))
         job.wait_for(lambda s: sum(node.state == "Running" for node in s.nodes) == 1, "one worker", LONG_S)
-        for command in ("status", "events", "logs", "stop"):
+        for command in ("status", "events", "stop"):
             done = subprocess.run(
                 [sys.executable, "-c", LAUNCHER, command, "--job-dir", str(job.home.path)],
                 capture_output=True,

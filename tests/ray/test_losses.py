@@ -1,37 +1,93 @@
-"""Machines that leave a Ray cluster: a cluster of its own, which the tests break."""
+"""Machines that leave a Ray cluster: a cluster of its own, which the tests break, one machine after the other."""
 
 from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
-from tests.ray.conftest import is_available, started
+from tests.ray.conftest import RayTestCluster, is_available, started
 from tests.ray.jobs import LONG_S, raylet_of, wait_until_all_work, wait_until_runs
 from tests.ray.test_jobs import reading
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(1800)]
+from pliant.core.events import EventKind
+from pliant.testing.reading import ReadingJob
 
-WORKERS = ("worker-0", "worker-1", "worker-2")
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(1800), pytest.mark.xdist_group("losses")]
+
+# One CPU each, so each has one worker: the head, three that are lost, and room for whoever replaces.
+CPUS = (1, 1, 1, 1, 1, 1, 1)
+# Ray takes a minute to find that a machine is frozen; here 10 s.
+CONFIG = {"RAY_health_check_period_ms": "2000", "RAY_health_check_timeout_ms": "4000"}
+CONFIG |= {"RAY_health_check_failure_threshold": "2"}
 
 
-def test_a_killed_raylet_is_a_machine_that_left_and_its_node_is_replaced_on_another(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayTestCluster]:
     is_available()
-    (tmp_path / "cluster").mkdir()
-    (tmp_path / "job").mkdir()
-    with started(tmp_path / "cluster", (1, 1, 1, 1)) as cluster, reading(tmp_path / "job", cluster, 3, cpu=1.0) as job:
-        wait_until_all_work(job, 3)
+    with started(tmp_path_factory.mktemp("ray"), CPUS, CONFIG) as made:
+        yield made
+
+
+def raylets(job: ReadingJob, nodes: tuple[str, ...]) -> dict[str, int]:
+    """The machines that the programs of nodes run on."""
+    return {node: raylet_of(wait_until_runs(job, node).pid).pid for node in nodes}
+
+
+def ends_exactly(job: ReadingJob) -> dict[str, dict[str, str]]:
+    """Its nodes, by name."""
+    job.open_gate()
+    assert job.wait(LONG_S) == 0, job.report()
+    job.assert_each_record_once()
+    return {node["name"]: node for node in job.summary()["nodes"]}
+
+
+def test_a_killed_raylet_is_a_machine_that_left_and_its_node_is_replaced_on_another(
+    tmp_path: Path, cluster: RayTestCluster
+) -> None:
+    with reading(tmp_path, cluster, 2, cpu=1.0) as job:
+        wait_until_all_work(job, 2)
+        machines = raylets(job, ("worker-0", "worker-1"))
         kept = {cluster.raylets[0], raylet_of(job.master_pid()).pid}  # the head, and the master's machine
-        raylets = {node: raylet_of(wait_until_runs(job, node).pid).pid for node in WORKERS}
-        lost = next(node for node, raylet in raylets.items() if raylet not in kept)
+        lost = next(node for node, raylet in machines.items() if raylet not in kept)
         program = wait_until_runs(job, lost).pid
-        os.kill(raylets[lost], signal.SIGKILL)
-        wait_until_runs(job, "worker-3")
+        os.kill(machines[lost], signal.SIGKILL)
+        wait_until_runs(job, "worker-2")
         assert program not in {process.pid for process in job.processes()}
-        job.open_gate()
-        assert job.wait(LONG_S) == 0, job.report()
-        job.assert_each_record_once()
-        nodes = {node["name"]: node for node in job.summary()["nodes"]}
-    assert nodes["worker-3"]["replaces"] == lost
+        nodes = ends_exactly(job)
+    assert nodes["worker-2"]["replaces"] == lost
     assert nodes[lost]["exit_reason"] in ("Preempted", "Killed")
+
+
+def test_nodes_find_the_master_that_ray_starts_on_another_machine(tmp_path: Path, cluster: RayTestCluster) -> None:
+    with reading(tmp_path, cluster, 3, cpu=1.0) as job:
+        wait_until_all_work(job, 3)
+        machines = raylets(job, ("worker-0", "worker-1", "worker-2"))
+        master = raylet_of(job.master_pid()).pid
+        elsewhere = {node: wait_until_runs(job, node).pid for node, raylet in machines.items() if raylet != master}
+        before = job.home.address().target
+        os.kill(master, signal.SIGKILL)
+        job.until(lambda: job.home.address().target != before, "a master at another address", LONG_S)
+        assert {node: wait_until_runs(job, node).pid for node in elsewhere} == elsewhere
+        ends_exactly(job)
+    assert len(job.events(EventKind.MASTER)) == 2
+
+
+def test_a_frozen_machine_is_left_and_what_it_still_does_counts_once(tmp_path: Path, cluster: RayTestCluster) -> None:
+    with reading(tmp_path, cluster, 2, cpu=1.0) as job:
+        wait_until_all_work(job, 2)
+        machines = raylets(job, ("worker-0", "worker-1"))
+        master = raylet_of(job.master_pid()).pid
+        lost = next(node for node, raylet in machines.items() if raylet != master)
+        raylet = psutil.Process(machines[lost])
+        raylet.suspend()
+        try:
+            wait_until_runs(job, "worker-2")
+            nodes = ends_exactly(job)
+        finally:
+            raylet.resume()
+    assert nodes["worker-2"]["replaces"] == lost
+    assert nodes[lost]["exit_reason"] == "Preempted"

@@ -33,7 +33,7 @@ class Entry:
 
 COMMANDS = {
     "run": Entry("Run a program as an elastic job and wait for it to finish."),
-    "submit": Entry("Submit a job to Kubernetes.", extra="kubernetes"),
+    "submit": Entry("Submit a job to Kubernetes or Ray.", extra="kubernetes"),
     "train": Entry("Train and evaluate the model in a model file.", extra="torch"),
     "evaluate": Entry("Evaluate a trained model on data.", extra="torch"),
     "predict": Entry("Write predictions for each record.", extra="torch"),

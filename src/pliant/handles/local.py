@@ -143,7 +143,7 @@ class LocalJob(JobHandle):
 
     def _master_address(self) -> Address:
         try:
-            return self.home.address()
+            return self.address()
         except NotFound as error:  # its master has not been started yet, or is being started again
             raise MasterUnavailable(error.message) from None
 

@@ -8,6 +8,8 @@ whether it starts the actor again.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pliant.core.errors import PliantError
 from pliant.core.job import Phase
@@ -19,6 +21,9 @@ from pliant.handles.local import LocalJob
 from pliant.master.job_dir import JobDir
 from pliant.platforms.ray.names import RECORD
 from pliant.platforms.ray.submission import kill_all, master_state
+
+if TYPE_CHECKING:
+    from pliant.rpc.channel import Address
 
 BELIEVED_S = 5.0  # what Ray says of the actor
 COMING_BACK = frozenset({"DEPENDENCIES_UNREADY", "PENDING_CREATION", "ALIVE", "RESTARTING"})
@@ -33,6 +38,13 @@ class RayJob(LocalJob):
         super().__init__(home)
         self._asked_at = float("-inf")
         self._answer = False
+
+    def address(self) -> Address:
+        """Its master may come back on another machine, also while a command follows it."""
+        from pliant.spec import load_spec
+
+        plaintext = load_spec(self.home.spec).security.tls is False
+        return replace(self.home.tcp_address(), record=self.home.master_file, allows_plaintext=plaintext)
 
     def master_lives(self) -> bool:
         return self.launcher_lives()  # its pid is one of another machine

@@ -18,6 +18,7 @@ from pliant.launch.paths import absolute, pod_path
 if TYPE_CHECKING:
     from pliant.spec import JobSpec
     from pliant.spec.faults import FaultSpec
+    from pliant.spec.platform import RayOptions
     from pliant.spec.sections import CheckpointSpec
 
 
@@ -88,9 +89,22 @@ def make_spec(
     value["fault"] = _fault(value["fault"], changes)
     if "checkpoint" in changes:
         value["checkpoint"] = _checkpoint(value["checkpoint"], changes["checkpoint"], platform)
+    if platform["kind"] == "ray":
+        platform["ray"] = with_uploads(platform["ray"])
     made = JobSpec.from_dict(value, source=source)
     here = made.platform.kind != "kubernetes"  # in a Pod, programs start among the files that were sent along
     return made.replaced(working_dir=os.getcwd()) if here and not made.working_dir else made
+
+
+def with_uploads(options: RayOptions | dict[str, Any]) -> dict[str, Any]:
+    """The working directory that Ray brings to its machines; a relative one is one of where the command is given."""
+    value = options if isinstance(options, dict) else options.entries()
+    folder = value.get("runtime_env", {}).get("working_dir")
+    if not isinstance(folder, str) or "://" in folder:
+        return value
+    if not Path(folder).is_dir() and not folder.endswith(".zip"):
+        raise NotFound(f"the runtime environment's working_dir {folder} is no folder here", hint="check the path")
+    return {**value, "runtime_env": {**value["runtime_env"], "working_dir": absolute(folder)}}
 
 
 def _checkpoint(spec: CheckpointSpec, given: dict[str, Any], platform: dict[str, Any]) -> dict[str, Any]:

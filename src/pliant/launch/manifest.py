@@ -77,6 +77,13 @@ class Submission:
         return "---\n".join(yaml_text.write(found) for found in self.objects())
 
 
+def platform_of(path: Path) -> str:
+    """That the file names; empty: it names none."""
+    value = yaml_text.read(yaml_text.read_file(path), str(path))
+    inside = value.get("platform", "") if isinstance(value, Mapping) else ""
+    return str(inside.get("kind", "") if isinstance(inside, Mapping) else inside)
+
+
 def read_job(path: Path, *, name: str | None, namespace: str | None) -> Submission:
     """From a file with a job's spec, or with an ElasticJob."""
     value = yaml_text.read(yaml_text.read_file(path), str(path))
@@ -94,7 +101,7 @@ def on_kubernetes(
     """A job for any platform, set to run there."""
     platform = spec.platform
     if platform.kind not in ("local", "kubernetes"):
-        raise InvalidRequest(f"the job's platform is {platform.kind}, but this command submits to Kubernetes")
+        raise InvalidRequest(f"the job's platform is {platform.kind}, but it was to be submitted to Kubernetes")
     options = platform.kubernetes
     given = options.namespace if "namespace" in options.model_fields_set and options.namespace != "default" else ""
     where = namespace or given

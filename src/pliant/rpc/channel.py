@@ -3,6 +3,8 @@
 ``Address`` says where a master is and how to prove that one belongs; programs get theirs from the environment that
 their agent set (``Address.from_env``). The token is sent only to a peer that has proved itself: by its certificate, or by the
 folder that its Unix socket is in. Without either it is sent only if the address says so.
+
+Where a master may be started again on another machine, clients look up where it listens now (``moving_channel``).
 """
 
 from __future__ import annotations
@@ -10,17 +12,19 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import grpc
 import grpc.aio
 
-from pliant.core.errors import PermanentError, Unauthenticated
+from pliant.core.errors import MasterUnavailable, PermanentError, PliantError, Unauthenticated
 from pliant.core.nodes.environment import NodeEnvironment
 from pliant.rpc import pliant_pb2_grpc as services
 from pliant.rpc.failures import from_status
 from pliant.rpc.identity import TOKEN_HEADER, read_token_file
+from pliant.rpc.moving_channel import MovingChannel, published_address
 from pliant.rpc.retry import DEFAULT_MAX_PAUSE_S, call_with_retry
 from pliant.rpc.server import MAX_MESSAGE
 from pliant.rpc.tls import SERVER_NAME, Authority, TlsFiles, TlsMaterial
@@ -35,6 +39,7 @@ class Address:
     token: str = field(repr=False)
     tls: TlsFiles | TlsMaterial | Authority | None = None  # of TCP; a Unix socket needs none
     allows_plaintext: bool = False  # the token may be sent over TCP without TLS
+    record: Path | None = None  # where the master publishes its address, if it may move to another machine
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> Address:
@@ -51,7 +56,9 @@ class Address:
             raise PermanentError("PLIANT_TOKEN_FILE is not set", hint="set it to the path of the job's token file")
         tls = TlsFiles(environment.tls_dir) if environment.tls_dir is not None else None
         token = read_token_file(environment.token_file)
-        return cls(environment.master_addr, token, tls, environment.allows_plaintext)
+        record = environment.master_file
+        target = (published_address(record) if record is not None else "") or environment.master_addr
+        return cls(target, token, tls, environment.allows_plaintext, record)
 
 
 _OPTIONS: list[tuple[str, Any]] = [
@@ -95,6 +102,50 @@ class Dialling:
             self._socket.close()
 
 
+class Connection:
+    """The channel of a client, and all that it was dialled by."""
+
+    def __init__(self, address: Address, *, secure: Callable[..., Any], insecure: Callable[..., Any]) -> None:
+        self._address = address
+        self._secure, self._insecure = secure, insecure
+        self._ways: list[Dialling] = []
+        if address.record is None:
+            self.channel = self._dial(address.target)
+        else:
+            self.channel = MovingChannel(address.target, address.record, self._dial)
+
+    def failed(self, error: grpc.RpcError, called: str) -> PliantError:
+        """What a call raises. A master that has moved meanwhile is found with the next call."""
+        found = from_status(error, called)
+        if not isinstance(self.channel, MovingChannel) or not isinstance(found, MasterUnavailable | Unauthenticated):
+            return found
+        before = self.channel.target
+        if self.channel.follow():
+            return MasterUnavailable(f"the master has moved from {before} to {self.channel.target}")
+        return found
+
+    def ended(self, call: Any) -> None:
+        """A call that nobody waited for: if it found no master, the next one may."""
+        if isinstance(self.channel, MovingChannel) and call.code() is not grpc.StatusCode.OK and not call.cancelled():
+            self.channel.follow()
+
+    def channels(self) -> list[Any]:
+        """To be closed by the client."""
+        found = self.channel
+        return [found.present, *found.left] if isinstance(found, MovingChannel) else [found]
+
+    def forget(self) -> None:
+        for way in self._ways:
+            way.close()
+
+    def _dial(self, target: str) -> Any:
+        way = Dialling(replace(self._address, target=target))
+        self._ways.append(way)
+        if way.credentials is None:
+            return self._insecure(way.target, way.options)
+        return self._secure(way.target, way.credentials, way.options)
+
+
 class Stubs:
     """The services of one master over one channel."""
 
@@ -115,19 +166,15 @@ class MasterClient:
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self._dialling = way = Dialling(address)
-        if way.credentials is None:
-            self._channel = grpc.insecure_channel(way.target, way.options)
-        else:
-            self._channel = grpc.secure_channel(way.target, way.credentials, way.options)
+        self._connection = Connection(address, secure=grpc.secure_channel, insecure=grpc.insecure_channel)
         self._metadata = ((TOKEN_HEADER, address.token),)
-        self.stubs = Stubs(self._channel)
+        self.stubs = Stubs(self._connection.channel)
 
     def call(self, method: Callable[..., Any], request: Any, *, timeout: float = DEADLINE_S) -> Any:
         try:
             return method(request, timeout=timeout, metadata=self._metadata)
         except grpc.RpcError as error:
-            raise from_status(error, type(request).__name__) from None
+            raise self._connection.failed(error, type(request).__name__) from None
 
     def call_with_retry(
         self,
@@ -149,11 +196,15 @@ class MasterClient:
 
     def start(self, method: Any, request: Any, *, timeout: float) -> Any:
         """Begin a call; returns gRPC's future."""
-        return method.future(request, timeout=timeout, metadata=self._metadata)
+        call = method.future(request, timeout=timeout, metadata=self._metadata)
+        if self.address.record is not None:
+            call.add_done_callback(self._connection.ended)
+        return call
 
     def close(self) -> None:
-        self._channel.close()
-        self._dialling.close()
+        for channel in self._connection.channels():
+            channel.close()
+        self._connection.forget()
 
 
 class AsyncMasterClient:
@@ -161,20 +212,17 @@ class AsyncMasterClient:
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self._dialling = way = Dialling(address)
-        if way.credentials is None:
-            self._channel = grpc.aio.insecure_channel(way.target, way.options)
-        else:
-            self._channel = grpc.aio.secure_channel(way.target, way.credentials, way.options)
+        self._connection = Connection(address, secure=grpc.aio.secure_channel, insecure=grpc.aio.insecure_channel)
         self._metadata = ((TOKEN_HEADER, address.token),)
-        self.stubs = Stubs(self._channel)
+        self.stubs = Stubs(self._connection.channel)
 
     async def call(self, method: Callable[..., Any], request: Any, *, timeout: float = DEADLINE_S) -> Any:
         try:
             return await method(request, timeout=timeout, metadata=self._metadata)
         except grpc.RpcError as error:
-            raise from_status(error, type(request).__name__) from None
+            raise self._connection.failed(error, type(request).__name__) from None
 
     async def close(self) -> None:
-        await self._channel.close(None)
-        self._dialling.close()
+        for channel in self._connection.channels():
+            await channel.close(None)
+        self._connection.forget()

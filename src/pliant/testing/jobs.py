@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -157,7 +158,9 @@ class LocalJob:
         """None while there is no master to ask."""
         try:
             if self._client is None:
-                self._client = MasterClient(self.home.address())
+                address = self.home.address()
+                record = None if is_unix(address.target) else self.home.master_file
+                self._client = MasterClient(replace(address, record=record))
             return status_from_message(self._client.call(self._client.stubs.job.GetStatus, pb.Empty(), timeout=5))
         except PliantError:
             return None

@@ -27,11 +27,12 @@ def test_one_where_somebody_listens_is_taken() -> None:
 def test_auto_is_the_variable_of_ray_or_the_cluster_of_this_machine(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(addresses, "CURRENT", tmp_path / "current")
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    (tmp_path / "ray").mkdir()
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with pytest.raises(NotAvailable, match="no Ray cluster on this machine"):
         check_listening("auto")
-    (tmp_path / "current").write_text("10.0.0.1:6379\n")
+    (tmp_path / "ray" / "ray_current_cluster").write_text("10.0.0.1:6379\n")
     assert addresses.resolve("auto") == "10.0.0.1:6379"
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.2:6379")
     assert addresses.resolve("auto") == "10.0.0.2:6379"

@@ -59,6 +59,7 @@ class NodeEnvironment:
     parameters_dir: Path | None = None  # shared by the parameter servers and the master
     # the way to its master
     master_addr: str = ""  # unix:PATH, or host:port
+    master_file: Path | None = None  # where a master that may move to another machine publishes its address
     token_file: Path | None = None
     tls_dir: Path | None = None
     allows_plaintext: bool = False  # the token may be sent over TCP without TLS
@@ -151,6 +152,7 @@ _VARIABLES = {
     "checkpoint": _Variable("PLIANT_CHECKPOINT", CheckpointSettings.from_json, CheckpointSettings.to_json),
     "parameters_dir": _Variable("PLIANT_PS_DIR", Path),
     "master_addr": _Variable("PLIANT_MASTER_ADDR"),
+    "master_file": _Variable("PLIANT_MASTER_FILE", Path),
     "token_file": _Variable("PLIANT_TOKEN_FILE", Path),
     "tls_dir": _Variable("PLIANT_TLS_DIR", Path),
     "allows_plaintext": _Variable("PLIANT_ALLOW_PLAINTEXT", _is_set, _flag),

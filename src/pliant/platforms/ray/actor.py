@@ -3,7 +3,7 @@
 The command runs behind a ``leash``, so nothing of it is left when the actor ends, however that comes. It is started when the
 actor is made, not by a call: a client that dies in between leaves no actor without a program. ``wait`` is a call that never
 ends before the command does; who awaits it hears of the actor's death at once, with its cause. A command that ended takes
-its actor along.
+its actor along; one that must be kept alive (the master's supervisor) and was killed is started again by Ray, with the actor.
 
 This class runs in Ray's workers, which import it from the installed package. It is an asyncio actor, so calls do not wait
 for another.
@@ -39,13 +39,15 @@ WORKER_VARIABLES = frozenset({"RAY_JOB_ID", "RAY_RAYLET_PID", "RAY_RUNTIME_ENV_H
 
 
 class CommandActor:
-    """``launch``: argv, sweep, env, working_dir, log, cpu, and node_dir, as ``cluster`` makes it."""
+    """``launch``: argv, sweep, env, working_dir, log, cpu, node_dir and ends_with (the exit codes after which the command is not
+    started again; none: after any), as ``platform`` and ``submission`` make it."""
 
     def __init__(self, launch: Mapping[str, Any]) -> None:
         context = ray.get_runtime_context()
         self._ray_node = context.get_node_id()
         self._address = ray.util.get_node_ip_address()
         self._node_dir = Path(launch["node_dir"]) if launch.get("node_dir") else None
+        self._ends_with = tuple(launch["ends_with"])
         hear, self._hold = os.pipe()
         try:
             self._leash = self._start(launch, hear, context.gcs_address)
@@ -113,8 +115,10 @@ class CommandActor:
 
     def _end_with_command(self, itself: Any) -> None:
         """Whether or not anybody waits: what it asked for is free again."""
-        self._leash.wait()
+        code = self._leash.wait()
         time.sleep(LINGER_S)
+        if self._ends_with and code not in self._ends_with:
+            os._exit(1)  # Ray starts the actor again, here or on another machine
         ray.kill(itself, no_restart=True)
 
     def _read_exit(self) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from pliant.core.errors import NotAvailable
 
 AUTO = "auto"
-CURRENT = Path("/tmp/ray/ray_current_cluster")  # where Ray notes the cluster that was started here last
+CURRENT = "ray/ray_current_cluster"  # in Ray's temporary folder: the cluster that was started here last
 CONNECT_S = 3.0
 
 
@@ -19,8 +19,9 @@ def resolve(address: str) -> str:
         return address
     if found := os.environ.get("RAY_ADDRESS", ""):
         return found
+    folder = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"  # as Ray chooses it
     try:
-        return CURRENT.read_text(encoding="utf-8").strip()
+        return (Path(folder) / CURRENT).read_text(encoding="utf-8").strip()
     except OSError:
         return ""
 

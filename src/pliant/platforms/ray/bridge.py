@@ -51,7 +51,8 @@ async def _serve(given: Mapping[str, Any], out: Any) -> int:
         write({"fatal": f"cannot connect to the Ray cluster {given['address']}: {error}"})
         return 1
     cluster = RayCluster(given["job"], Path(given["job_dir"]), lambda event: write({"event": event}))
-    write({"ready": ray.get_runtime_context().gcs_address})
+    context = ray.get_runtime_context()
+    write({"ready": context.gcs_address, "runtime_env": dict(context.runtime_env)})
     lines = asyncio.StreamReader(limit=1 << 26)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     while line := await lines.readline():

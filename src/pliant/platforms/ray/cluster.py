@@ -127,7 +127,7 @@ class RayCluster:
 
     def start_master(self, launch: Mapping[str, Any]) -> None:
         """It comes back wherever Ray starts it again, and for as long as its command has not ended."""
-        # It starts on this machine, and again there while there is one: agents find it only at its first address.
+        # On this machine while it is there, else on another: agents look up where it listens.
         name = actor_name(self._job, MASTER)
         deadline = time.monotonic() + PREDECESSOR_S
         while self._alive_by_name(name) is not None:  # the master of a job that has just ended lingers

@@ -43,6 +43,13 @@ class BridgeLink:
         self._last = 0
         self.events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self.gcs_address = ""
+        self.runtime_env: dict[
+            str, Any
+        ] = {}  # as Ray has it once connected: local folders are uploaded, and have an address
+
+    async def connect(self) -> None:
+        """Raises ``RayUnavailable``. Each call does it, too."""
+        await self._started()
 
     async def call(self, name: str, *arguments: Any) -> Any:
         """Raises ``RayUnavailable``."""
@@ -142,6 +149,7 @@ class BridgeLink:
                 if "event" in value:
                     self.events.put_nowait(value["event"])
                 elif "ready" in value:
+                    self.runtime_env = value["runtime_env"]
                     ready.set_result(value["ready"])
                 elif "fatal" in value:
                     problem = value["fatal"]

@@ -11,9 +11,11 @@ from pliant.core.nodes.capacity import Capacity, Machine
 from pliant.core.nodes.environment import LimitMode
 from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.planning.history import Room
+from pliant.files.atomic import read_json
 from pliant.platforms.base import JobContext, NodeEvent, NodeLaunch, NodeWatcher, Platform, Refusal, ScalePlan, Scaler
 from pliant.platforms.cgroup import cgroup_job
 from pliant.platforms.ray.link import BridgeLink, RayUnavailable
+from pliant.platforms.ray.names import RECORD
 from pliant.platforms.ray.traits import TRAITS
 from pliant.spec import RayOptions
 
@@ -32,8 +34,10 @@ class RayPlatform(Platform):
         options = RayOptions.model_validate(given if isinstance(given, Mapping) else {})
         (context.job_dir / "nodes").mkdir(exist_ok=True)
         (context.job_dir / "logs").mkdir(exist_ok=True)
-        self._link = BridgeLink(options.address, context.job, context.job_dir, options.runtime_env)
-        return RayScaler(self._link, context, options), RayWatcher(self._link)
+        submitted = read_json(context.job_dir / RECORD) or {}
+        runtime_env = submitted.get("runtime_env", options.runtime_env)
+        self._link = BridgeLink(options.address, context.job, context.job_dir, runtime_env)
+        return RayScaler(self._link, context, ships_files="working_dir" in runtime_env), RayWatcher(self._link)
 
     async def capacity(self) -> Capacity | None:
         assert self._link is not None
@@ -65,10 +69,11 @@ class RayPlatform(Platform):
 
 
 class RayScaler(Scaler):
-    def __init__(self, link: BridgeLink, context: JobContext, options: RayOptions) -> None:
+    def __init__(self, link: BridgeLink, context: JobContext, *, ships_files: bool) -> None:
+        """``ships_files``: programs start in a folder that Ray brings along."""
         self._link = link
         self._context = context
-        self._options = options
+        self._ships_files = ships_files
 
     async def scale(self, plan: ScalePlan) -> list[Refusal]:
         for removal in plan.remove:
@@ -91,6 +96,7 @@ class RayScaler(Scaler):
             node=launch.node,
             role=launch.role,
             master_addr=context.master_addr,
+            master_file=context.job_dir / "master.json",
             token_file=context.token_file,
             tls_dir=context.tls_dir,
             node_dir=node_dir,
@@ -99,7 +105,6 @@ class RayScaler(Scaler):
             cpu=launch.resources.cpu,
             limits=LimitMode.AUTO,
         )
-        ships_files = "working_dir" in self._options.runtime_env
         command = {
             "argv": [PYTHON, "-P", "-m", "pliant.agent", "--", *launch.command],
             "sweep": [
@@ -111,10 +116,11 @@ class RayScaler(Scaler):
                 launch.node,
             ],
             "env": {**launch.env, **environment.to_env()},
-            "working_dir": "" if ships_files else launch.working_dir,
+            "working_dir": "" if self._ships_files else launch.working_dir,
             "log": str(context.job_dir / "logs" / "agents.log"),
             "cpu": launch.resources.cpu,
             "node_dir": str(node_dir),
+            "ends_with": [],
         }
         return {
             "node": launch.node,

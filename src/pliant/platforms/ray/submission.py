@@ -16,6 +16,7 @@ from pliant.platforms.ray.addresses import check_listening
 from pliant.platforms.ray.link import BridgeLink
 from pliant.platforms.ray.names import RECORD
 
+ENDS_WITH = (0, 1)  # of the supervisor: the job is over, or no master can serve it (``master/supervisor.py``)
 KEPT = ("PLIANT_HOME", "PLIANT_NAMESPACE")  # of the environment of whoever submits
 
 
@@ -40,9 +41,21 @@ def start_master(job: str, job_dir: Path, address: str, runtime_env: Mapping[str
         "log": str(job_dir / "logs" / "master.log"),
         "cpu": 0.0,
         "node_dir": None,
+        "ends_with": ENDS_WITH,
     }
-    write_json(job_dir / RECORD, {"address": found})
-    asyncio.run(_call(found, job, job_dir, runtime_env, "start_master", {"options": {}, "command": command}))
+    asyncio.run(
+        _start(BridgeLink(found, job, job_dir, runtime_env), found, job_dir, {"options": {}, "command": command})
+    )
+
+
+async def _start(link: BridgeLink, address: str, job_dir: Path, launch: Mapping[str, Any]) -> None:
+    """The record comes first: the master starts its nodes with the files that were uploaded here, on whatever machine it runs."""
+    try:
+        await link.connect()
+        write_json(job_dir / RECORD, {"address": address, "runtime_env": link.runtime_env})
+        await link.call("start_master", launch)
+    finally:
+        await link.close()
 
 
 def master_state(job: str, job_dir: Path) -> str:
