@@ -32,6 +32,7 @@ from pliant.handles.job_handle import (
     quiet_roles,
 )
 from pliant.handles.kubernetes.pod_output import PodOutput
+from pliant.handles.kubernetes.pod_pages import read_pod_page, search_pods
 from pliant.handles.kubernetes.session import Session
 from pliant.handles.kubernetes.summary import Remains, read_remains, summary_of
 from pliant.platforms.kubernetes.elastic_job_status import is_over, message_of, phase_of, status_of_resource
@@ -51,6 +52,8 @@ from pliant.rpc.retry import call_with_retry
 
 if TYPE_CHECKING:
     from pliant.core.events import EventRecord
+    from pliant.core.shards.shard_map import ShardMap
+    from pliant.handles.log_pages import LogMatches, LogPage
     from pliant.rpc.channel import Address
 
 T = TypeVar("T")
@@ -61,6 +64,7 @@ RESOURCE_FIELDS = {"cpu": "cpu", "memory_mb": "memory", "gpu": "gpu"}  # of a ro
 
 
 class KubernetesJob(JobHandle):
+    platform = "kubernetes"
     refresh_interval_s = 1.0
     call_timeout_s = CALL_TIMEOUT_S
 
@@ -233,6 +237,24 @@ class KubernetesJob(JobHandle):
     ) -> Output:
         hidden = quiet_roles(str(self._job["spec"].get("strategy") or ""), with_servers=with_servers)
         return PodOutput(self._session, self.name, printer, nodes=nodes, hidden_roles=hidden, tail=tail, follow=follow)
+
+    def log_page(self, node: str, *, after: str = "", before: str = "", lines: int = 500) -> LogPage:
+        """A cursor is the time stamp of a line; there is no way back before the last lines."""
+        return self._session.run(read_pod_page(self._session, self.name, node, after=after, lines=lines))
+
+    def search_logs(self, text: str, *, node: str = "") -> LogMatches:
+        return self._session.run(search_pods(self._session, self.name, text, node=node))
+
+    def written_spec(self) -> dict[str, Any]:
+        return dict(self._job["spec"])
+
+    def created_at(self) -> float:
+        return seconds_of(self._job["metadata"].get("creationTimestamp"), 0.0)
+
+    def shard_maps(self) -> tuple[ShardMap, ...]:
+        if self.is_over():
+            raise NotAvailable("the job has ended, and its journal with it")
+        return super().shard_maps()
 
     # --- the end
 
