@@ -1,7 +1,7 @@
 """The output of one node a page at a time, backwards and forwards, and a search in it: all of it bounded.
 
-``LocalJob`` and jobs of a cluster return the same ``LogPage``. A cursor is a place in the output, which only the handle that made it
-can read: here an offset into the file, of a Pod the time stamp of a line.
+``LocalJob`` and jobs of a cluster return the same ``LogPage``. A cursor is a place in the output, which only the handle that
+made it can read: here an offset into the file, of a Pod the time stamp of a line.
 """
 
 from __future__ import annotations

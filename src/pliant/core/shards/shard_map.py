@@ -1,7 +1,7 @@
 """A map of a dataset's shards, for people: which are done, leased and by whom, returned, parked or lost, epoch by epoch.
 
-An epoch may have 10^12 shards, so a map has cells of equally many neighbours. It is computed of the queue's cursor and of what is out
-of order (``core/shards/queue.py``), so it costs what is in flight and the cells, never what the dataset has.
+An epoch may have 10^12 shards, so a map has cells of equally many neighbours. It is computed of the queue's cursor and of
+what is out of order (``core/shards/queue.py``), so it costs what is in flight and the cells, never what the dataset has.
 """
 
 from __future__ import annotations

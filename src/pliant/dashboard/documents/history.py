@@ -1,7 +1,7 @@
 """What a job's events say of its past, folded one by one: lines of nodes with their intervals, restarts with their reasons.
 
-A *line* is a node and its replacements (``core/nodes/states.py``). Memory is bounded: of each line the newest intervals are kept, and the
-oldest lines that have ended are dropped first.
+A *line* is a node and its replacements (``core/nodes/states.py``). Memory is bounded: of each line the newest intervals are
+kept, and the oldest lines that have ended are dropped first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The spec of a job as text, without the secrets that users put into it: a page is seen by more people than a terminal.
 
-Hidden are values by the name that they have (``HF_TOKEN``, ``--db-password``), passwords in addresses, and what looks like the key of a
-well-known service whatever its name is. Where that goes too far, `cat job.yaml` shows the file.
+Hidden are values by the name that they have (``HF_TOKEN``, ``--db-password``), passwords in addresses, and what looks like
+the key of a well-known service whatever its name is. Where that goes too far, `cat job.yaml` shows the file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from pliant.spec.text import write
 HIDDEN = "<hidden>"
 MAX_SPEC_CHARS = 500_000
 
-_WORDS = r"token|secret|password|passwd|passphrase|pwd|api[-_]?key|apikey|access[-_]?key|private[-_]?key|auth|credentials?|dsn|cookie"
+_WORDS = (
+    r"token|secret|password|passwd|passphrase|pwd|api[-_]?key|apikey|access[-_]?key|private[-_]?key|auth|credentials?"
+    r"|dsn|cookie"
+)
 _NAME = re.compile(rf"(?:^|[-_.\s]|\b)(?:{_WORDS})(?:$|[-_.\s\d]|s?\b)|(?:^|[-_])key$", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _OPTION = re.compile(r"^(-{0,2}[A-Za-z][\w.-]*)=(.+)$", re.DOTALL)

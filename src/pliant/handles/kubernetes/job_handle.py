@@ -48,6 +48,7 @@ from pliant.platforms.kubernetes.names import (
     summary_name,
 )
 from pliant.platforms.kubernetes.portforward import PortForward
+from pliant.platforms.kubernetes.timestamps import seconds_of
 from pliant.rpc.retry import call_with_retry
 
 if TYPE_CHECKING:
@@ -107,6 +108,10 @@ class KubernetesJob(JobHandle):
             raise NotFound(f"job {self.name} was deleted from namespace {self.namespace}")
         self._job = found
         return found
+
+    def update(self, job: Object) -> None:
+        """Take what somebody else has read of it."""
+        self._job = job
 
     def is_over(self) -> bool:
         return is_over(self.read())
@@ -332,7 +337,7 @@ def find_job(name: str | None, cluster: Cluster) -> KubernetesJob:
 def all_jobs(cluster: Cluster) -> list[KubernetesJob]:
     """Oldest first."""
     session = Session(cluster)
-    return [KubernetesJob(session, job) for job in _list(session)]
+    return [KubernetesJob(session, job) for job in list_jobs(session)]
 
 
 def _find(session: Session, name: str | None) -> Object:
@@ -340,7 +345,7 @@ def _find(session: Session, name: str | None) -> Object:
         found = session.run(session.api.find(ELASTIC_JOBS, name, session.namespace))
         if found is not None:
             return found
-    jobs = _list(session)
+    jobs = list_jobs(session)
     if name is None:
         if not jobs:
             raise NotFound(
@@ -356,7 +361,7 @@ def _find(session: Session, name: str | None) -> Object:
     )
 
 
-def _list(session: Session) -> list[Object]:
+def list_jobs(session: Session) -> list[Object]:
     try:
         items = session.run(session.api.list(ELASTIC_JOBS, session.namespace)).items
     except NotFound as error:

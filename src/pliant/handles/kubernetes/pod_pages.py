@@ -1,7 +1,7 @@
 """Pages of what a Pod wrote, and a search in it, as ``handles.log_pages`` has them for files.
 
-The API server returns the last lines of a log, or those since a second, so a page begins at the end, and cursors are the time stamps
-of lines. What a Pod wrote before its last restart is not in them.
+The API server returns the last lines of a log, or those since a second, so a page begins at the end, and cursors are the time
+stamps of lines. What a Pod wrote before its last restart is not in them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from pliant.core.errors import InvalidRequest, NotFound
-from pliant.handles.kubernetes.pod_output import LogCursor, STAMP, label_of, starts_of
+from pliant.handles.kubernetes.pod_output import STAMP, LogCursor, label_of, starts_of
 from pliant.handles.kubernetes.session import Session
 from pliant.handles.log_pages import MAX_LINES, MAX_MATCHES, LogLine, LogMatch, LogMatches, LogPage, shown_line
 from pliant.platforms.kubernetes.kinds import PODS, Object
