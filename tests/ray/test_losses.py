@@ -56,7 +56,8 @@ def test_a_killed_raylet_is_a_machine_that_left_and_its_node_is_replaced_on_anot
         program = wait_until_runs(job, lost).pid
         os.kill(machines[lost], signal.SIGKILL)
         wait_until_runs(job, "worker-2")
-        assert program not in {process.pid for process in job.processes()}
+        gone = "the end of the program of a machine that left"
+        job.until(lambda: program not in {process.pid for process in job.processes()}, gone, LONG_S)
         nodes = ends_exactly(job)
     assert nodes["worker-2"]["replaces"] == lost
     assert nodes[lost]["exit_reason"] in ("Preempted", "Killed")
