@@ -28,7 +28,7 @@ CONFIG |= {"RAY_health_check_failure_threshold": "2"}
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayTestCluster]:
     is_available()
-    with started(tmp_path_factory.mktemp("ray"), CPUS, CONFIG) as made:
+    with started(tmp_path_factory.mktemp("ray-losses"), CPUS, CONFIG) as made:
         yield made
 
 

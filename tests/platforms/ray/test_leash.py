@@ -46,7 +46,9 @@ def test_the_end_of_the_pipe_is_the_end_of_all_that_was_started_in_sessions_of_i
     assert (tmp_path / "swept").exists()
 
 
-def test_the_children_of_an_actor_may_be_killed_and_all_that_was_started_still_ends_with_the_pipe(tmp_path: Path) -> None:
+def test_the_children_of_an_actor_may_be_killed_and_all_that_was_started_still_ends_with_the_pipe(
+    tmp_path: Path,
+) -> None:
     pids = tmp_path / "pids"
     process, hold = start("sh", "-c", f"setsid sh -c 'echo $$ >> {pids}; exec sleep 3600' & wait")
     away = psutil.Process(int(wait_until(lambda: _read(pids) if _read(pids).endswith("\n") else "")))
