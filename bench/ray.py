@@ -2,10 +2,10 @@
 
     python bench/ray.py [--runs N] [--json]
 
-Three workers, on a cluster that the bench starts, with Ray of an environment of its own. All systems run in turn. Launch is from the command to the first step that all workers finished; the stall is that
-of ``recovery.py``: the longest time after kill -9 of a worker's process in which no worker finished a step, less a step.
-Ray Train runs with ``FailureConfig(max_failures=3)`` and a checkpoint every 30 steps, with a fixed number of workers and (its
-elastic mode) with 2 to 3.
+Three workers, on a cluster that the bench starts, with Ray of an environment of its own. All systems run in turn. Launch is
+from the command to the first step that all workers finished; the stall is that of ``recovery.py``: the longest time after
+kill -9 of a worker's process in which no worker finished a step, less a step. Ray Train runs with
+``FailureConfig(max_failures=3)`` and a checkpoint every 30 steps, with three workers and (elastic) with 2 to 3.
 """
 
 from __future__ import annotations

@@ -127,18 +127,19 @@ def test_a_request_that_no_machine_can_meet_ends_the_job_and_says_so(
 def test_a_node_that_takes_more_memory_than_it_asked_for_is_replaced_and_the_next_one_asks_for_more(
     tmp_path: Path, ray_cluster: RayTestCluster
 ) -> None:
-    hungry = "import pliant, sys; job = pliant.connect(); taken = bytearray(900 << 20 if job.node == 'worker-0' else 1)"
-    work = "; [None for shard in job.shards('train', size=20, shard_size=2)]"
+    hungry = "import pliant; job = pliant.connect(); taken = b'x' * (500 << 20 if job.node == 'worker-0' else 1)"
+    work = "; print(len(taken), [len(shard) for shard in job.shards('train', size=20, shard_size=2)])"
     job = LocalJob(
         tmp_path,
         ["python", "-c", hungry + work],
-        role={"resources": {"memory": "300Mi"}, "max_resources": {"memory": "2Gi"}},
+        role={"resources": {"memory": "256Mi"}},
         name=f"oom-{zlib.crc32(str(tmp_path).encode()):08x}",
+        spec={"fault": {"oom": {"backoff": {"first": 0.05}}}},
     )
     move_to_ray(job, ray_cluster.address)
     with job:
         assert job.wait(LONG_S) == 0, job.report()
         nodes = {node["name"]: node for node in job.summary()["nodes"]}
     assert nodes["worker-0"]["exit_reason"] == "OOM"
-    assert nodes["worker-1"]["memory_mb"] > 300
+    assert nodes["worker-1"]["memory_limit_mb"] > nodes["worker-0"]["memory_limit_mb"] == 256
     assert sum(row.end - row.begin for row in job.audit()) == 20

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.ray.conftest import RayTestCluster, is_available, started
-from tests.ray.jobs import LONG_S, raylet_of, wait_until_all_work, wait_until_runs
+from tests.ray.jobs import LONG_S, actor_of, raylet_of, wait_until_all_work, wait_until_runs
 from tests.ray.test_jobs import reading
 
 from pliant.core.events import EventKind
@@ -19,16 +19,24 @@ from pliant.testing.reading import ReadingJob
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(1800), pytest.mark.xdist_group("losses")]
 
 # One CPU each, so each has one worker: the head, three that are lost, and room for whoever replaces.
-CPUS = (1, 1, 1, 1, 1, 1, 1)
+CPUS = (1, 1, 1, 1, 1, 1)
 # Ray takes a minute to find that a machine is frozen; here 10 s.
 CONFIG = {"RAY_health_check_period_ms": "2000", "RAY_health_check_timeout_ms": "4000"}
 CONFIG |= {"RAY_health_check_failure_threshold": "2"}
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayTestCluster]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> started:
     is_available()
-    with started(tmp_path_factory.mktemp("ray-losses"), CPUS, CONFIG) as made:
+    folder = tmp_path_factory.mktemp("ray-losses")
+    stored = {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": str(folder / "store")}
+    (folder / "store").mkdir()
+    return started(folder, CPUS, {**CONFIG, **stored})
+
+
+@pytest.fixture(scope="module")
+def cluster(site: started) -> Iterator[RayTestCluster]:
+    with site as made:
         yield made
 
 
@@ -75,6 +83,20 @@ def test_nodes_find_the_master_that_ray_starts_on_another_machine(tmp_path: Path
         assert {node: wait_until_runs(job, node).pid for node in elsewhere} == elsewhere
         ends_exactly(job)
     assert len(job.events(EventKind.MASTER)) == 2
+
+
+def test_a_job_goes_on_and_replaces_nodes_after_the_control_store_was_killed(
+    tmp_path: Path, cluster: RayTestCluster, site: started
+) -> None:
+    with reading(tmp_path, cluster, 2, cpu=1.0) as job:
+        wait_until_all_work(job, 2)
+        kept = wait_until_runs(job, "worker-1").pid
+        site.restart_control_store()
+        actor_of(wait_until_runs(job, "worker-0").pid).kill()
+        wait_until_runs(job, "worker-2")
+        assert wait_until_runs(job, "worker-1").pid == kept
+        nodes = ends_exactly(job)
+    assert nodes["worker-2"]["replaces"] == "worker-0"
 
 
 def test_a_frozen_machine_is_left_and_what_it_still_does_counts_once(tmp_path: Path, cluster: RayTestCluster) -> None:
