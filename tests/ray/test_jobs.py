@@ -81,7 +81,7 @@ def test_a_killed_master_comes_back_and_nobody_noticed(tmp_path: Path, ray_clust
     assert len(job.events(EventKind.MASTER)) == 3
 
 
-def test_a_job_does_not_need_who_submitted_it_and_is_scaled_and_stopped_by_others(
+def test_a_job_does_not_need_who_submitted_it_and_is_scaled_stopped_and_resumed_by_others(
     tmp_path: Path, ray_cluster: RayTestCluster
 ) -> None:
     with reading(tmp_path, ray_cluster, 1, most=3) as job:
@@ -102,6 +102,9 @@ def test_a_job_does_not_need_who_submitted_it_and_is_scaled_and_stopped_by_other
             assert done.returncode == 0, done.stdout + done.stderr
             assert done.stdout
         assert job.wait_for_summary(LONG_S)["phase"] == "Stopped"
+        job.open_gate()
+        assert job.resume().wait(LONG_S) == 0, job.report()
+        job.assert_each_record_once()
 
 
 def test_what_no_machine_has_is_said_with_numbers_and_other_nodes_start(

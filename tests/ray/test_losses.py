@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,19 +22,25 @@ from pliant.testing.reading import ReadingJob
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(1800), pytest.mark.xdist_group("losses")]
 
 # One CPU each, so each has one worker: the head, three that are lost, and room for whoever replaces.
-CPUS = (1, 1, 1, 1, 1, 1)
+CPUS = (1, 1, 1, 1, 1, 1, 1)
 # Ray takes a minute to find that a machine is frozen; here 10 s.
 CONFIG = {"RAY_health_check_period_ms": "2000", "RAY_health_check_timeout_ms": "4000"}
 CONFIG |= {"RAY_health_check_failure_threshold": "2"}
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> started:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[started]:
+    """Its control store keeps its data on disk, and asks for a token."""
     is_available()
     folder = tmp_path_factory.mktemp("ray-losses")
-    stored = {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": str(folder / "store")}
     (folder / "store").mkdir()
-    return started(folder, CPUS, {**CONFIG, **stored})
+    stored = {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": str(folder / "store")}
+    token = folder / "ray-token"
+    token.write_text(secrets.token_hex(32))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_AUTH_TOKEN_PATH", str(token))
+        yield started(folder, CPUS, {**CONFIG, **stored})
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +106,32 @@ def test_a_job_goes_on_and_replaces_nodes_after_the_control_store_was_killed(
         assert wait_until_runs(job, "worker-1").pid == kept
         nodes = ends_exactly(job)
     assert nodes["worker-2"]["replaces"] == "worker-0"
+
+
+def test_a_machine_that_is_drained_is_left_before_its_deadline(tmp_path: Path, cluster: RayTestCluster) -> None:
+    with reading(tmp_path, cluster, 2, cpu=1.0) as job:
+        wait_until_all_work(job, 2)
+        machines = raylets(job, ("worker-0", "worker-1"))
+        kept = {cluster.raylets[0], raylet_of(job.master_pid()).pid}
+        left = next(node for node, raylet in machines.items() if raylet not in kept)
+        drain(cluster.address, ray_node_of(wait_until_runs(job, left).pid))
+        wait_until_runs(job, "worker-2")
+        nodes = ends_exactly(job)
+    assert (nodes[left]["state"], nodes[left]["exit_reason"]) == ("Failed", "Preempted")
+    assert "got SIGTERM" in (job.home.logs / "agents.log").read_text()
+
+
+def drain(address: str, ray_node: str) -> None:
+    given = ["--address", address, "--node-id", ray_node, "--reason", "DRAIN_NODE_REASON_PREEMPTION"]
+    given += ["--reason-message", "a test", "--deadline-remaining-seconds", str(int(LONG_S))]
+    command = [sys.executable, "-c", "from ray.scripts.scripts import main; main()", "drain-node", *given]
+    subprocess.run(command, check=True, timeout=LONG_S, capture_output=True)
+
+
+def ray_node_of(pid: int) -> str:
+    """Of the machine that a process runs on, as its raylet was started with it."""
+    words = raylet_of(pid).cmdline()
+    return next(word.partition("=")[2] for word in words if word.startswith("--node_id="))
 
 
 def test_a_frozen_machine_is_left_and_what_it_still_does_counts_once(tmp_path: Path, cluster: RayTestCluster) -> None:
