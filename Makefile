@@ -29,7 +29,7 @@ setup: $(STAMP)  ## create .venv with everything the project needs
 quickstart: $(STAMP)  ## train twice, once with a worker killed and one joining: the same bits
 	@$(BIN)/python examples/quickstart.py
 
-test: lint test-unit test-databases test-e2e test-chaos test-kubernetes  ## all checks and tests
+test: lint test-unit test-databases test-e2e test-chaos test-kubernetes test-ray  ## all checks and tests
 
 test-unit: $(STAMP)  ## fast tests, no processes of a job
 	$(PYTEST) -n 2 -m 'not databases and not e2e and not chaos and not kubernetes and not ray'
@@ -49,8 +49,8 @@ test-kubernetes: $(STAMP)  ## whole jobs on a real Kubernetes of this machine's 
 test-busy: $(STAMP)  ## `make test` ten times beside stress-ng --cpu 2 (BUSY="2 4 test-unit": twice, four cores' load, the unit tests)
 	@tools/busy/repeat.sh $(BUSY)
 
-test-ray: $(STAMP)  ## not part of `make test` yet: jobs on a Ray cluster of this machine's own; after make ray-testbed
-	@tools/ray/pytest.sh -m ray tests/ray
+test-ray: $(STAMP)  ## whole jobs on a Ray cluster of this machine's own; skipped where Ray is not installed (make ray-testbed)
+	tools/ray/pytest.sh -n 4 --dist loadgroup -m ray tests/ray || tools/ray/pytest.sh $(AGAIN) -m ray tests/ray
 
 ray-testbed: $(STAMP)  ## an environment with Ray for test-ray, once (400 MB in the cache folder)
 	@tools/ray/build.sh

@@ -15,6 +15,7 @@ from harness import Peer, peer_environment
 
 CLIENTS = Path(__file__).resolve().parent / "clients"
 TORCH = "torch==2.13.0"
+BENCH = tuple(f"BENCH_{name}" for name in ("OUT", "UNITS", "MICRO", "STEPS", "PAUSE_MS"))
 
 Command = Callable[[Path, int, Path], list[str]]  # Python of the system, workers, directory of the job
 
@@ -62,6 +63,22 @@ def _ray(python: Path, workers: int, home: Path) -> list[str]:
     return [str(python), str(CLIENTS / "ray_training.py"), str(workers), str(home / "storage")]
 
 
+def _pliant_on_ray(python: Path, workers: int, home: Path) -> list[str]:
+    """On the cluster of ``RAY_ADDRESS``; programs there do not get the variables of this shell."""
+    launcher = [str(python), "-c", "from pliant.cli import main; main()", "run", "-q", "--platform", "ray"]
+    given = [word for name in (*BENCH, "PYTHONPATH", "OMP_NUM_THREADS") for word in ("--env", name)]
+    command = ["python", str(CLIENTS / "elastic_training.py")]
+    return [*launcher, "-n", str(workers), "--job-dir", str(home / "job"), *given, "--", *command]
+
+
+def _ray_train(*, elastic: bool) -> Command:
+    def command(python: Path, workers: int, home: Path) -> list[str]:
+        wanted = f"{workers - 1}:{workers}" if elastic else str(workers)
+        return [str(python), str(CLIENTS / "ray_training.py"), wanted, str(home / "storage")]
+
+    return command
+
+
 SYSTEMS = {
     "pliant": System("Pliant", _pliant),
     "torchrun": System("torchrun", _torchrun),
@@ -86,4 +103,7 @@ SYSTEMS = {
         environment="ray",
         probe="import torch, ray.train.torch",
     ),
+    "ray-pliant": System("Pliant on Ray", _pliant_on_ray),
+    "ray-train": System("Ray Train 2.60", _ray_train(elastic=False)),
+    "ray-train-elastic": System("Ray Train 2.60, elastic", _ray_train(elastic=True)),
 }

@@ -1,6 +1,8 @@
-"""The same worker under Ray Train: a script that starts Ray, and a group of workers that Ray restarts as a whole.
+"""The same worker under Ray Train: a script with a group of workers that Ray restarts as a whole.
 
-python ray_training.py WORKERS STORAGE
+python ray_training.py N|MIN:MAX STORAGE
+
+On the cluster of ``RAY_ADDRESS``, else on one that it starts.
 """
 
 from __future__ import annotations
@@ -12,7 +14,10 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import ray
 import ray.train
@@ -67,25 +72,38 @@ def train() -> None:
 
 
 def main() -> None:
-    workers, storage = int(sys.argv[1]), sys.argv[2]
+    least, _, most = sys.argv[1].partition(":")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    names = ("BENCH_OUT", "BENCH_UNITS", "BENCH_MICRO", "BENCH_STEPS", "BENCH_PAUSE_MS", "OMP_NUM_THREADS")
+    env = {name: os.environ[name] for name in names if name in os.environ}
     os.environ |= {"BENCH_CLIENTS": str(Path(__file__).parent), "RAY_USAGE_STATS_ENABLED": "0"}
+    with connected({"env_vars": {**env, "BENCH_CLIENTS": os.environ["BENCH_CLIENTS"]}}, int(most or least)):
+        TorchTrainer(
+            train,
+            torch_config=TorchConfig(backend="gloo"),
+            scaling_config=ScalingConfig(num_workers=(int(least), int(most)) if most else int(least), use_gpu=False),
+            run_config=RunConfig(
+                storage_path=sys.argv[2],
+                failure_config=FailureConfig(max_failures=3),
+                checkpoint_config=CheckpointConfig(num_to_keep=2),
+            ),
+        ).fit()
+
+
+@contextmanager
+def connected(runtime_env: dict[str, Any], workers: int) -> Iterator[None]:
+    if address := os.environ.get("RAY_ADDRESS"):
+        ray.init(address, runtime_env=runtime_env)
+        yield
+        ray.shutdown()
+        return
     home = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # sockets live there: the path must be short
     token = Path(home) / "token"  # of this cluster alone; otherwise Ray leaves one in ~/.ray
     token.write_text(secrets.token_hex(32))
     os.environ["RAY_AUTH_TOKEN_PATH"] = str(token)
     try:
         ray.init(num_cpus=workers + 1, include_dashboard=False, _temp_dir=home, object_store_memory=200 * 2**20)
-        TorchTrainer(
-            train,
-            torch_config=TorchConfig(backend="gloo"),
-            scaling_config=ScalingConfig(num_workers=workers, use_gpu=False),
-            run_config=RunConfig(
-                storage_path=storage,
-                failure_config=FailureConfig(max_failures=3),
-                checkpoint_config=CheckpointConfig(num_to_keep=2),
-            ),
-        ).fit()
+        yield
     finally:
         ray.shutdown()
         shutil.rmtree(home, ignore_errors=True)

@@ -17,7 +17,7 @@ def test_machines_and_actors_of_all_jobs_are_observed_with_what_they_asked_for()
     [machine] = found.machines
     assert (machine.name, machine.size, machine.free) == ("10.0.0.1-abcdef01", Amounts(4, 1000, 1), Amounts(3, 900, 1))
     assert [(node.job, node.name, node.role, node.phase) for node in found.nodes] == [
-        ("digits", "worker-3", "worker", "ALIVE"),
-        ("digits", "master", "master", "RESTARTING"),
+        ("digits", "digits/worker-3", "worker", "Running"),
+        ("digits", "digits/master", "master", "Pending"),
     ]
     assert found.nodes[0].asked == Amounts(1, 100)

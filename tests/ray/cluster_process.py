@@ -1,6 +1,7 @@
 """``python -m tests.ray.cluster_process FILE CPUS...``: a Ray cluster with one node per number of CPUs.
 
-Each has a loopback address of its own. Address and pids of the raylets are written to FILE. It ends with its standard input.
+Each has a loopback address of its own. Address and pids of the raylets are written to FILE. It ends with its standard input; a
+line there kills the control store, and starts it again.
 """
 
 from __future__ import annotations
@@ -43,7 +44,12 @@ def run(place: Path, cpus: list[int], session: Path) -> None:
     place.with_suffix(".part").write_text(json.dumps({"address": cluster.address, "raylets": raylets}))
     os.replace(place.with_suffix(".part"), place)
     processes = [process for each in nodes for group in each.all_processes.values() for process in group]
-    while not select.select([sys.stdin], [], [], REAP_INTERVAL_S)[0]:
+    while True:
+        if select.select([sys.stdin], [], [], REAP_INTERVAL_S)[0]:
+            if not os.read(sys.stdin.fileno(), 1024):
+                break
+            cluster.head_node.kill_gcs_server()
+            cluster.head_node.start_gcs_server()
         for each in processes:  # a raylet that was killed is gone for its workers only when it is no zombie any more
             each.process.poll()
     cluster.shutdown()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.ray.conftest import RayTestCluster
@@ -13,7 +15,7 @@ from tests.ray.jobs import LONG_S, actor_of, move_to_ray, wait_until_all_work, w
 
 from pliant.core.events import EventKind
 from pliant.rpc import pliant_pb2 as pb
-from pliant.testing.jobs import LAUNCHER
+from pliant.testing.jobs import LAUNCHER, LocalJob
 from pliant.testing.reading import ReadingJob
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(1800)]
@@ -21,10 +23,22 @@ pytestmark = [pytest.mark.ray, pytest.mark.timeout(1800)]
 TRAIN = {"train": {"size": 600, "shard_size": 3, "shuffle": True}}
 
 
-def reading(folder: Path, cluster: RayTestCluster, workers: int = 3, cpu: float = 0.0, most: int = 0) -> ReadingJob:
+def reading(
+    folder: Path,
+    cluster: RayTestCluster,
+    workers: int = 3,
+    cpu: float = 0.0,
+    most: int = 0,
+    fault: Mapping[str, Any] | None = None,
+) -> ReadingJob:
     replicas = {"min": 1, "max": most or workers, "wanted": workers}
     job = ReadingJob(
-        folder, TRAIN, role={"replicas": replicas}, gated=True, name=f"job-{zlib.crc32(str(folder).encode()):08x}"
+        folder,
+        TRAIN,
+        role={"replicas": replicas},
+        gated=True,
+        name=f"job-{zlib.crc32(str(folder).encode()):08x}",
+        spec={"fault": dict(fault or {})},
     )
     move_to_ray(job, cluster.address, cpu=cpu)
     return job
@@ -67,7 +81,7 @@ def test_a_killed_master_comes_back_and_nobody_noticed(tmp_path: Path, ray_clust
     assert len(job.events(EventKind.MASTER)) == 3
 
 
-def test_a_job_does_not_need_who_submitted_it_and_is_scaled_and_stopped_by_others(
+def test_a_job_does_not_need_who_submitted_it_and_is_scaled_stopped_and_resumed_by_others(
     tmp_path: Path, ray_cluster: RayTestCluster
 ) -> None:
     with reading(tmp_path, ray_cluster, 1, most=3) as job:
@@ -88,6 +102,9 @@ def test_a_job_does_not_need_who_submitted_it_and_is_scaled_and_stopped_by_other
             assert done.returncode == 0, done.stdout + done.stderr
             assert done.stdout
         assert job.wait_for_summary(LONG_S)["phase"] == "Stopped"
+        job.open_gate()
+        assert job.resume().wait(LONG_S) == 0, job.report()
+        job.assert_each_record_once()
 
 
 def test_what_no_machine_has_is_said_with_numbers_and_other_nodes_start(
@@ -100,3 +117,32 @@ def test_what_no_machine_has_is_said_with_numbers_and_other_nodes_start(
         job.open_gate()
         assert job.wait(LONG_S) == 0, job.report()
         job.assert_each_record_once()
+
+
+def test_a_request_that_no_machine_can_meet_ends_the_job_and_says_so(
+    tmp_path: Path, ray_cluster: RayTestCluster
+) -> None:
+    with reading(tmp_path, ray_cluster, 1, cpu=64.0, fault={"unschedulable": {"give_up_after": 1}}) as job:
+        assert job.wait(LONG_S) == 1, job.report()
+    assert "64 CPU requested, the largest machine has 4" in job.summary()["reason"]
+
+
+def test_a_node_that_takes_more_memory_than_it_asked_for_is_replaced_and_the_next_one_asks_for_more(
+    tmp_path: Path, ray_cluster: RayTestCluster
+) -> None:
+    hungry = "import pliant; job = pliant.connect(); taken = b'x' * (500 << 20 if job.node == 'worker-0' else 1)"
+    work = "; print(len(taken), [len(shard) for shard in job.shards('train', size=20, shard_size=2)])"
+    job = LocalJob(
+        tmp_path,
+        ["python", "-c", hungry + work],
+        role={"resources": {"memory": "256Mi"}},
+        name=f"oom-{zlib.crc32(str(tmp_path).encode()):08x}",
+        spec={"fault": {"oom": {"backoff": {"first": 0.05}}}},
+    )
+    move_to_ray(job, ray_cluster.address)
+    with job:
+        assert job.wait(LONG_S) == 0, job.report()
+        nodes = {node["name"]: node for node in job.summary()["nodes"]}
+    assert nodes["worker-0"]["exit_reason"] == "OOM"
+    assert nodes["worker-1"]["memory_limit_mb"] > nodes["worker-0"]["memory_limit_mb"] == 256
+    assert sum(row.end - row.begin for row in job.audit()) == 20

@@ -28,20 +28,21 @@ def with_address(spec: JobSpec) -> JobSpec:
 def give_token(spec: JobSpec, home: JobDir) -> None:
     """Raises an error of ours if there is no token for the Brain here, or none for this job."""
     from pliant.rpc.brain.access import JOB, BrainFolder, prepare_job
-    from pliant.rpc.brain.identity import CLUSTER, LOCAL_NAMESPACE
+    from pliant.rpc.brain.identity import CLUSTER, home_namespace
 
+    namespace = home_namespace(spec.platform.kind)
     assert spec.optimize.brain
     folder = _folder()
     access = BrainFolder(folder).access(spec.optimize.brain, CLUSTER)
     only_for = (folder / JOB).read_text().strip() if (folder / JOB).exists() else ""
     if not only_for:
-        prepare_job(BrainFolder(home.brain), access, LOCAL_NAMESPACE, spec.name)
-    elif only_for == f"{LOCAL_NAMESPACE}/{spec.name}":
+        prepare_job(BrainFolder(home.brain), access, namespace, spec.name)
+    elif only_for == f"{namespace}/{spec.name}":
         BrainFolder(home.brain).write(access.token, access.ca)
     else:
         raise Unauthenticated(
             f"the token in {folder} is that of job {only_for}",
-            hint=f"`pliant brain token {spec.name}` makes one for this job",
+            hint=f"`pliant brain token {namespace}/{spec.name}` makes one for this job",
         )
 
 

@@ -49,7 +49,7 @@ from pliant.platforms.base import JobContext, NodeLaunch, Platform
 from pliant.platforms.job_environment import job_environment
 from pliant.platforms.registry import make_platform, platform_traits
 from pliant.rpc.brain.access import BrainAccess, BrainFolder
-from pliant.rpc.brain.identity import LOCAL_NAMESPACE, Caller, job_uid
+from pliant.rpc.brain.identity import Caller, home_namespace, job_uid
 from pliant.rpc.identity import create_token_file, read_token_file
 from pliant.rpc.server import SERVING, add_health, make_server
 from pliant.rpc.tls import TlsFiles, create_certificates
@@ -416,14 +416,14 @@ async def _loaded(store: JournalStore) -> Recovered:
 
 def job_namespace(spec: JobSpec) -> str:
     """Jobs of a cluster have that of their Pods."""
-    if spec.platform.kind == "local":
-        return LOCAL_NAMESPACE
+    if spec.platform.kind in ("local", "ray"):
+        return home_namespace(spec.platform.kind)
     return os.environ.get("PLIANT_NAMESPACE") or spec.platform.kubernetes.namespace
 
 
 def job_owner(spec: JobSpec) -> str:
-    """The user on one machine; in a cluster, whoever has the namespace."""
-    if spec.platform.kind != "local":
+    """The user who started it from a folder; on Kubernetes, whoever has the namespace."""
+    if spec.platform.kind not in ("local", "ray"):
         return job_namespace(spec)
     try:
         return pwd.getpwuid(os.geteuid()).pw_name

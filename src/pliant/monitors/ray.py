@@ -14,8 +14,10 @@ from typing import Any
 from pliant.monitors.base import Amounts, ClusterMonitor, Observation, ObservedMachine, ObservedNode
 from pliant.platforms.ray.addresses import AUTO
 from pliant.platforms.ray.link import BridgeLink
-from pliant.platforms.ray.names import MASTER, NAMESPACE
+from pliant.platforms.ray.names import MASTER, actor_name
+from pliant.rpc.brain.identity import RAY_NAMESPACE
 
+RUNNING, PENDING = "Running", "Pending"  # as the Brain counts nodes; Ray has three words for what waits to start
 Resources = Mapping[str, Any]
 
 
@@ -44,11 +46,11 @@ def observation_of(machines: Sequence[Resources], actors: Sequence[Resources]) -
         ),
         tuple(
             ObservedNode(
-                NAMESPACE,
+                RAY_NAMESPACE,
                 actor["job"],
-                actor["node"],
+                actor_name(actor["job"], actor["node"]),
                 MASTER if actor["node"] == MASTER else str(actor["node"]).rpartition("-")[0],
-                actor["phase"],
+                RUNNING if actor["phase"] == "ALIVE" else PENDING,
                 actor["machine"],
                 _amounts(actor["asked"]),
             )

@@ -97,9 +97,12 @@ class KubernetesOptions(Model):
 class RayOptions(Model):
     """Actors of a Ray cluster."""
 
-    address: str = Field(default="auto", min_length=1, description="The address of the cluster.")
-    namespace: str | None = Field(default=None, description="The Ray namespace of the job.")
-    runtime_env: dict[str, Any] = Field(default={}, description="Passed to Ray unchanged.")
+    address: str = Field(
+        default="auto",
+        min_length=1,
+        description="host:port of the cluster's head; auto: RAY_ADDRESS, else this machine's.",
+    )
+    runtime_env: dict[str, Any] = Field(default={}, description="Passed to Ray; a local working_dir is uploaded.")
 
 
 class PlatformSpec(Model):

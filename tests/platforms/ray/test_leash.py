@@ -46,6 +46,19 @@ def test_the_end_of_the_pipe_is_the_end_of_all_that_was_started_in_sessions_of_i
     assert (tmp_path / "swept").exists()
 
 
+def test_the_children_of_an_actor_may_be_killed_and_all_that_was_started_still_ends_with_the_pipe(
+    tmp_path: Path,
+) -> None:
+    pids = tmp_path / "pids"
+    process, hold = start("sh", "-c", f"setsid sh -c 'echo $$ >> {pids}; exec sleep 3600' & wait")
+    away = psutil.Process(int(wait_until(lambda: _read(pids) if _read(pids).endswith("\n") else "")))
+    process.kill()
+    process.wait(MAX_WAIT_S)
+    assert away.is_running()
+    os.close(hold)
+    wait_until(lambda: not away.is_running())
+
+
 def test_sigterm_is_the_commands(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     process, hold = start("sh", "-c", f"trap 'exit 7' TERM; touch {ready}; while :; do sleep 0.05; done")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import tempfile
 import urllib.error
 import urllib.request
@@ -24,11 +25,12 @@ from pliant.platforms.ray.link import BridgeLink
 
 OLDEST = (2, 60)
 DASHBOARD_S = 5.0
+DASHBOARD_PORT = 8265
 TOKEN, TOKEN_FILE = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"  # as Ray's own client reads them
 
 
 def examine(address: str, dashboard: str = "") -> list[Check]:
-    """``dashboard``: its URL; empty: where the cluster says that it is."""
+    """``dashboard``: its URL; empty: at its usual port, else where the cluster says that it is."""
     installed = _installed()
     if installed.state == "broken":
         return [installed]
@@ -37,6 +39,7 @@ def examine(address: str, dashboard: str = "") -> list[Check]:
     except PliantError as error:
         return [installed, Check("cluster", "broken", error.message, error.hint)]
     checks = [installed, Check("cluster", "ok", f"something listens at {found}")]
+    dashboard = dashboard or _usual_dashboard(found)
     if dashboard:
         checks.append(_dashboard(dashboard, installed.text))
         if checks[-1].state == "broken":
@@ -61,6 +64,16 @@ def _installed() -> Check:
         wanted = ".".join(map(str, OLDEST))
         return Check("packages", "warning", f"ray {found}; tested from {wanted} on", "upgrade Ray on all machines")
     return Check("packages", "ok", f"ray {found}")
+
+
+def _usual_dashboard(address: str) -> str:
+    """On the head, at the port that Ray takes unless it is told otherwise; empty: nobody listens there."""
+    host = address.rpartition(":")[0]
+    try:
+        socket.create_connection((host.strip("[]"), DASHBOARD_PORT), timeout=DASHBOARD_S).close()
+    except OSError:
+        return ""
+    return f"http://{host}:{DASHBOARD_PORT}"
 
 
 def _dashboard(url: str, installed: str) -> Check:

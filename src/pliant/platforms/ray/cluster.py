@@ -36,6 +36,7 @@ PENDING_SAID_S = 2.0  # a node that is pending for longer waits for room
 RECONCILE_S = 5.0
 FORCE_AFTER_S = 5.0  # beyond the grace, for an actor that does not end when asked
 PREDECESSOR_S = 30.0
+MAX_DRAIN_S = 600.0  # for a program to leave a machine that is drained without a deadline, or a far one
 MAX_CALLS = 100  # at a time, of one actor
 Event = dict[str, Any]
 _ALIVE = ("DEPENDENCIES_UNREADY", "PENDING_CREATION", "ALIVE", "RESTARTING")
@@ -50,6 +51,8 @@ class Followed:
     was_asked_to_stop: bool = False
     stop_asked_at: float | None = None
     host: str = ""
+    ray_node: str = ""
+    is_leaving: bool = False  # its machine is drained
     used_mb: float = 0.0  # when it was asked last
 
 
@@ -179,6 +182,7 @@ class RayCluster:
                 await asyncio.wait([waiting], timeout=RECONCILE_S)
                 if not waiting.done() and followed.host:
                     await self._measure(followed)
+                    self._leave_if_drained(followed)
                 info = self._info_of(followed.actor)
                 if info is not None and not _is_alive(info):
                     break
@@ -208,6 +212,18 @@ class RayCluster:
             async with asyncio.timeout(RECONCILE_S):
                 followed.used_mb = await _awaited(followed.actor.memory_mb.remote())
 
+    @staticmethod
+    def _leave_if_drained(followed: Followed) -> None:
+        """A machine that the cluster is about to take away, with notice: the program is told in time to leave in good order."""
+        if followed.is_leaving or followed.was_asked_to_stop:
+            return
+        deadline_ms = ray_state.state.get_draining_nodes().get(followed.ray_node)
+        if deadline_ms is None:
+            return
+        left = deadline_ms / 1000 - time.time() if deadline_ms else MAX_DRAIN_S
+        followed.is_leaving = True
+        followed.actor.stop.remote(min(MAX_DRAIN_S, max(0.0, left - FORCE_AFTER_S)))
+
     async def _until_placed(self, followed: Followed) -> None:
         """Tell where it runs, or what it waits for."""
         placed = asyncio.ensure_future(_awaited(followed.actor.place.remote()))
@@ -221,7 +237,7 @@ class RayCluster:
                 said = why
                 self._tell({**self._alive(followed.node, ""), "unschedulable": why})
         with contextlib.suppress(ray.exceptions.RayError):
-            followed.host = placed.result()["host"]
+            followed.host, followed.ray_node = placed.result()["host"], placed.result()["ray_node"]
             self._tell(self._alive(followed.node, followed.host))
 
     def _why_pending(self, asked: Mapping[str, Any]) -> str:

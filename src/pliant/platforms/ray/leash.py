@@ -5,6 +5,9 @@ program, which needs nothing but the standard library. It reads a pipe whose oth
 end of the actor, however that came. Whatever the command started and left is handed to this process by the kernel (it is a
 *subreaper*), so all of it is found by descent and killed. The command gets SIGKILL if this process itself is killed.
 
+Ray's workers also kill their own children when they end in an orderly way, as when their raylet is gone. So it forks: the
+child of the actor only passes signals and the exit code on, and the grandchild does the work, also when its parent is killed.
+
 SWEEP is another command, of COUNT words, which is run where the command was killed or failed. SIGTERM is passed on to the
 command. The exit code is the command's; for a signal 128 plus its number, as shells say it.
 """
@@ -24,12 +27,17 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 KILL_S = 10.0  # at most, for all that is left to be gone
 ROUND_S = 0.01
 SWEEP_S = 60.0
+PASSED_ON = (signal.SIGTERM, signal.SIGINT)
 
 
 def main() -> int:
     pipe, nice, count, words = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4:]
     sweep, command = words[:count], words[count:]
     os.set_inheritable(pipe, False)
+    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)  # one that comes now waits until somebody can pass it on
+    if worker := os.fork():
+        os.close(pipe)
+        return _relay(worker)
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     if nice:
@@ -39,19 +47,15 @@ def main() -> int:
     os.set_blocking(tell, False)
     signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    passed_on = (signal.SIGTERM, signal.SIGINT)
-    signal.pthread_sigmask(
-        signal.SIG_BLOCK, passed_on
-    )  # one that comes now waits until there is somebody to pass it on to
 
     def in_child() -> None:
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
 
     child = subprocess.Popen(command, start_new_session=True, preexec_fn=in_child)
-    for number in passed_on:
+    for number in PASSED_ON:
         signal.signal(number, lambda received, _: _send(child.pid, received))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
     code = None
     while code is None:
         ready, _, _ = select.select([pipe, hear], [], [])
@@ -71,6 +75,14 @@ def main() -> int:
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             subprocess.run(sweep, timeout=SWEEP_S, check=False)
     child.returncode = code = -signal.SIGKILL if code is None else code
+    return code if code >= 0 else 128 - code
+
+
+def _relay(worker: int) -> int:
+    for number in PASSED_ON:
+        signal.signal(number, lambda received, _: _send(worker, received))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
+    code = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
     return code if code >= 0 else 128 - code
 
 

@@ -18,6 +18,7 @@ from pliant.rpc.identity import TOKEN_HEADER, same_token
 JOB_HEADER = "pliant-job"
 PROTOCOL = 1
 LOCAL_NAMESPACE = "local"  # of jobs that run on one machine
+RAY_NAMESPACE = "ray"  # of jobs on Ray, which has no namespaces of its users
 MAX_NAME = 253  # characters, as in Kubernetes
 _NAME = re.compile(r"[\w.+@~:-]+", re.ASCII)
 
@@ -32,6 +33,11 @@ class Caller:
     @property
     def is_cluster(self) -> bool:
         return not self.name
+
+
+def home_namespace(platform: str) -> str:
+    """Of a job that is started from a folder of its own, not in a namespace of Kubernetes."""
+    return RAY_NAMESPACE if platform == "ray" else LOCAL_NAMESPACE
 
 
 def check_name(name: str, what: str) -> str:
