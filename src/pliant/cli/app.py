@@ -43,6 +43,7 @@ COMMANDS = {
     "logs": Entry("Show the output of a job's programs."),
     "events": Entry("Show the events of a job, one per line."),
     "top": Entry("Watch CPU, memory and records/s of each node."),
+    "series": Entry("Show how a job's speed and metrics developed."),
     "plans": Entry("Show the plans of a job that plans its own resources."),
     "explain": Entry("Explain a job's speed, and what would be planned next."),
     "scale": Entry("Scale a running job: nodes per role, resources."),
