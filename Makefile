@@ -12,7 +12,7 @@ AGAIN  := --last-failed --maxfail 4 --last-failed-no-failures none -rA -n 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-unit test-databases test-e2e test-chaos test-kubernetes test-ray tensorflow-testbed ray-testbed kubernetes-testbed databases-testbed test-busy fuzz lint proto crds manifests bench clean
+.PHONY: help setup quickstart test test-unit test-databases test-e2e test-chaos test-kubernetes test-ray tensorflow-testbed ray-testbed kubernetes-testbed databases-testbed prometheus-testbed integrations-testbed test-busy fuzz lint proto crds manifests bench clean
 
 help:  ## show what can be made
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -57,6 +57,12 @@ ray-testbed: $(STAMP)  ## an environment with Ray for test-ray, once (400 MB in 
 
 tensorflow-testbed: $(STAMP)  ## an environment with TensorFlow for the tests of its input, once (1.3 GB in the cache folder)
 	@tools/tensorflow/build.sh
+
+integrations-testbed: $(STAMP)  ## an environment with MLflow, W&B, transformers and Lightning for tests of the callbacks, once (700 MB in the cache folder)
+	@tools/integrations/build.sh
+
+prometheus-testbed:  ## install Prometheus for the tests of metrics, alerts and the Grafana board, once (Debian, root)
+	@tools/prometheus/install.sh
 
 databases-testbed:  ## install PostgreSQL and MariaDB for the tests of the Brain's database, once (Debian, root)
 	@tools/databases/install.sh

@@ -410,6 +410,18 @@ def test_steps_and_metrics_reach_the_status(connect: Connect, master: RunningMas
     assert job.status().progress == expected
 
 
+def test_metrics_are_checked_where_they_are_given(connect: Connect, master: RunningMaster) -> None:
+    job = connect("worker-9")
+    for wrong in ({"accuracy": "high"}, {"": 1.0}, {"a\nb": 1.0}, {"x" * 300: 1.0}, {7: 1.0}, {"list": [1.0, 2.0]}):
+        with pytest.raises(InvalidRequest, match="metric"):
+            job.report(1, metrics=wrong)  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest, match="maximum is 1000"):
+        job.report(1, metrics={f"m{number}": 1.0 for number in range(1001)})
+    job.report(1, loss=float("nan"), metrics={"val/top-1": 0.5}, lr=0.1)
+    wait_until(lambda: job.status().global_step == 1, what="the report")
+    assert job.status().progress.metrics == {"loss": None, "val/top-1": 0.5, "lr": 0.1}
+
+
 def test_nothing_is_left_of_a_job_that_is_closed(connect: Connect) -> None:
     job = connect()
     for _ in job.shards("train", size=100, shard_size=1):

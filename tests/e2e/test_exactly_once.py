@@ -104,7 +104,7 @@ def test_a_job_over_tls_is_exact_and_serves_metrics(tmp_path: Path) -> None:
         assert where is not None
         with urllib.request.urlopen(f"http://127.0.0.1:{where['metrics_port']}/metrics", timeout=MAX_WAIT_S) as page:
             text = page.read().decode()
-        assert 'pliant_dataset_records_total{dataset="train",job="job"} 400.0' in text
+        assert 'pliant_dataset_records{dataset="train",job="job"} 400.0' in text
         assert 'pliant_nodes{job="job",role="worker",state="Running"} 2.0' in text
         job.kill_master()
         job.open_gate()

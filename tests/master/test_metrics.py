@@ -20,7 +20,9 @@ from pliant.core.status import (
     JobStatus,
     NodeStatus,
     ParametersStatus,
+    ParkedShard,
     Progress,
+    RoleStatus,
     SeatStatus,
     ServerStats,
 )
@@ -56,7 +58,7 @@ def test_the_metrics_are_served_for_prometheus_on_the_port_that_is_told(tmp_path
             'pliant_nodes{job="tested",role="worker",state="Running"} 1.0',
             'pliant_node_cpu{job="tested",node="worker-0"} 1.25',
             'pliant_dataset_records_done{dataset="train",job="tested"} 10.0',
-            'pliant_dataset_records_total{dataset="train",job="tested"} 200.0',
+            'pliant_dataset_records{dataset="train",job="tested"} 200.0',
             'pliant_dataset_shards_in_work{dataset="train",job="tested"} 1.0',
             'pliant_global_step{job="tested"} 12.0',
             'pliant_total_steps{job="tested"} 48.0',
@@ -93,17 +95,23 @@ def test_a_connection_that_sends_nothing_ends_by_itself(tmp_path: Path, monkeypa
 
 
 def test_every_figure_that_the_guides_name_is_a_metric() -> None:
-    node = NodeStatus("worker-0", "worker", NodeState.RUNNING, cpu=1.5, memory_mb=64.0, restarts=2)
+    use = {"cpu": 1.5, "memory_mb": 64.0, "cpu_limit": 3.0, "memory_limit_mb": 128.0}
+    node = NodeStatus("worker-0", "worker", NodeState.RUNNING, restarts=2, replaces="worker-9", **use)  # type: ignore[arg-type]
+    role = RoleStatus("worker", 1, 4, 3)
+    parked = (ParkedShard("", 0, 10, 0, 3, "bad record"),)
     served = {"rows": 3, "bytes": 4, "bytes_in": 5, "bytes_out": 6, "requests": 7, "queue": 8}
     stats = ServerStats(**served, apply_seconds=9.0, cpu_seconds=10.0, log_bytes=11)
     seat = SeatStatus(1, node="ps-0", partitions=12, stats=stats)
     told = {"iteration": 13, "examples": 14, "contributions": 15, "stale": 16, "dump_iteration": 17, "moves": 18}
     parameters = replace(ParametersStatus(sync=True, seats=(seat,)), **told)  # type: ignore[arg-type]  # all are counts
-    dataset = DatasetStatus("train", records_done=19, records_total=20, shards_in_work=21, shards_waiting=22)
+    dataset = DatasetStatus(
+        "train", records_done=19, records_total=20, shards_in_work=21, shards_waiting=22, parked=parked
+    )
     status = JobStatus(
         "tested",
         Phase.RUNNING,
         nodes=(node,),
+        roles=(role,),
         datasets=(dataset,),
         parameters=parameters,
         records_per_second=23.0,
@@ -116,14 +124,16 @@ def test_every_figure_that_the_guides_name_is_a_metric() -> None:
     )
     found = {family.name: [sample.value for sample in family.samples] for family in status_metrics(status)}
     assert found == {
-        "pliant_nodes": [1],
-        **{f"pliant_node_{name}": [value] for name, value in (("cpu", 1.5), ("memory_mb", 64.0), ("restarts", 2))},
+        **{"pliant_job_phase": [1], "pliant_nodes": [1], "pliant_nodes_wanted": [3], "pliant_restarts": [2, 1]},
+        **{"pliant_node_cpu": [1.5], "pliant_node_cpu_limit": [3.0], "pliant_node_restarts": [2]},
+        **{"pliant_node_memory_bytes": [64 << 20], "pliant_node_memory_limit_bytes": [128 << 20]},
         **{f"pliant_ps_{name}": [value] for name, value in served.items()},
         **{"pliant_ps_apply_seconds": [9.0], "pliant_ps_cpu_seconds": [10.0], "pliant_ps_log_bytes": [11]},
         "pliant_ps_partitions": [12],
         **{f"pliant_parameters_{name}": [value] for name, value in told.items()},
-        **{"pliant_dataset_records_done": [19], "pliant_dataset_records_total": [20]},
+        **{"pliant_dataset_records_done": [19], "pliant_dataset_records": [20]},
         **{"pliant_dataset_shards_in_work": [21], "pliant_dataset_shards_waiting": [22]},
+        "pliant_dataset_shards_parked": [1],
         **{"pliant_records_per_second": [23.0], "pliant_stalled_seconds": [24.0]},
         **{"pliant_master_starts": [25], "pliant_global_step": [26], "pliant_total_steps": [104]},
         **{"pliant_records_done": [27], "pliant_progress_percent": [25.0], "pliant_training_metric": [0.5]},

@@ -14,6 +14,7 @@ from weakref import WeakSet
 
 from pliant.client.combining import TrainingObserver
 from pliant.client.lease_client import LeaseClient
+from pliant.client.metric_values import metric_values
 from pliant.client.progress_reporter import ProgressReporter
 from pliant.client.records import RecordStream
 from pliant.client.session import Session
@@ -267,16 +268,23 @@ class Job:
     # --- statistics
 
     def report(
-        self, step: int, *, loss: float | None = None, records: int = 0, total: int = 0, **metrics: float
+        self,
+        step: int,
+        *,
+        loss: float | None = None,
+        records: int = 0,
+        total: int = 0,
+        metrics: Mapping[str, float] | None = None,
+        **more: float,
     ) -> None:
-        """Report how far the training is, for ``pliant run``, ``status``, ``top`` and the job's summary.
+        """Report how far the training is, for ``pliant run``, ``status``, ``top``, charts and the job's summary.
 
         ``step``: committed steps, of ``total``; ``records``: those that this worker has trained on since its last report. The
-        loss and other metrics are shown with their last value. Call it as often as you like: it does not wait, and a thread
-        sends the newest state a few times a second, the last one at the program's end.
+        loss and other metrics (``metrics``, for names that are no Python names, or keywords) are shown with their last value and
+        charted (``pliant series``, TensorBoard). Call it as often as you like: it does not wait, and a thread sends the newest
+        state a few times a second, the last one at the program's end.
         """
-        given = {**metrics, **({LOSS: loss} if loss is not None else {})}
-        values = {name: float(value) for name, value in given.items()}
+        values = metric_values({**(metrics or {}), **more, **({LOSS: loss} if loss is not None else {})})
         self.report_progress(TrainingProgress(int(step), total_steps=int(total), metrics=values), int(records))
 
     def report_progress(self, progress: TrainingProgress, records: int = 0) -> None:

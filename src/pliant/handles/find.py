@@ -44,7 +44,7 @@ def all_job_handles(cluster: Cluster | None = None) -> list[JobHandle]:
 
 def open_namespace(cluster: Cluster) -> NamespaceJobs:
     """The jobs of a namespace over one connection, for a process that looks again and again."""
-    with _kubernetes_extra():
+    with kubernetes_extra():
         from pliant.handles.kubernetes.namespace_jobs import NamespaceJobs
     return NamespaceJobs(cluster)
 

@@ -89,6 +89,7 @@ class Assembly:
     notes_dir: Path
     parameters_dir: Path
     series_file: Path
+    event_folder: Path
     takes_over: bool = False  # living nodes that the journal does not know, see core/takeover.py
     brain: BrainAccess | None = None  # to which the job reports
     identity: JobIdentity = field(default_factory=lambda: JobIdentity("", "", ""))
@@ -115,7 +116,10 @@ class Assembly:
         state = self.state
         stats = MemoryStats(self.clock, state)
         made: list[Component] = [stats, ProgressRecorder(state.progress, stats.training, self.journal, self.clock)]
-        made.append(SeriesRecorder(self.spec.name, state, stats, self.clock, self.series_file))
+        charts = SeriesRecorder(
+            self.spec.name, state, stats, self.clock, path=self.series_file, event_folder=self.event_folder
+        )
+        made.append(charts)
         made.append(self._checkpoints(stats))
         shards = self._shards(state.shards) if state.shards is not None else None
         parameters = None

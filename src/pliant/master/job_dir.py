@@ -8,6 +8,7 @@ journal.db     the master's journal
 master.json    where the master listens
 master.sock    the socket that it listens on (``rpc/unix_socket.py``)
 series.json    what its charts are drawn of
+tensorboard/   the same for TensorBoard
 summary.json   how it ended, once it has
 resume.json    what summary.json was, from the moment somebody resumes the job until a master has journaled that
 problem.json   why a master could not start, if no other start helps
@@ -79,6 +80,10 @@ class JobDir:
     @property
     def series_file(self) -> Path:
         return self.path / "series.json"
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.path / "tensorboard"
 
     @property
     def resume_file(self) -> Path:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
@@ -20,12 +20,29 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from pliant.core.nodes.states import NodeState
-from pliant.core.status import JobStatus, NodeStatus, ParametersStatus
+from pliant.core.status import DatasetStatus, JobStatus, NodeStatus, ParametersStatus
 from pliant.master.controller import JobController
 
 STATUS_TIMEOUT_S = 10.0  # for the event loop to make the status
 MAX_CONNECTIONS = 16
 SILENCE_TIMEOUT_S = 10.0  # of a connection
+MB = 1 << 20
+
+
+DATASETS: tuple[tuple[str, str, Callable[[DatasetStatus], float]], ...] = (
+    ("records_done", "Records finished.", lambda dataset: dataset.records_done),
+    ("records", "Records of all epochs.", lambda dataset: dataset.records_total),
+    ("shards_in_work", "Shards leased to workers.", lambda dataset: dataset.shards_in_work),
+    ("shards_waiting", "Shards that were returned.", lambda dataset: dataset.shards_waiting),
+    ("shards_parked", "Shards that failed too often, and are not handed out again.", lambda d: len(d.parked)),
+)
+NODES: tuple[tuple[str, str, Callable[[NodeStatus], float]], ...] = (
+    ("cpu", "CPU cores in use.", lambda node: node.cpu),
+    ("cpu_limit", "CPU cores that it may use; 0: no limit.", lambda node: node.cpu_limit),
+    ("memory_bytes", "Memory in use.", lambda node: node.memory_mb * MB),
+    ("memory_limit_bytes", "Memory that it may use; 0: no limit.", lambda node: node.memory_limit_mb * MB),
+    ("restarts", "Restarts.", lambda node: node.restarts),
+)
 
 
 class JobCollector(Collector):
@@ -48,7 +65,10 @@ class JobCollector(Collector):
 
 def status_metrics(status: JobStatus) -> Iterator[Metric]:
     job = status.name
+    yield _phase(status)
     yield _node_counts(status)
+    yield _wanted(status)
+    yield _restarts(status)
     for name, text, value in (
         ("pliant_records_per_second", "Records finished per second.", status.records_per_second),
         ("pliant_steps_per_second", "Training steps per second.", status.steps_per_second),
@@ -65,15 +85,10 @@ def status_metrics(status: JobStatus) -> Iterator[Metric]:
             family.add_metric([job], value)
         yield family
     yield _training_metrics(status)
-    for field, text in (
-        ("records_done", "Records finished."),
-        ("records_total", "Records of all epochs."),
-        ("shards_in_work", "Shards leased to workers."),
-        ("shards_waiting", "Shards that were returned."),
-    ):
-        family = GaugeMetricFamily(f"pliant_dataset_{field}", text, labels=["job", "dataset"])
+    for name, text, read in DATASETS:
+        family = GaugeMetricFamily(f"pliant_dataset_{name}", text, labels=["job", "dataset"])
         for dataset in status.datasets:
-            family.add_metric([job, dataset.name], getattr(dataset, field))
+            family.add_metric([job, dataset.name], read(dataset))
         yield family
     yield from _checkpoints(status)
     if status.parameters is not None:
@@ -86,6 +101,28 @@ def _training_metrics(status: JobStatus) -> Metric:
     for name, value in status.progress.metrics.items():
         if value is not None:
             family.add_metric([status.name, name], value)
+    return family
+
+
+def _phase(status: JobStatus) -> Metric:
+    family = GaugeMetricFamily("pliant_job_phase", "1 for the phase that the job is in.", labels=["job", "phase"])
+    family.add_metric([status.name, status.phase.value], 1)
+    return family
+
+
+def _wanted(status: JobStatus) -> Metric:
+    family = GaugeMetricFamily("pliant_nodes_wanted", "Nodes that there should be, by role.", labels=["job", "role"])
+    for role in status.roles:
+        family.add_metric([status.name, role.name], role.wanted)
+    return family
+
+
+def _restarts(status: JobStatus) -> Metric:
+    family = CounterMetricFamily(
+        "pliant_restarts_total", "Restarts of programs, and replacements of nodes.", labels=["job", "kind"]
+    )
+    family.add_metric([status.name, "program"], sum(node.restarts for node in status.nodes))
+    family.add_metric([status.name, "node"], sum(1 for node in status.nodes if node.replaces))
     return family
 
 
@@ -125,10 +162,10 @@ def _checkpoints(status: JobStatus) -> Iterator[Metric]:
 
 
 def _node_use(job: str, nodes: list[NodeStatus]) -> Iterator[Metric]:
-    for field, text in (("cpu", "CPU cores in use."), ("memory_mb", "Memory in use."), ("restarts", "Restarts.")):
-        family = GaugeMetricFamily(f"pliant_node_{field}", text, labels=["job", "node"])
+    for name, text, read in NODES:
+        family = GaugeMetricFamily(f"pliant_node_{name}", text, labels=["job", "node"])
         for node in nodes:
-            family.add_metric([job, node.name], getattr(node, field))
+            family.add_metric([job, node.name], read(node))
         yield family
 
 

@@ -253,6 +253,7 @@ class Master:
             self.job_dir.path / "notes",
             self._parameters_dir,
             self.job_dir.series_file,
+            self.job_dir.tensorboard,
             takes_over=takes_over,
             brain=self._brain_access() if self.spec.optimize.uses_brain else None,
             identity=self._identity(),

@@ -8,7 +8,8 @@ so far, since nobody knows of loops to come.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from pliant.client.job import Job
 from pliant.core.progress import LOSS, TrainingProgress
@@ -36,6 +37,12 @@ class LoopProgress:
         if self._job is not None and self._plan is not None:
             own = sum(self._plan.unit_size(step, unit) for unit in units)
             self._job.report_progress(self._now(self._position.step, self._limit), own)
+
+    def report(self, metrics: Mapping[str, float]) -> None:
+        """The user's own metrics, at the step that was committed last."""
+        if self._job is not None and self._plan is not None:
+            progress = self._now(self._position.step, self._limit)
+            self._job.report_progress(replace(progress, metrics={**progress.metrics, **metrics}))
 
     def end_loop(self) -> None:
         """The loop is over, perhaps earlier than planned, or was when this program started."""

@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from pliant.client.job import Job
 from pliant.client.job import connect as connect_job
+from pliant.client.metric_values import metric_values
 from pliant.core.errors import InvalidRequest
 from pliant.torch.accumulator import StepAccumulator
 from pliant.torch.checkpoints import Checkpointer, checkpoint_settings
@@ -212,6 +213,11 @@ class Trainer:
             if on_step is not None:
                 on_step(step)
         return self
+
+    def report(self, metrics: Mapping[str, float] | None = None, **more: float) -> None:
+        """Report metrics of your own, as of the step that was committed last; the loss and the progress are reported anyway.
+        What several workers report of one step is averaged."""
+        self._control.progress.report(metric_values({**(metrics or {}), **more}))
 
     def stop(self) -> None:
         """End the current loop early: all workers end it after the same step, the next one that is committed."""
