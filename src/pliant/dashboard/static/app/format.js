@@ -31,7 +31,7 @@ const THIN = "\u202f";
 
 export function count(number) {
   if (number === null || number === undefined || !Number.isFinite(number)) return DASH;
-  return Math.round(number).toString().replace(/\B(?=(\d{3})+$)/g, THIN);
+  return Math.round(number).toString().replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
 // Three significant digits, with a unit's prefix from 10,000 on.
@@ -70,13 +70,13 @@ export function percent(number, digits = 0) {
 
 export function memory(megabytes) {
   if (megabytes === null || megabytes === undefined || !Number.isFinite(megabytes)) return DASH;
-  if (megabytes >= 10240) return `${trim((megabytes / 1024).toFixed(1))}${THIN}GiB`;
-  if (megabytes >= 1) return `${count(megabytes)}${THIN}MiB`;
-  return megabytes ? "<1\u202fMiB" : `0${THIN}MiB`;
+  if (megabytes >= 10240) return `${trim((megabytes / 1024).toFixed(1))}${THIN}GB`;
+  if (megabytes >= 1) return `${count(megabytes)}${THIN}MB`;
+  return megabytes ? "<1\u202fMB" : `0${THIN}MB`;
 }
 
 export function bytes(number) {
-  return number < 1024 ? `${number}${THIN}B` : number < 1048576 ? `${count(number / 1024)}${THIN}KiB` : memory(number / 1048576);
+  return number < 1024 ? `${number}${THIN}B` : number < 1048576 ? `${count(number / 1024)}${THIN}KB` : memory(number / 1048576);
 }
 
 export function cpus(cores) {

@@ -5,7 +5,7 @@ import { html, useEffect, useRef, useState } from "../html.js";
 import { eventTone } from "../states.js";
 import uPlot from "../../vendor/uplot.js";
 
-const HEIGHT = 190;
+const HEIGHT = 176;
 const TONES = { bad: "--bad", warn: "--warn", accent: "--accent", active: "--accent", good: "--good", quiet: "--faint", wait: "--wait" };
 
 // Colours of the style sheet, as a canvas needs them: `light-dark()` is resolved by asking for the colour of an element.
@@ -40,14 +40,14 @@ export function useTheme() {
 }
 
 // curve: {time, step, mean, min, max}; marks: [{time, event}]; x: "time" or "step"
-export function Chart({ title, unit = "", curve, marks = [], show, x = "time", range, group = "job", floor }) {
+export function Chart({ title, unit = "", curve, marks = [], show, x = "time", extent, group = "job", floor }) {
   const box = useRef(null);
   const plot = useRef(null);
   const held = useRef({});
   const [hover, setHover] = useState(null);
   const theme = useTheme();
   const xs = x === "time" ? curve.time : curve.step;
-  held.current = { marks: x === "time" ? marks : [], xs, curve, show, range };
+  held.current = { marks: x === "time" ? marks : [], xs, curve, show, extent };
 
   useEffect(() => {
     const element = box.current;
@@ -59,11 +59,11 @@ export function Chart({ title, unit = "", curve, marks = [], show, x = "time", r
       legend: { show: false },
       padding: [10, 10, 0, 0],
       scales: {
-        x: { time: x === "time", range: (_, low, high) => held.current.range ?? widened(low, high) },
+        x: { time: x === "time", range: (_, low, high) => widened(low, high) },
         y: { range: (_, low, high) => padded(low, high, floor) },
       },
       axes: [
-        axis(c, x === "time" ? { values: (_, splits) => times(splits), space: 74 } : { values: (_, splits) => splits.map((v) => (Number.isInteger(v) ? count(v) : "")) }),
+        axis(c, x === "time" ? { size: 26, values: (_, splits) => times(splits), space: 74 } : { size: 26, values: (_, splits) => splits.map((v) => (Number.isInteger(v) ? count(v) : "")) }),
         axis(c, { size: 58, values: (_, splits) => splits.map((value) => held.current.show(value)) }),
       ],
       series: [
@@ -92,8 +92,9 @@ export function Chart({ title, unit = "", curve, marks = [], show, x = "time", r
     };
   }, [theme, x]);
   useEffect(() => {
-    plot.current?.setData(data(held.current));
-  }, [curve, marks, range?.[0], range?.[1]]);
+    const u = plot.current;
+    if (u) u.setData(data(held.current), !isZoomed(u));
+  }, [curve, marks, extent?.[0], extent?.[1]]);
 
   const last = curve.mean[curve.mean.length - 1];
   const summary = curve.mean.length ? `${title}: ${show(last)} ${unit} now; between ${show(least(curve.min))} and ${show(greatest(curve.max))}` : `${title}: no values yet`;
@@ -116,8 +117,19 @@ function axis(c, more) {
   };
 }
 
-function data({ xs, curve }) {
-  return [xs, curve.mean, curve.min ?? curve.mean, curve.max ?? curve.mean];
+// All charts beside each other have the same extent, so that what stands in one line happened at one time.
+function data({ xs, curve, extent }) {
+  const before = extent && xs.length && extent[0] < xs[0] ? [extent[0]] : [];
+  const after = extent && xs.length && extent[1] > xs[xs.length - 1] ? [extent[1]] : [];
+  const nothing = (values) => values.map(() => null);
+  return [[...before, ...xs, ...after], ...[curve.mean, curve.min ?? curve.mean, curve.max ?? curve.mean].map((values) => [...nothing(before), ...values, ...nothing(after)])];
+}
+
+// Somebody chose a part of it, which new values do not take away.
+function isZoomed(u) {
+  const [xs] = u.data;
+  const { min, max } = u.scales.x;
+  return xs.length > 1 && min !== null && (min > xs[0] + 1e-9 || max < xs[xs.length - 1] - 1e-9);
 }
 
 function widened(low, high) {
@@ -146,7 +158,7 @@ function drawMarks(u, marks, tone) {
     if (at < bbox.left || at > bbox.left + bbox.width || at - before < 2 * ratio) continue; // what stands in one line is drawn once
     before = at;
     ctx.strokeStyle = ctx.fillStyle = tone(event);
-    ctx.globalAlpha = 0.55;
+    ctx.globalAlpha = 0.4;
     ctx.setLineDash([3 * ratio, 3 * ratio]);
     ctx.beginPath();
     ctx.moveTo(at, bbox.top);
@@ -162,8 +174,9 @@ function drawMarks(u, marks, tone) {
   ctx.restore();
 }
 
-function hovered(u, { marks, xs, curve, show }) {
+function hovered(u, { marks, show }) {
   const { left, idx } = u.cursor;
+  const [xs, means, lows, highs] = u.data;
   if (left < 0 || idx === null || idx === undefined || xs[idx] === undefined) return null;
   let mark = null;
   let nearest = 7; // pixels
@@ -171,9 +184,9 @@ function hovered(u, { marks, xs, curve, show }) {
     const away = Math.abs(u.valToPos(time, "x") - left);
     if (away < nearest) [nearest, mark] = [away, event];
   }
-  const [low, high] = [curve.min?.[idx], curve.max?.[idx]];
-  const spread = low !== undefined && high !== undefined && high > low ? ` (${show(low)} to ${show(high)})` : "";
+  const [low, high] = [lows[idx], highs[idx]];
+  const spread = low !== undefined && low !== null && high > low ? ` (${show(low)} to ${show(high)})` : "";
   const isTime = u.scales.x.time;
-  return { where: isTime ? clock(xs[idx]) : `step ${count(xs[idx])}`, value: show(curve.mean[idx]) + spread, mark };
+  return { where: isTime ? clock(xs[idx]) : `step ${count(xs[idx])}`, value: show(means[idx]) + spread, mark };
 }
 

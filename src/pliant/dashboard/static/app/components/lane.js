@@ -5,7 +5,7 @@ import { html } from "../html.js";
 import { exitLook } from "../states.js";
 
 const KINDS = { Pending: "pending", Creating: "creating", Running: "running", Restarting: "restarting", Removing: "removing" };
-const BAR = { top: 9, height: 13 };
+const BAR = { top: 10, height: 11 };
 const LETTER = 6.3; // pixels, about
 
 function position(time, { from, to, width }) {

@@ -47,10 +47,10 @@ export function ProgressBar({ value, tone = "active", label = "progress" }) {
 }
 
 // Use against a limit; without one only the use.
-export function Meter({ used, limit, show, label }) {
+export function Meter({ used, limit, show, label, full = false }) {
   if (!limit) return html`<span>${used ? show(used) : "–"}</span>`;
   const share = Math.min(1, used / limit);
-  const tone = share > 0.95 ? "bad" : share > 0.8 ? "warn" : "active";
+  const tone = !full ? "active" : share > 0.95 ? "bad" : share > 0.85 ? "warn" : "active"; // all of the CPU is no trouble, all of the memory is
   return html`<span class="metered">
     <span class="meter tone-${tone}" role="meter" aria-label=${label} aria-valuemin="0" aria-valuemax=${limit} aria-valuenow=${used ?? 0}>
       <i style=${{ width: `${share * 100}%` }}></i>
@@ -67,8 +67,8 @@ export function Empty({ title, children }) {
   return html`<div class="empty"><strong>${title}</strong>${children}</div>`;
 }
 
-export function Panel({ title, tools, children, label, flush = false, ...rest }) {
-  return html`<section class="panel" aria-label=${label ?? title} ...${rest}>
+export function Panel({ title, tools, children, label, flush = false, className = "" }) {
+  return html`<section class="panel ${className}" aria-label=${label ?? title}>
     ${(title || tools) && html`<header>${title && html`<h2>${title}</h2>`}${tools && html`<div class="tools">${tools}</div>`}</header>`}
     ${flush ? children : html`<div class="body">${children}</div>`}
   </section>`;

@@ -6,8 +6,8 @@ import { html, useEffect, useRef, useState } from "../html.js";
 import { colours, useTheme } from "./chart.js";
 
 export const STATES = {
-  d: ["done", "--accent"],
-  h: ["partly done", "--accent"],
+  d: ["done", "--done"],
+  h: ["partly done", "--done"],
   l: ["leased", "--wait"],
   r: ["returned, waits to be handed out again", "--warn"],
   p: ["parked", "--bad"],
@@ -111,8 +111,8 @@ function paint(ctx, c, { letter, share, x, y, size }) {
   }
   ctx.fillRect(x, y, size, size);
   if (share) {
-    ctx.fillStyle = c["--accent"];
-    ctx.globalAlpha = letter === "h" ? 1 : 0.45;
+    ctx.fillStyle = c["--done"];
+    ctx.globalAlpha = letter === "h" ? 1 : 0.6;
     ctx.fillRect(x, y + size * (1 - share / 100), size, (size * share) / 100);
     ctx.globalAlpha = 1;
   } else if (letter === "h") {

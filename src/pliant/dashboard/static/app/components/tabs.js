@@ -9,8 +9,8 @@ const STEPS = { ArrowLeft: -1, ArrowRight: 1 };
 export function Tabs({ label, tabs, current }) {
   const list = useRef(null);
   useEffect(() => {
-    list.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
-  }, [current]);
+    list.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  }, [current, tabs.length]);
   const onKeyDown = (event) => {
     const links = [...event.currentTarget.querySelectorAll("a")];
     const at = links.indexOf(document.activeElement);

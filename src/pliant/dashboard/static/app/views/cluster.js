@@ -66,7 +66,7 @@ const jobColumns = [
   { id: "phase", name: "Phase", value: ({ phase }) => phase, cell: ({ phase }) => html`<${PhaseBadge} phase=${phase} />` },
   { id: "nodes", name: "Nodes", numeric: true, value: ({ nodes }) => nodes, cell: ({ nodes }) => count(nodes) },
   { id: "cpu", name: "CPU used / asked", value: ({ asked, used }) => asked.cpu || used.cpu, cell: ({ asked, used }) => html`<${Meter} used=${used.cpu} limit=${asked.cpu} show=${cpus} label="CPU" />` },
-  { id: "memory", name: "Memory used / asked", value: ({ asked, used }) => asked.memory_mb || used.memory_mb, cell: ({ asked, used }) => html`<${Meter} used=${used.memory_mb} limit=${asked.memory_mb} show=${memory} label="memory" />` },
+  { id: "memory", name: "Memory used / asked", value: ({ asked, used }) => asked.memory_mb || used.memory_mb, cell: ({ asked, used }) => html`<${Meter} used=${used.memory_mb} limit=${asked.memory_mb} show=${memory} label="memory" full />` },
   { id: "gpu", name: "GPU", numeric: true, value: ({ asked }) => asked.gpu, cell: ({ asked }) => (asked.gpu ? count(asked.gpu) : "–") },
 ];
 

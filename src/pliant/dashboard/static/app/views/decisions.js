@@ -14,15 +14,14 @@ export function Decisions({ doc, job }) {
   const plans = Object.values(found.plans ?? {}).sort((a, b) => b.time - a.time);
   const optimize = found.optimize || doc.optimize;
   return html`
-    <div class="grid">
-      <${Now} found=${found} optimize=${optimize} />
-      <${Requests} requests=${found.requests ?? []} />
-    </div>
-    <${Panel} title="Plans" tools=${html`<span class="muted small">${plural(plans.length, "plan")}${found.left_out ? `, ${found.left_out} older left out` : ""}, newest first</span>`}>
+    <div class="decisions">
+    <${Now} found=${found} optimize=${optimize} />
+    <${Requests} requests=${found.requests ?? []} />
+    <${Panel} title="Plans" className="plans-panel" tools=${html`<span class="muted small">${plural(plans.length, "plan")}${found.left_out ? `, ${found.left_out} older left out` : ""}, newest first</span>`}>
       ${plans.length
         ? html`<ol class="plans">${plans.map((plan) => html`<${Plan} key=${plan.id} plan=${plan} />`)}</ol>`
         : html`<${Empty} title="No plans">${optimize === "manual" ? html`This job's resources are set by persons. With <code>optimize: single-job</code> its master plans them.` : "None was made so far."}</${Empty}>`}
-    </${Panel}>`;
+    </${Panel}></div>`;
 }
 
 function Now({ found, optimize }) {

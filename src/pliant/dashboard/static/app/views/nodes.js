@@ -112,7 +112,7 @@ function Line({ line, scale }) {
     <div role="cell" class="lane" aria-label=${timeline.inWords(line)}>${timeline.lane(line, scale)}</div>
     <div role="cell" class="use">${using && !ENDED_STATES.has(using.state) && using.pid !== undefined
       ? html`<span><span class="muted unit">CPU</span><${Meter} used=${using.cpu} limit=${using.cpu_limit} show=${cpus} label="CPU" /></span>
-          <span><span class="muted unit">mem</span><${Meter} used=${using.memory_mb} limit=${using.memory_limit_mb} show=${memory} label="memory" /></span>`
+          <span><span class="muted unit">mem</span><${Meter} used=${using.memory_mb} limit=${using.memory_limit_mb} show=${memory} label="memory" full /></span>`
       : using?.peak_memory_mb ? html`<span class="muted small">peak ${memory(using.peak_memory_mb)}</span>` : ""}</div>`;
 }
 

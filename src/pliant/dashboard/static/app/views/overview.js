@@ -90,6 +90,7 @@ function Charts({ series, events, doc }) {
     return html`<${Panel} title="Curves"><${Empty} title="No curves yet">${series?.note ? clean(series.note) : isActive(doc.phase) ? "Throughput appears with the first records or steps; a program's own metrics with pliant's report()." : "This job reported no progress."}</${Empty}></${Panel}>`;
   }
   const lasts = curves.length && Math.max(...curves.map(({ curve }) => curve.time[curve.time.length - 1])) - Math.min(...curves.map(({ curve }) => curve.time[0]));
+  const extent = axis === "time" ? [Math.min(...curves.map(({ curve }) => curve.time[0])), Math.max(...curves.map(({ curve }) => curve.time[curve.time.length - 1]))] : undefined;
   const hasSteps = curves.some(({ curve }) => curve.step.some((step) => step > 0));
   return html`<${Panel} title="Curves" tools=${html`
       ${(chosen !== "all" || lasts > 600) && html`<${Segments} label="Time shown" value=${chosen} onChoose=${setChosen} choices=${Object.entries(SPANS).map(([id, [name]]) => ({ id, name }))} />`}
@@ -97,7 +98,7 @@ function Charts({ series, events, doc }) {
     <div class="charts">
       ${curves.map(({ id, title, unit, curve, show, floor }) => {
         const drawn = axis === "step" && curve.step.some((step) => step > 0) ? byStep(curve) : withGaps(curve);
-        return html`<${Chart} key=${`${id}-${axis}`} title=${title} unit=${unit} curve=${drawn} show=${show} floor=${floor} marks=${marks} x=${drawn.step.length && axis === "step" && curve.step.some((step) => step > 0) ? "step" : "time"} group=${`job-${axis}`} />`;
+        return html`<${Chart} key=${`${id}-${axis}`} title=${title} unit=${unit} curve=${drawn} show=${show} floor=${floor} marks=${marks} extent=${extent} x=${drawn.step.length && axis === "step" && curve.step.some((step) => step > 0) ? "step" : "time"} group=${`job-${axis}`} />`;
       })}
     </div>
     ${series?.left_out?.length ? html`<p class="muted small">Left out: ${clean(series.left_out.join(", "))}</p>` : null}
