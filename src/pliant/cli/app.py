@@ -43,6 +43,8 @@ COMMANDS = {
     "logs": Entry("Show the output of a job's programs."),
     "events": Entry("Show the events of a job, one per line."),
     "top": Entry("Watch CPU, memory and records/s of each node."),
+    "dashboard": Entry("Show jobs on a web page.", extra="dashboard"),
+    "report": Entry("Write a job to one HTML file."),
     "plans": Entry("Show the plans of a job that plans its own resources."),
     "explain": Entry("Explain a job's speed, and what would be planned next."),
     "scale": Entry("Scale a running job: nodes per role, resources."),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pliant.core.errors import NotAvailable
 from pliant.handles.cluster import Cluster
@@ -19,11 +20,14 @@ from pliant.handles.open_handles import close_at_exit
 from pliant.handles.ray import RayJob, is_on_ray
 from pliant.master.job_dir import JobDir
 
+if TYPE_CHECKING:
+    from pliant.handles.kubernetes.namespace_jobs import NamespaceJobs
+
 
 def find_job_handle(name: str | None, job_dir: Path | None = None, cluster: Cluster | None = None) -> JobHandle:
     """A job of the cluster, if one is given; else by folder, by name, or the newest one of this machine."""
     if cluster is None:
-        return _of_folder(find_job_dir(name, job_dir))
+        return handle_of_folder(find_job_dir(name, job_dir))
     with _kubernetes_extra():
         from pliant.handles.kubernetes.job_handle import find_job
     return close_at_exit(find_job(name, cluster))
@@ -32,13 +36,20 @@ def find_job_handle(name: str | None, job_dir: Path | None = None, cluster: Clus
 def all_job_handles(cluster: Cluster | None = None) -> list[JobHandle]:
     """Oldest first."""
     if cluster is None:
-        return [_of_folder(home) for home in all_job_dirs()]
+        return [handle_of_folder(home) for home in all_job_dirs()]
     with _kubernetes_extra():
         from pliant.handles.kubernetes.job_handle import all_jobs
     return [close_at_exit(job) for job in all_jobs(cluster)]
 
 
-def _of_folder(home: JobDir) -> LocalJob:
+def open_namespace(cluster: Cluster) -> NamespaceJobs:
+    """The jobs of a namespace over one connection, for a process that looks again and again."""
+    with _kubernetes_extra():
+        from pliant.handles.kubernetes.namespace_jobs import NamespaceJobs
+    return NamespaceJobs(cluster)
+
+
+def handle_of_folder(home: JobDir) -> LocalJob:
     return RayJob(home) if is_on_ray(home) else LocalJob(home)
 
 

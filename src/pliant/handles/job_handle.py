@@ -25,6 +25,8 @@ from pliant.core.summary import JobSummary
 
 if TYPE_CHECKING:
     from pliant.core.events import EventRecord
+    from pliant.core.shards.shard_map import ShardMap
+    from pliant.handles.log_pages import LogMatches, LogPage
     from pliant.rpc.channel import Address
 
 T = TypeVar("T")
@@ -118,6 +120,7 @@ class JobHandle(ABC):
     """One job, on this machine or in a cluster."""
 
     name: str
+    platform: str
     refresh_interval_s = 0.2  # of a live view; asking costs more over a network
     call_timeout_s = 1.0  # in a live view
 
@@ -257,6 +260,31 @@ class JobHandle(ABC):
     ) -> Output:
         """Of these nodes, or of all programs; starting with the last ``tail`` lines of each. Pliant's own parameter servers are
         no programs of the user: their messages are shown if they are asked for."""
+
+    @abstractmethod
+    def log_page(self, node: str, *, after: str = "", before: str = "", lines: int = 500) -> LogPage:
+        """Some lines of a node's output: those after a cursor, the last ones before one, or the last ones of all."""
+
+    @abstractmethod
+    def search_logs(self, text: str, *, node: str = "") -> LogMatches:
+        """Lines that contain the text, in any case; of all nodes unless one is named."""
+
+    @abstractmethod
+    def written_spec(self) -> dict[str, Any]:
+        """The spec as the user wrote it, with whatever secrets are in it."""
+
+    @abstractmethod
+    def created_at(self) -> float:
+        """Seconds since the epoch; 0: not known."""
+
+    def shard_maps(self) -> tuple[ShardMap, ...]:
+        """Which shards of each dataset are done, leased, returned or parked. Raises ``NotAvailable`` if nobody knows any more."""
+        from pliant.rpc import pliant_pb2 as pb
+        from pliant.rpc.shard_maps import shard_maps_from
+
+        return shard_maps_from(
+            self.command("read", lambda caller: caller.call(caller.stubs.GetShardMaps, pb.ShardMapsRequest()))
+        )
 
     @abstractmethod
     def audit(self) -> dict[str, Any]:

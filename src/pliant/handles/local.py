@@ -40,6 +40,8 @@ from pliant.rpc.retry import call_with_retry
 
 if TYPE_CHECKING:
     from pliant.core.events import EventRecord
+    from pliant.core.shards.shard_map import ShardMap
+    from pliant.handles.log_pages import LogMatches, LogPage
     from pliant.rpc.channel import Address
 
 T = TypeVar("T")
@@ -49,6 +51,8 @@ INTERRUPTED = "the job was interrupted: its master is no longer running"
 
 
 class LocalJob(JobHandle):
+    platform = "local"
+
     def __init__(self, home: JobDir) -> None:
         self.home = home
         self.name = home.name
@@ -194,6 +198,51 @@ class LocalJob(JobHandle):
         if tail is not None:
             shown.skip_to_last(tail)
         return shown
+
+    def log_page(self, node: str, *, after: str = "", before: str = "", lines: int = 500) -> LogPage:
+        from pliant.handles.log_pages import read_page
+
+        self._check_has_output(node)
+        path = self.home.log_of(node)
+        return read_page(path, node, after=after, before=before, lines=lines, is_final=self.is_over())
+
+    def search_logs(self, text: str, *, node: str = "") -> LogMatches:
+        from pliant.handles.log_pages import search_files
+
+        if node:
+            self._check_has_output(node)
+        nodes = [node] if node else [name for name in self.nodes_with_output() if name != "master"]
+        return search_files([(name, self.home.log_of(name)) for name in nodes], text)
+
+    def _check_has_output(self, node: str) -> None:
+        """Its name becomes a path only if it is one of those that are there."""
+        if node not in self.nodes_with_output():
+            raise NotFound(f"job {self.name} has no log for {node[:100]!r}")
+
+    def written_spec(self) -> dict[str, Any]:
+        from pliant.spec.text import read, read_file
+
+        found = read(read_file(self.home.spec), str(self.home.spec))
+        return found if isinstance(found, dict) else {}
+
+    def created_at(self) -> float:
+        try:
+            return self.home.spec.stat().st_mtime
+        except OSError:
+            return 0.0
+
+    def shard_maps(self) -> tuple[ShardMap, ...]:
+        """Of a job without a master, as its journal has them."""
+        try:
+            if not self.is_over():
+                return super().shard_maps()
+        except (Conflict, MasterUnavailable):
+            pass
+        from pliant.core.shards.shard_map import shard_maps
+        from pliant.master.offline import JobOnDisk
+
+        book = JobOnDisk(self.home).state.shards
+        return shard_maps(book) if book is not None else ()
 
     def _strategy(self) -> str:
         from pliant.spec import load_spec

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import IO
 
 from pliant.handles.job_handle import LinePrinter
 
@@ -34,7 +35,8 @@ class OutputTail:
     def skip_to_last(self, lines: int) -> None:
         """Start with the last ``lines`` lines of each file."""
         for path in self._files():
-            self._read[path.name] = _start_of_last(path, lines)
+            with path.open("rb") as file:
+                self._read[path.name] = start_of_last(file, lines)
 
     def show_new(self) -> bool:
         """Returns whether there was anything."""
@@ -81,21 +83,21 @@ def role_of(node: str) -> str:
     return node.rpartition("-")[0]
 
 
-def _start_of_last(path: Path, lines: int) -> int:
-    """Where the last ``lines`` lines begin; reads backwards from the end of the file."""
-    with path.open("rb") as file:
-        at = size = file.seek(0, os.SEEK_END)
-        found = 0
-        while at > 0 and lines > 0:
-            step = min(at, _BLOCK)
-            at -= step
-            file.seek(at)
-            block = file.read(step)
-            end = len(block)
-            if at + step == size and block.endswith(b"\n"):
-                end -= 1  # the end of the last line begins no other
-            while (end := block.rfind(b"\n", 0, end)) >= 0:
-                found += 1
-                if found == lines:
-                    return at + end + 1
-        return 0 if lines > 0 else size
+def start_of_last(file: IO[bytes], lines: int, size: int | None = None) -> int:
+    """Where the last ``lines`` lines begin of a file, or of its first ``size`` bytes; reads backwards."""
+    if size is None:
+        size = file.seek(0, os.SEEK_END)
+    at, found = size, 0
+    while at > 0 and lines > 0:
+        step = min(at, _BLOCK)
+        at -= step
+        file.seek(at)
+        block = file.read(step)
+        end = len(block)
+        if at + step == size and block.endswith(b"\n"):
+            end -= 1  # the end of the last line begins no other
+        while (end := block.rfind(b"\n", 0, end)) >= 0:
+            found += 1
+            if found == lines:
+                return at + end + 1
+    return 0 if lines > 0 else size

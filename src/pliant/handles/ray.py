@@ -29,6 +29,8 @@ def is_on_ray(home: JobDir) -> bool:
 
 
 class RayJob(LocalJob):
+    platform = "ray"
+
     def __init__(self, home: JobDir) -> None:
         super().__init__(home)
         self._asked_at = float("-inf")

@@ -152,7 +152,8 @@ class JobController:
             workers = worker_roles(state.nodes)
             for decision in journal.do(state.nodes.reopen, reason="the job is resumed", work_roles=workers):
                 if isinstance(decision, Launch):
-                    journal.event(NodeLaunched(node=decision.node, reason=decision.reason))
+                    replaced = state.nodes.get(decision.node).replaces or ""
+                    journal.event(NodeLaunched(node=decision.node, reason=decision.reason, replaces=replaced))
             is_trained = any(
                 state.nodes.role(role).succeeded for role in workers
             )  # then no late worker may start it over

@@ -564,6 +564,72 @@ class Event(_message.Message):
     message: str
     def __init__(self, number: _Optional[int] = ..., time: _Optional[float] = ..., kind: _Optional[str] = ..., node: _Optional[str] = ..., facts: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., message: _Optional[str] = ...) -> None: ...
 
+class ShardMapsRequest(_message.Message):
+    __slots__ = ("max_cells",)
+    MAX_CELLS_FIELD_NUMBER: _ClassVar[int]
+    max_cells: int
+    def __init__(self, max_cells: _Optional[int] = ...) -> None: ...
+
+class ShardMapsReply(_message.Message):
+    __slots__ = ("maps",)
+    MAPS_FIELD_NUMBER: _ClassVar[int]
+    maps: _containers.RepeatedCompositeFieldContainer[ShardMap]
+    def __init__(self, maps: _Optional[_Iterable[_Union[ShardMap, _Mapping]]] = ...) -> None: ...
+
+class ShardMap(_message.Message):
+    __slots__ = ("dataset", "epochs", "holders", "leases", "leases_total", "left_out_epochs", "ended_early")
+    DATASET_FIELD_NUMBER: _ClassVar[int]
+    EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    HOLDERS_FIELD_NUMBER: _ClassVar[int]
+    LEASES_FIELD_NUMBER: _ClassVar[int]
+    LEASES_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_EARLY_FIELD_NUMBER: _ClassVar[int]
+    dataset: str
+    epochs: _containers.RepeatedCompositeFieldContainer[EpochMap]
+    holders: _containers.RepeatedScalarFieldContainer[str]
+    leases: _containers.RepeatedCompositeFieldContainer[LeasedShard]
+    leases_total: int
+    left_out_epochs: int
+    ended_early: bool
+    def __init__(self, dataset: _Optional[str] = ..., epochs: _Optional[_Iterable[_Union[EpochMap, _Mapping]]] = ..., holders: _Optional[_Iterable[str]] = ..., leases: _Optional[_Iterable[_Union[LeasedShard, _Mapping]]] = ..., leases_total: _Optional[int] = ..., left_out_epochs: _Optional[int] = ..., ended_early: _Optional[bool] = ...) -> None: ...
+
+class EpochMap(_message.Message):
+    __slots__ = ("epoch", "shards", "per_cell", "cells", "done", "held_cells", "held_by", "complete")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_FIELD_NUMBER: _ClassVar[int]
+    PER_CELL_FIELD_NUMBER: _ClassVar[int]
+    CELLS_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    HELD_CELLS_FIELD_NUMBER: _ClassVar[int]
+    HELD_BY_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    shards: int
+    per_cell: int
+    cells: str
+    done: _containers.RepeatedScalarFieldContainer[int]
+    held_cells: _containers.RepeatedScalarFieldContainer[int]
+    held_by: _containers.RepeatedScalarFieldContainer[int]
+    complete: bool
+    def __init__(self, epoch: _Optional[int] = ..., shards: _Optional[int] = ..., per_cell: _Optional[int] = ..., cells: _Optional[str] = ..., done: _Optional[_Iterable[int]] = ..., held_cells: _Optional[_Iterable[int]] = ..., held_by: _Optional[_Iterable[int]] = ..., complete: _Optional[bool] = ...) -> None: ...
+
+class LeasedShard(_message.Message):
+    __slots__ = ("node", "epoch", "ordinal", "start", "end", "done")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ORDINAL_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    epoch: int
+    ordinal: int
+    start: int
+    end: int
+    done: int
+    def __init__(self, node: _Optional[str] = ..., epoch: _Optional[int] = ..., ordinal: _Optional[int] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., done: _Optional[int] = ...) -> None: ...
+
 class AuditFinding(_message.Message):
     __slots__ = ("epoch", "name", "start", "shard_end", "begin", "end", "why")
     EPOCH_FIELD_NUMBER: _ClassVar[int]

@@ -51,6 +51,11 @@ class JobStub:
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
                 response_deserializer=pliant_dot_rpc_dot_pliant__pb2.AuditReply.FromString,
                 _registered_method=True)
+        self.GetShardMaps = channel.unary_unary(
+                '/pliant.v1.Job/GetShardMaps',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.ShardMapsRequest.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.ShardMapsReply.FromString,
+                _registered_method=True)
         self.Scale = channel.unary_unary(
                 '/pliant.v1.Job/Scale',
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.ScaleRequest.SerializeToString,
@@ -97,6 +102,13 @@ class JobServicer:
 
     def GetAudit(self, request, context):
         """Proof, as far as the job is, that each record was accepted exactly once; for jobs that keep an audit.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetShardMaps(self, request, context):
+        """Which shards are done, leased, returned or parked, in a bounded number of cells.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -152,6 +164,11 @@ def add_JobServicer_to_server(servicer, server):
                     servicer.GetAudit,
                     request_deserializer=pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
                     response_serializer=pliant_dot_rpc_dot_pliant__pb2.AuditReply.SerializeToString,
+            ),
+            'GetShardMaps': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetShardMaps,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.ShardMapsRequest.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.ShardMapsReply.SerializeToString,
             ),
             'Scale': grpc.unary_unary_rpc_method_handler(
                     servicer.Scale,
@@ -262,6 +279,33 @@ class Job:
             '/pliant.v1.Job/GetAudit',
             pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
             pliant_dot_rpc_dot_pliant__pb2.AuditReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetShardMaps(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Job/GetShardMaps',
+            pliant_dot_rpc_dot_pliant__pb2.ShardMapsRequest.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.ShardMapsReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -14,6 +14,7 @@ from pliant.core.nodes.fault_policy import ExitReason
 class NodeLaunched(Event, kind=EventKind.LAUNCH):
     node: str
     reason: str
+    replaces: str = ""  # the node before it in its line; empty: it is the first
 
     def _sentence(self) -> str:
         return f"launched {self.node}: {self.reason}"

@@ -273,6 +273,10 @@ class ShardBook(StateMachine):
     def node_of(self, session: str) -> str:
         return self._session(session).node
 
+    def leases(self) -> list[tuple[str, Lease]]:
+        """All that are held, each with the node that holds it."""
+        return [(holder.node, lease) for holder in self._sessions.values() for lease in holder.held.values()]
+
     def has_session(self, session: str) -> bool:
         return session in self._sessions
 

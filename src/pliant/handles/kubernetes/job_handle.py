@@ -32,6 +32,7 @@ from pliant.handles.job_handle import (
     quiet_roles,
 )
 from pliant.handles.kubernetes.pod_output import PodOutput
+from pliant.handles.kubernetes.pod_pages import read_pod_page, search_pods
 from pliant.handles.kubernetes.session import Session
 from pliant.handles.kubernetes.summary import Remains, read_remains, summary_of
 from pliant.platforms.kubernetes.elastic_job_status import is_over, message_of, phase_of, status_of_resource
@@ -47,10 +48,13 @@ from pliant.platforms.kubernetes.names import (
     summary_name,
 )
 from pliant.platforms.kubernetes.portforward import PortForward
+from pliant.platforms.kubernetes.timestamps import seconds_of
 from pliant.rpc.retry import call_with_retry
 
 if TYPE_CHECKING:
     from pliant.core.events import EventRecord
+    from pliant.core.shards.shard_map import ShardMap
+    from pliant.handles.log_pages import LogMatches, LogPage
     from pliant.rpc.channel import Address
 
 T = TypeVar("T")
@@ -61,6 +65,7 @@ RESOURCE_FIELDS = {"cpu": "cpu", "memory_mb": "memory", "gpu": "gpu"}  # of a ro
 
 
 class KubernetesJob(JobHandle):
+    platform = "kubernetes"
     refresh_interval_s = 1.0
     call_timeout_s = CALL_TIMEOUT_S
 
@@ -103,6 +108,10 @@ class KubernetesJob(JobHandle):
             raise NotFound(f"job {self.name} was deleted from namespace {self.namespace}")
         self._job = found
         return found
+
+    def update(self, job: Object) -> None:
+        """Take what somebody else has read of it."""
+        self._job = job
 
     def is_over(self) -> bool:
         return is_over(self.read())
@@ -234,6 +243,24 @@ class KubernetesJob(JobHandle):
         hidden = quiet_roles(str(self._job["spec"].get("strategy") or ""), with_servers=with_servers)
         return PodOutput(self._session, self.name, printer, nodes=nodes, hidden_roles=hidden, tail=tail, follow=follow)
 
+    def log_page(self, node: str, *, after: str = "", before: str = "", lines: int = 500) -> LogPage:
+        """A cursor is the time stamp of a line; there is no way back before the last lines."""
+        return self._session.run(read_pod_page(self._session, self.name, node, after=after, lines=lines))
+
+    def search_logs(self, text: str, *, node: str = "") -> LogMatches:
+        return self._session.run(search_pods(self._session, self.name, text, node=node))
+
+    def written_spec(self) -> dict[str, Any]:
+        return dict(self._job["spec"])
+
+    def created_at(self) -> float:
+        return seconds_of(self._job["metadata"].get("creationTimestamp"), 0.0)
+
+    def shard_maps(self) -> tuple[ShardMap, ...]:
+        if self.is_over():
+            raise NotAvailable("the job has ended, and its journal with it")
+        return super().shard_maps()
+
     # --- the end
 
     def remove(self) -> None:
@@ -310,7 +337,7 @@ def find_job(name: str | None, cluster: Cluster) -> KubernetesJob:
 def all_jobs(cluster: Cluster) -> list[KubernetesJob]:
     """Oldest first."""
     session = Session(cluster)
-    return [KubernetesJob(session, job) for job in _list(session)]
+    return [KubernetesJob(session, job) for job in list_jobs(session)]
 
 
 def _find(session: Session, name: str | None) -> Object:
@@ -318,7 +345,7 @@ def _find(session: Session, name: str | None) -> Object:
         found = session.run(session.api.find(ELASTIC_JOBS, name, session.namespace))
         if found is not None:
             return found
-    jobs = _list(session)
+    jobs = list_jobs(session)
     if name is None:
         if not jobs:
             raise NotFound(
@@ -334,7 +361,7 @@ def _find(session: Session, name: str | None) -> Object:
     )
 
 
-def _list(session: Session) -> list[Object]:
+def list_jobs(session: Session) -> list[Object]:
     try:
         items = session.run(session.api.list(ELASTIC_JOBS, session.namespace)).items
     except NotFound as error:

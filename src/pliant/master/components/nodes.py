@@ -525,7 +525,8 @@ class NodeManager(BackgroundComponent):
         for decision in decisions:
             match decision:
                 case Launch(node=node, reason=reason):
-                    self._journal.event(NodeLaunched(node=node, reason=reason))
+                    replaced = self.book.get(node).replaces or ""
+                    self._journal.event(NodeLaunched(node=node, reason=reason, replaces=replaced))
                 case RestartProgram(node=node, incarnation=incarnation, delay=delay, reason=reason):
                     self._journal.event(
                         ProgramRestarted(node=node, incarnation=incarnation, delay_s=delay, reason=reason)

@@ -18,6 +18,7 @@ from pliant.core.changes import (
 from pliant.core.errors import InvalidRequest, NotAvailable
 from pliant.core.planning.plan import JobStage, RolePlan
 from pliant.core.resources import Resources, RolloutMode
+from pliant.core.shards.shard_map import MAX_CELLS, shard_maps
 from pliant.master.components.changes import ChangeHandler
 from pliant.master.components.scaling import ManualGenerator, ManualPlan, PlanningConfig
 from pliant.master.controller import JobController
@@ -26,6 +27,7 @@ from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc import pliant_pb2_grpc as services
 from pliant.rpc.audits import audit_message
 from pliant.rpc.events import event_message
+from pliant.rpc.shard_maps import shard_maps_message
 from pliant.rpc.status import status_message
 
 WORKER = "worker"  # the role that is scaled if none is named
@@ -70,6 +72,10 @@ class JobServicer(services.JobServicer):
         await self._controller.journal.durable()
         found = await asyncio.to_thread(self._controller.read_audit)  # from the journal on disk, as a person would
         return audit_message(found)
+
+    async def GetShardMaps(self, request: pb.ShardMapsRequest, context: Context) -> pb.ShardMapsReply:
+        book = self._controller.state.shards
+        return shard_maps_message(shard_maps(book, request.max_cells or MAX_CELLS) if book is not None else ())
 
     async def Scale(self, request: pb.ScaleRequest, context: Context) -> pb.ScaleReply:
         asked = {one.role or WORKER: one for one in (request, *request.others)}
