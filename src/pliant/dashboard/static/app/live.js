@@ -11,7 +11,7 @@ const SILENCE_S = 15; // the server is heard every five seconds
 const MAX_LINES = 5000; // of output that the page keeps
 const RETRY_S = [0.5, 1, 2, 4, 8];
 
-const held = { source: null, query: "", wanted: null, tries: 0, retry: 0 };
+const held = { source: null, query: "", wanted: null, tries: 0, retry: 0, continues: false };
 
 export function follow(wanted) {
   held.wanted = wanted;
@@ -24,7 +24,9 @@ export function follow(wanted) {
 
 function queryOf(wanted) {
   if (wanted.job === undefined) return new URLSearchParams(wanted).toString();
-  const { job, topics, log } = wanted;
+  const { job, log } = wanted;
+  const known = get().config?.topics; // that this server serves
+  const topics = wanted.topics.filter((topic) => topic === "events" || topic === "job" || (known ? known.includes(topic) : topic !== "series"));
   return new URLSearchParams({ job, topics: topics.join(","), ...(log ? { log } : {}) }).toString();
 }
 
@@ -33,7 +35,8 @@ function address() {
   const { wanted } = held;
   const after = {};
   if (wanted.job !== undefined && wanted.topics.includes("events") && job.lastEvent) after.events_after = job.lastEvent;
-  if (wanted.log && job.log && job.log.node === wanted.log && job.log.after) after.log_after = job.log.after;
+  held.continues = Boolean(wanted.log && job.log && job.log.node === wanted.log && job.log.after);
+  if (held.continues) after.log_after = job.log.after;
   const more = new URLSearchParams(after).toString();
   return `api/stream?${held.query}${more ? `&${more}` : ""}`;
 }
@@ -62,9 +65,15 @@ function open() {
     const lastEvent = Math.max(job.lastEvent, after ?? 0, ...fresh.slice(-1).map(({ number }) => number));
     set({ job: { ...job, events: job.events.concat(fresh), lastEvent } });
   });
-  on("log", ({ node, lines, after }) => {
-    const { job } = get();
-    const before = job.log && job.log.node === node ? job.log : { node, lines: [], start: 0 };
+  on("series", ({ series }) => {
+    const before = documentOf("series");
+    if (before) store("series", extended(before, series));
+  });
+  on("log", ({ node, lines, after, first, before: cursor, at_start: atStart }) => {
+    const { job, problems } = get();
+    const fresh = !job.log || job.log.node !== node || (first && !held.continues);
+    const before = fresh ? { node, lines: [], start: 0, before: cursor, at_start: atStart } : job.log;
+    if (problems[`log:${node}`]) set({ problems: without(problems, `log:${node}`) });
     const all = before.lines.concat(lines);
     const dropped = Math.max(0, all.length - MAX_LINES);
     set({ job: { ...job, log: { ...before, node, after, lines: dropped ? all.slice(dropped) : all, start: before.start + dropped } } });
@@ -122,10 +131,14 @@ function documentOf(topic) {
 
 function store(topic, doc) {
   const state = get();
-  const problems = { ...state.problems };
-  delete problems[topic];
+  const problems = without(state.problems, topic);
   if (topic === "jobs" || topic === "cluster") set({ [topic]: doc, problems });
   else set({ job: { ...state.job, docs: { ...state.job.docs, [topic]: doc } }, problems });
+}
+
+function without(problems, topic) {
+  const { [topic]: _, ...others } = problems;
+  return others;
 }
 
 // JSON merge patch (RFC 7396).
@@ -138,6 +151,27 @@ export function merged(target, patch) {
     else result[key] = merged(result[key], value);
   }
   return result;
+}
+
+// New points of curves: those that they have from the first of the new ones on are replaced.
+function extended(before, fresh) {
+  const result = { ...before, ...fresh };
+  for (const name of ["records_per_second", "steps_per_second", "workers"]) result[name] = joined(before[name], fresh[name]);
+  result.metrics = { ...before.metrics };
+  for (const [name, curve] of Object.entries(fresh.metrics ?? {})) result.metrics[name] = joined(before.metrics?.[name], curve);
+  result.nodes = { ...before.nodes };
+  for (const [name, node] of Object.entries(fresh.nodes ?? {})) {
+    const had = before.nodes?.[name];
+    result.nodes[name] = { ...node, cpu: joined(had?.cpu, node.cpu), memory_mb: joined(had?.memory_mb, node.memory_mb) };
+  }
+  return result;
+}
+
+function joined(before, fresh) {
+  if (!fresh?.time?.length) return before ?? fresh;
+  if (!before?.time?.length) return fresh;
+  const kept = before.time.findIndex((time) => time >= fresh.time[0]);
+  return Object.fromEntries(Object.keys(fresh).map((name) => [name, (kept < 0 ? before[name] : before[name].slice(0, kept)).concat(fresh[name])]));
 }
 
 // What is fetched once, and kept with the job.

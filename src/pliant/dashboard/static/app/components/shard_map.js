@@ -52,7 +52,7 @@ export function ShardMap({ name, epoch, holders }) {
   };
   const tally = {};
   for (const letter of cells) tally[letter] = (tally[letter] ?? 0) + 1;
-  const spoken = Object.entries(tally).map(([letter, number]) => `${number} ${STATES[letter]?.[0] ?? letter}`).join(", ");
+  const spoken = Object.entries(tally).map(([letter, number]) => `${count(number)} ${STATES[letter]?.[0] ?? letter}`).join(", ");
   return html`<div class="shard-map">
     <div ref=${box}>
       <canvas ref=${canvas} tabindex="0" role="img" aria-label=${`Epoch ${epoch.epoch} of ${clean(name)}: ${spoken || "nothing"}; arrow keys walk over the cells`}

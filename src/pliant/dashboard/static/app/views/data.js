@@ -2,7 +2,7 @@
 
 import { Empty, Notice, Panel, ProgressBar, Text } from "../components/parts.js";
 import { STATES, ShardMap, Swatch } from "../components/shard_map.js";
-import { clean, count, plural, quantity } from "../format.js";
+import { clean, count, plural } from "../format.js";
 import { html, useState } from "../html.js";
 import { jobLink } from "../router.js";
 
@@ -25,7 +25,7 @@ function Dataset({ id, dataset }) {
   const { name, type, epochs, epochs_done: finished, records_done: done, records_total: total, map, parked = [], parked_total: parkedTotal, partitions = [] } = dataset;
   const share = total ? (100 * done) / total : null;
   const facts = [
-    clean(type), total ? `${quantity(done)} of ${quantity(total)} records` : `${quantity(done)} records`, epochs > 1 ? `${count(finished)} of ${plural(epochs, "epoch")} done` : "",
+    clean(type), total ? `${count(done)} of ${count(total)} records` : `${count(done)} records`, epochs > 1 ? `${count(finished)} of ${plural(epochs, "epoch")} done` : "",
     `${count(dataset.shards_done)} of ${plural(dataset.shards_total, "shard")} done`, dataset.shards_in_work ? `${count(dataset.shards_in_work)} leased` : "", dataset.shards_waiting ? `${count(dataset.shards_waiting)} returned` : "",
     dataset.exact ? "each record accepted exactly once" : "",
   ].filter(Boolean).join(" · ");

@@ -2,7 +2,7 @@
 
 import { Icon } from "../components/icon.js";
 import { Text } from "../components/parts.js";
-import { clock, duration } from "../format.js";
+import { duration, fullTime } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
 import { useNow, useStore } from "../store.js";
 
@@ -37,7 +37,7 @@ function ThemeButton() {
 function Live() {
   const { state, since } = useStore(({ connection }) => connection);
   const time = useNow();
-  if (state === "embedded") return html`<span class="live">Report of ${clock(since)}</span>`;
+  if (state === "embedded") return html`<span class="live">Report of ${fullTime(since)}</span>`;
   const [on, short, long] = {
     live: ["on", "Live", ""],
     connecting: ["", "Connecting…", ""],

@@ -30,7 +30,7 @@ export function Job({ route }) {
   const log = tab === "logs" ? options.node : undefined;
   useEffect(() => {
     follow({ job: id, topics: ["job", "events", ...(TOPICS[tab] ?? [])], ...(log ? { log } : {}) });
-  }, [id, tab, log]);
+  }, [id, tab, log, Boolean(config)]);
   const doc = job.id === id ? job.docs.job : undefined;
   useEffect(() => {
     document.title = `${doc ? `${clean(doc.name)} · ${doc.phase}` : "Job"} · Pliant`;
@@ -59,7 +59,7 @@ export function Job({ route }) {
       </div>`}
     </div>
     <${Message} doc=${doc} gone=${job.gone} />
-    ${["job", "events", ...(TOPICS[tab] ?? [])].map((topic) => html`<${TopicProblem} key=${topic} topic=${topic} />`)}
+    ${["job", "events", ...(TOPICS[tab] ?? []), ...(log ? [`log:${log}`] : [])].map((topic) => html`<${TopicProblem} key=${topic} topic=${topic} />`)}
     <${Tabs} label="Views of this job" tabs=${tabs} current=${tab} />
     <div id="tabpanel" role="tabpanel" aria-labelledby=${`tab-${tab}`}><${View} key=${tab} id=${id} doc=${doc} job=${job} options=${options} /></div>
     ${question === "scale" && html`<${ScaleDialog} id=${id} doc=${doc} onClose=${() => setQuestion("")} />`}

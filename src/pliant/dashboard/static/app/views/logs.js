@@ -57,7 +57,7 @@ function Log({ id, node, nodes, options, embedded, live, pages }) {
   const here = embedded ? pages?.[node] : live?.node === node ? live : null;
   const newer = here?.lines ?? [];
   const lines = useMemo(() => older.lines.concat(newer), [older.lines, newer]);
-  const atStart = older.atStart || (embedded && (here?.at_start ?? true));
+  const atStart = older.atStart || Boolean(here?.at_start && !here.start);
 
   useLayoutEffect(() => {
     const element = box.current;
@@ -72,8 +72,8 @@ function Log({ id, node, nodes, options, embedded, live, pages }) {
     if (near !== following) setFollowing(near);
   };
   const more = async () => {
-    const before = older.before ?? newer[0]?.at;
-    if (before === undefined) return;
+    const before = older.before ?? (here?.start ? newer[0]?.at : here?.before ?? newer[0]?.at);
+    if (!before) return;
     setOlder((state) => ({ ...state, busy: true }));
     try {
       const page = await read(jobPath(id, "log", { node, before, tail: PAGE }));

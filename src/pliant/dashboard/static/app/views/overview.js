@@ -56,7 +56,7 @@ function Tiles({ doc }) {
   const steps = progress.total_steps || (progress.step && !progress.records_total);
   const far = [
     steps ? `step ${count(progress.step)}${progress.total_steps ? ` of ${count(progress.total_steps)}` : ""}` : "",
-    progress.records_total ? `${quantity(progress.records_done)} of ${quantity(progress.records_total)} records` : progress.records_done ? `${quantity(progress.records_done)} records` : "",
+    progress.records_total ? `${amount(progress.records_done)} of ${amount(progress.records_total)} records` : progress.records_done ? `${amount(progress.records_done)} records` : "",
   ].filter(Boolean).join(" · ");
   return html`<dl class="tiles">
     <${Tile} wide name="Progress" value=${html`<${ProgressBar} value=${done} tone=${tone} label="progress of the job" />`}>${far || "its programs report no progress"}</${Tile}>
@@ -71,6 +71,9 @@ function Tiles({ doc }) {
     <${Tile} name="Restarts" value=${count(number)}>${number ? html`<${Reasons} reasons=${restarts.reasons} />` : "none"}</${Tile}>
   </dl>`;
 }
+
+// Whole numbers, as long as they can be read at a glance.
+const amount = (number) => (number < 1e7 ? count(number) : quantity(number));
 
 function workersOf({ roles = [] }) {
   const role = roles.find(({ name }) => name === "worker") ?? roles[0] ?? { ready: 0, succeeded: 0, wanted: 0, min: 0, max: 0 };
@@ -87,7 +90,7 @@ function Charts({ series, events, doc }) {
   const start = SPANS[chosen][1] ? end - SPANS[chosen][1] : 0;
   const curves = useMemo(() => prepared(series, start), [series, start]);
   if (!curves.length) {
-    return html`<${Panel} title="Curves"><${Empty} title="No curves yet">${series?.note ? clean(series.note) : isActive(doc.phase) ? "Throughput appears with the first records or steps; a program's own metrics with pliant's report()." : "This job reported no progress."}</${Empty}></${Panel}>`;
+    return html`<${Panel} title="Curves"><${Empty} title=${isActive(doc.phase) ? "No curves yet" : "No curves"}>${series?.note ? clean(series.note) : isActive(doc.phase) ? html`Throughput appears with the first records or steps, a program's own metrics with <code>job.report(step, loss=…)</code>.` : "Nothing was recorded for this job."}</${Empty}></${Panel}>`;
   }
   const lasts = curves.length && Math.max(...curves.map(({ curve }) => curve.time[curve.time.length - 1])) - Math.min(...curves.map(({ curve }) => curve.time[0]));
   const extent = axis === "time" ? [Math.min(...curves.map(({ curve }) => curve.time[0])), Math.max(...curves.map(({ curve }) => curve.time[curve.time.length - 1]))] : undefined;
