@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -15,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pliant import __version__
 from pliant.core.errors import Conflict, InvalidRequest, MasterUnavailable, NotFound, PliantError, RetryableError
@@ -81,7 +82,31 @@ def make_app(state: DashboardState, addresses: Addresses, cookie: str, on_sign_i
         exception_handlers={PliantError: _refused, HTTPException: _http_error, Exception: _failed},
         lifespan=lifespan,
     )
-    return Guard(app, sessions=state.sessions, addresses=addresses, cookie=cookie)
+    return _Ending(Guard(app, sessions=state.sessions, addresses=addresses, cookie=cookie), state)
+
+
+class _Ending:
+    """At the end of the server, requests that wait for a job are cancelled: they get an answer, and nothing is logged."""
+
+    def __init__(self, app: ASGIApp, state: DashboardState) -> None:
+        self._app = app
+        self._state = state
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_started = False
+
+        async def watched(message: Message) -> None:
+            nonlocal is_started
+            is_started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        except asyncio.CancelledError:
+            if not self._state.stopping.is_set():
+                raise
+            if not is_started:
+                await Json({"error": "the dashboard ends", "hint": ""}, 503)(scope, receive, send)
 
 
 class _Routes:

@@ -19,6 +19,7 @@ from pliant.core.errors import Conflict, MasterUnavailable
 from pliant.core.job import Phase
 from pliant.core.planning.reports import MAX_RECENT, JobExplanation, JobPlans
 from pliant.core.resources import RolloutMode
+from pliant.core.series.job_series import JobSeries
 from pliant.core.status import JobStatus
 from pliant.core.status_json import status_to_json
 from pliant.core.summary import JobSummary
@@ -235,6 +236,23 @@ class JobHandle(ABC):
                 "explained", lambda caller: caller.call(caller.planning.Explain, pb.Empty(), timeout=EXPLAIN_TIMEOUT_S)
             )
         )
+
+    def series(self, *, since: float = 0.0, max_points: int = 0) -> JobSeries:
+        """What charts of the job are drawn of: of a running job's master, else as it was kept with the ended job.
+
+        ``max_points``: per curve; 0: all. ``since``: for a reader who has all points before this time (``core.series.curve``).
+        """
+        from pliant.rpc import pliant_pb2 as pb
+        from pliant.rpc.series import series_from
+
+        if self.is_over():
+            return self._last_series().since(since).thinned(max_points)
+        request = pb.SeriesRequest(since=since, max_points=max_points)
+        return series_from(self.command("read", lambda caller: caller.call(caller.stubs.GetSeries, request)))
+
+    @abstractmethod
+    def _last_series(self) -> JobSeries:
+        """As they were kept when they were last written."""
 
     @abstractmethod
     def stop(self, *, now: bool, reason: str, deadline: float) -> JobSummary:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pliant.core.errors import Conflict, MasterUnavailable, NotFound, PliantError
 from pliant.core.job import Phase
 from pliant.core.planning.reports import MAX_RECENT, JobExplanation, JobPlans
+from pliant.core.series.job_series import JobSeries
 from pliant.core.status import JobStatus
 from pliant.core.summary import JobSummary
 from pliant.files.atomic import read_json
@@ -36,6 +37,7 @@ from pliant.handles.job_handle import (
 from pliant.handles.liveness import launcher_is_alive, master_is_alive
 from pliant.handles.orphans import ask_supervisor_to_stop, sweep_if_alone
 from pliant.master.job_dir import JobDir
+from pliant.master.series_file import read_series
 from pliant.rpc.retry import call_with_retry
 
 if TYPE_CHECKING:
@@ -283,6 +285,20 @@ class LocalJob(JobHandle):
         is_launched = self.launcher_lives()
         note = self._why_away(self.home) if is_launched else INTERRUPTED
         return plans_of(self.name, job.state, f"{note}; shown from the journal")
+
+    def series(self, *, since: float = 0.0, max_points: int = 0) -> JobSeries:
+        """While there is no master, those of its file."""
+        try:
+            return super().series(since=since, max_points=max_points)
+        except (Conflict, MasterUnavailable):
+            found = self._last_series().since(since).thinned(max_points)
+            if self.is_over():  # it has ended just now
+                return found
+            note = self._why_away(self.home) if self.launcher_lives() else INTERRUPTED
+            return replace(found, note=f"{note}; shown as it was written last")
+
+    def _last_series(self) -> JobSeries:
+        return read_series(self.home.series_file) or JobSeries(self.name)
 
     def is_removable(self) -> bool:
         return self.is_over() and not self.launcher_lives()

@@ -43,6 +43,7 @@ from pliant.master.components.programs import ProgramSupervisor
 from pliant.master.components.progress import ProgressRecorder
 from pliant.master.components.rendezvous import RendezvousServer
 from pliant.master.components.rollouts import RolloutController
+from pliant.master.components.series import SeriesRecorder
 from pliant.master.components.server_pool import ServerPool
 from pliant.master.components.shards import DataShardManager
 from pliant.master.components.signals import SignalBus
@@ -87,6 +88,7 @@ class Assembly:
     controller: JobController
     notes_dir: Path
     parameters_dir: Path
+    series_file: Path
     takes_over: bool = False  # living nodes that the journal does not know, see core/takeover.py
     brain: BrainAccess | None = None  # to which the job reports
     identity: JobIdentity = field(default_factory=lambda: JobIdentity("", "", ""))
@@ -113,6 +115,7 @@ class Assembly:
         state = self.state
         stats = MemoryStats(self.clock, state)
         made: list[Component] = [stats, ProgressRecorder(state.progress, stats.training, self.journal, self.clock)]
+        made.append(SeriesRecorder(self.spec.name, state, stats, self.clock, self.series_file))
         made.append(self._checkpoints(stats))
         shards = self._shards(state.shards) if state.shards is not None else None
         parameters = None

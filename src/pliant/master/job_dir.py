@@ -7,6 +7,7 @@ brain/         the job's token for the Brain, and how the Brain proves itself, i
 journal.db     the master's journal
 master.json    where the master listens
 master.sock    the socket that it listens on (``rpc/unix_socket.py``)
+series.json    what its charts are drawn of
 summary.json   how it ended, once it has
 resume.json    what summary.json was, from the moment somebody resumes the job until a master has journaled that
 problem.json   why a master could not start, if no other start helps
@@ -74,6 +75,10 @@ class JobDir:
     @property
     def summary_file(self) -> Path:
         return self.path / "summary.json"
+
+    @property
+    def series_file(self) -> Path:
+        return self.path / "series.json"
 
     @property
     def resume_file(self) -> Path:

@@ -31,6 +31,7 @@ from pliant.files.atomic import write_json
 from pliant.files.reserve import DISK_ERRORS, set_aside
 from pliant.master.assembly import Assembly, OpenPlatform
 from pliant.master.clock import SystemClock
+from pliant.master.components.series import SeriesRecorder
 from pliant.master.components.signals import MasterPaused, SignalBus
 from pliant.master.components.status_reporter import StatusReporter
 from pliant.master.controller import JobController
@@ -59,6 +60,7 @@ log = logging.getLogger(__name__)
 TICK_S = 0.1  # between two ticks
 MAX_TICK_S = 2.0  # a longer pause means that this process did not run
 MAX_EVENTS_KEPT = 500  # with the summary of an ended job: the last ones
+MAX_POINTS_KEPT = 4000  # of its series, likewise: 200 kB
 MAX_EVENTS_READ = 1 << 31
 STOP_OUTAGE_S = 5.0  # how long the journal's storage may be away once this master is told to end
 
@@ -250,6 +252,7 @@ class Master:
             controller,
             self.job_dir.path / "notes",
             self._parameters_dir,
+            self.job_dir.series_file,
             takes_over=takes_over,
             brain=self._brain_access() if self.spec.optimize.uses_brain else None,
             identity=self._identity(),
@@ -344,12 +347,14 @@ class Master:
         if not self.job_dir.exists():
             raise JobFailed(f"the job directory {self.job_dir.path} was removed while the job was running")
         await controller.journal.durable()
+        await controller.require(SeriesRecorder).write(durable=True)
         summary = job_summary(controller, asdict(self.spec.components())).to_json()
         write_json(self.job_dir.summary_file, summary)
         if (reporter := controller.find(StatusReporter)) is not None:
             audit = {"audit": (await asyncio.to_thread(self._read_audit)).to_json()} if self.spec.audit else {}
             events = await asyncio.to_thread(self._last_events)  # the journal may be gone with the Pod
-            await reporter.finish({**summary, **audit, "events": events})
+            series = controller.require(SeriesRecorder).series().within(MAX_POINTS_KEPT).to_json()
+            await reporter.finish({**summary, **audit, "events": events, "series": series})
 
     def _on_signal(self, controller: JobController, name: str) -> None:
         """On this machine that is how a person stops the job. In a cluster only this master has to go elsewhere."""

@@ -289,6 +289,72 @@ class JobStatus(_message.Message):
     planner: PlannerStatus
     def __init__(self, name: _Optional[str] = ..., phase: _Optional[_Union[Phase, str]] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., started_at: _Optional[float] = ..., suspended_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., time: _Optional[float] = ..., master_starts: _Optional[int] = ..., components: _Optional[_Iterable[str]] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., roles: _Optional[_Iterable[_Union[RoleStatus, _Mapping]]] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., datasets: _Optional[_Iterable[_Union[DatasetStatus, _Mapping]]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., records_per_second: _Optional[float] = ..., stalled_seconds: _Optional[float] = ..., eta: _Optional[float] = ..., goodput: _Optional[float] = ..., last_plan: _Optional[_Union[PlanStatus, _Mapping]] = ..., evaluations: _Optional[_Iterable[_Union[EvaluationResult, _Mapping]]] = ..., best: _Optional[_Union[EvaluationResult, _Mapping]] = ..., first_failure: _Optional[_Union[Failure, _Mapping]] = ..., world: _Optional[_Union[World, _Mapping]] = ..., parameters: _Optional[_Union[ParametersStatus, _Mapping]] = ..., steps_per_second: _Optional[float] = ..., checkpoints: _Optional[_Iterable[_Union[CheckpointStatus, _Mapping]]] = ..., planner: _Optional[_Union[PlannerStatus, _Mapping]] = ...) -> None: ...
 
+class SeriesRequest(_message.Message):
+    __slots__ = ("since", "max_points")
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    MAX_POINTS_FIELD_NUMBER: _ClassVar[int]
+    since: float
+    max_points: int
+    def __init__(self, since: _Optional[float] = ..., max_points: _Optional[int] = ...) -> None: ...
+
+class Curve(_message.Message):
+    __slots__ = ("time", "step", "mean", "min", "max", "count")
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    MEAN_FIELD_NUMBER: _ClassVar[int]
+    MIN_FIELD_NUMBER: _ClassVar[int]
+    MAX_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    time: _containers.RepeatedScalarFieldContainer[float]
+    step: _containers.RepeatedScalarFieldContainer[int]
+    mean: _containers.RepeatedScalarFieldContainer[float]
+    min: _containers.RepeatedScalarFieldContainer[float]
+    max: _containers.RepeatedScalarFieldContainer[float]
+    count: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, time: _Optional[_Iterable[float]] = ..., step: _Optional[_Iterable[int]] = ..., mean: _Optional[_Iterable[float]] = ..., min: _Optional[_Iterable[float]] = ..., max: _Optional[_Iterable[float]] = ..., count: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class MetricSeries(_message.Message):
+    __slots__ = ("name", "curve")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CURVE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    curve: Curve
+    def __init__(self, name: _Optional[str] = ..., curve: _Optional[_Union[Curve, _Mapping]] = ...) -> None: ...
+
+class NodeSeries(_message.Message):
+    __slots__ = ("name", "cpu", "memory_mb", "cpu_limit", "memory_limit_mb")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CPU_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    CPU_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_LIMIT_MB_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    cpu: Curve
+    memory_mb: Curve
+    cpu_limit: float
+    memory_limit_mb: float
+    def __init__(self, name: _Optional[str] = ..., cpu: _Optional[_Union[Curve, _Mapping]] = ..., memory_mb: _Optional[_Union[Curve, _Mapping]] = ..., cpu_limit: _Optional[float] = ..., memory_limit_mb: _Optional[float] = ...) -> None: ...
+
+class SeriesReply(_message.Message):
+    __slots__ = ("name", "time", "records_per_second", "steps_per_second", "workers", "metrics", "nodes", "left_out")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    STEPS_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
+    METRICS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    time: float
+    records_per_second: Curve
+    steps_per_second: Curve
+    workers: Curve
+    metrics: _containers.RepeatedCompositeFieldContainer[MetricSeries]
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeSeries]
+    left_out: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., time: _Optional[float] = ..., records_per_second: _Optional[_Union[Curve, _Mapping]] = ..., steps_per_second: _Optional[_Union[Curve, _Mapping]] = ..., workers: _Optional[_Union[Curve, _Mapping]] = ..., metrics: _Optional[_Iterable[_Union[MetricSeries, _Mapping]]] = ..., nodes: _Optional[_Iterable[_Union[NodeSeries, _Mapping]]] = ..., left_out: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class Condition(_message.Message):
     __slots__ = ("type", "status", "reason", "message", "since")
     TYPE_FIELD_NUMBER: _ClassVar[int]

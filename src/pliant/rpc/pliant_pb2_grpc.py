@@ -81,6 +81,11 @@ class JobStub:
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
                 response_deserializer=pliant_dot_rpc_dot_pliant__pb2.JobStatus.FromString,
                 _registered_method=True)
+        self.GetSeries = channel.unary_unary(
+                '/pliant.v1.Job/GetSeries',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.SeriesRequest.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.SeriesReply.FromString,
+                _registered_method=True)
 
 
 class JobServicer:
@@ -147,6 +152,13 @@ class JobServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetSeries(self, request, context):
+        """What charts are drawn of.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JobServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -194,6 +206,11 @@ def add_JobServicer_to_server(servicer, server):
                     servicer.WaitForEnd,
                     request_deserializer=pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
                     response_serializer=pliant_dot_rpc_dot_pliant__pb2.JobStatus.SerializeToString,
+            ),
+            'GetSeries': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetSeries,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.SeriesRequest.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.SeriesReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -441,6 +458,33 @@ class Job:
             '/pliant.v1.Job/WaitForEnd',
             pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
             pliant_dot_rpc_dot_pliant__pb2.JobStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetSeries(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Job/GetSeries',
+            pliant_dot_rpc_dot_pliant__pb2.SeriesRequest.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.SeriesReply.FromString,
             options,
             channel_credentials,
             insecure,

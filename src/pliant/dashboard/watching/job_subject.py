@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from pliant.core.errors import NotAvailable, NotFound, PliantError
 from pliant.core.planning.reports import JobExplanation, JobPlans
+from pliant.core.shards.shard_map import ShardMap
 from pliant.dashboard.documents.data import data_document
 from pliant.dashboard.documents.decisions import decisions_document
 from pliant.dashboard.documents.history import EventHistory
@@ -80,6 +81,7 @@ class JobSubject(Subject):
         self._nodes, self._servers = NodesDocument(), ServersDocument()
         self._is_static: set[str] = set()  # topics of an ended job that are made
         self._explained_at = self._decided_at = float("-inf")
+        self._maps: tuple[ShardMap, ...] | None = None
         self._plans: JobPlans | None = None
         self._explanation: JobExplanation | None = None
         self._decisions_note = ""
@@ -146,16 +148,17 @@ class JobSubject(Subject):
         return Problem(f"unknown topic {topic!r}", kind=NotFound)
 
     def _data(self, view: JobView) -> Mapping[str, Any]:
-        try:
-            with self._lock:
-                maps = self.handle.shard_maps()
-        except NotAvailable as error:
-            return data_document(view.status, None, error.message)
-        return data_document(view.status, maps, view.note)
+        if self._maps is None or _has_answers(view):
+            try:
+                with self._lock:
+                    self._maps = self.handle.shard_maps()
+            except NotAvailable as error:
+                return data_document(view.status, None, error.message)
+        return data_document(view.status, self._maps, view.note)
 
     def _decisions(self, view: JobView) -> Mapping[str, Any]:
         now = time.monotonic()
-        if now > self._decided_at + DECISIONS_INTERVAL_S:
+        if now > self._decided_at + DECISIONS_INTERVAL_S and (self._plans is None or _has_answers(view)):
             self._decided_at, self._decisions_note = now, ""
             try:
                 with self._lock:
@@ -199,3 +202,8 @@ class JobSubject(Subject):
         except NotFound as error:
             return Problem(error.message, error.hint, NotFound)
         return {"end": tail.end}
+
+
+def _has_answers(view: JobView) -> bool:
+    """While a master is away, asking it more takes long, and what it said last is shown with a note."""
+    return view.master_alive or view.is_over

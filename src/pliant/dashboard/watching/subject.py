@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pliant.core.errors import NotFound, PliantError
+from pliant.core.errors import MasterUnavailable, NotFound, PliantError
 from pliant.dashboard.documents.patch import merge_patch
 from pliant.dashboard.threads import DaemonThreads
 from pliant.dashboard.wire import to_bytes
@@ -24,6 +24,7 @@ from pliant.dashboard.wire import to_bytes
 log = logging.getLogger(__name__)
 
 FRESH_S = 1.0  # a document that is not older is not made anew for a single request
+PATIENCE_S = 5.0  # of a single request; then it gets the document that there is
 KEPT_S = 30.0  # without a viewer
 MAX_SHARE = 0.34  # of the time that a poller may spend polling
 
@@ -101,10 +102,14 @@ class Subject(ABC):
     async def document(self, topic: str) -> Document:
         """The document as it is now; raises what keeps it from being made."""
         self._left_at = time.monotonic()
-        async with self._polling:
-            found = self.documents.get(topic)
-            if found is None or topic in self.problems or time.monotonic() > found.made_at + FRESH_S:
-                await self._poll(frozenset({topic}))
+        try:
+            async with asyncio.timeout(PATIENCE_S), self._polling:
+                found = self.documents.get(topic)
+                if found is None or topic in self.problems or time.monotonic() > found.made_at + FRESH_S:
+                    await self._poll(frozenset({topic}))
+        except TimeoutError:
+            if topic not in self.documents:
+                raise MasterUnavailable("the job's master takes long to answer", hint="try again in a moment") from None
         if self.gone is not None:
             raise NotFound(self.gone.error, hint=self.gone.hint)
         if (problem := self.problems.get(topic)) is not None:
@@ -114,7 +119,8 @@ class Subject(ABC):
     async def change(self, timeout: float) -> None:
         """Returns when a document or something else of it changed, or after this time."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), timeout)
+            async with asyncio.timeout(timeout):  # wait_for of Python 3.11 may swallow a cancellation
+                await self._changed.wait()
 
     # --- polling
 

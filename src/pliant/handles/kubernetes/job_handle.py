@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pliant.core.errors import Conflict, MasterUnavailable, NotAvailable, NotFound, PliantError
 from pliant.core.job import Phase
 from pliant.core.resources import RolloutMode
+from pliant.core.series.job_series import JobSeries
 from pliant.core.status import JobStatus
 from pliant.core.summary import JobSummary
 from pliant.handles.cluster import Cluster
@@ -35,6 +36,7 @@ from pliant.handles.kubernetes.pod_output import PodOutput
 from pliant.handles.kubernetes.pod_pages import read_pod_page, search_pods
 from pliant.handles.kubernetes.session import Session
 from pliant.handles.kubernetes.summary import Remains, read_remains, summary_of
+from pliant.master.series_file import parse_series
 from pliant.platforms.kubernetes.elastic_job_status import is_over, message_of, phase_of, status_of_resource
 from pliant.platforms.kubernetes.errors import Forbidden
 from pliant.platforms.kubernetes.kinds import CONFIG_MAPS, ELASTIC_JOBS, PODS, SECRETS, Object
@@ -208,6 +210,10 @@ class KubernetesJob(JobHandle):
                 return []  # the caller follows them; the master will be back
             raise MasterUnavailable(f"job {self.name}: {self._why_away(error)}", hint="try again in a moment") from None
         return [event_from(event) for event in reply.events]
+
+    def _last_series(self) -> JobSeries:
+        text = self._read_remains().series
+        return parse_series(text, f"ConfigMap {summary_name(self.name)}") if text else JobSeries(self.name)
 
     def audit(self) -> dict[str, Any]:
         from pliant.rpc import pliant_pb2 as pb

@@ -9,7 +9,7 @@ from typing import Any
 from pliant.core.summary import JobSummary
 from pliant.platforms.kubernetes.elastic_job_status import status_of_resource
 from pliant.platforms.kubernetes.kinds import Object
-from pliant.platforms.kubernetes.names import SUMMARY_KEY
+from pliant.platforms.kubernetes.names import SERIES_KEY, SUMMARY_KEY
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +19,18 @@ class Remains:
     summary: JobSummary | None = None
     audit: dict[str, Any] | None = None
     events: list[dict[str, Any]] = field(default_factory=list)
+    series: str = ""  # JSON
 
 
 def read_remains(config_map: Object | None) -> Remains:
-    text = ((config_map or {}).get("data") or {}).get(SUMMARY_KEY)
+    data = (config_map or {}).get("data") or {}
+    text = data.get(SUMMARY_KEY)
     if not text:
         return Remains()
     value: dict[str, Any] = json.loads(text)
-    return Remains(JobSummary.from_json(value), value.get("audit"), value.get("events") or [])
+    return Remains(
+        JobSummary.from_json(value), value.get("audit"), value.get("events") or [], data.get(SERIES_KEY) or ""
+    )
 
 
 def summary_of(job: Object, remains: Remains, now: float) -> JobSummary:

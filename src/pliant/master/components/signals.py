@@ -8,7 +8,7 @@ controller's list, so what follows from a call is noted in the journal together 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from pliant.core.changes import RequestSource
@@ -76,10 +76,11 @@ class TrainsAlone:
 
 @dataclass(frozen=True, slots=True)
 class StepReported:
-    """A program finished a training step."""
+    """A program finished a training step, and what it says of it."""
 
     node: str
     step: int
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,16 +18,25 @@ from pliant.core.changes import (
 from pliant.core.errors import InvalidRequest, NotAvailable
 from pliant.core.planning.plan import JobStage, RolePlan
 from pliant.core.resources import Resources, RolloutMode
+<<<<<<< HEAD
 from pliant.core.shards.shard_map import MAX_CELLS, shard_maps
+=======
+from pliant.core.series.job_series import JobSeries
+>>>>>>> series
 from pliant.master.components.changes import ChangeHandler
 from pliant.master.components.scaling import ManualGenerator, ManualPlan, PlanningConfig
+from pliant.master.components.series import SeriesRecorder
 from pliant.master.controller import JobController
 from pliant.master.services.waiting import MAX_REASON, Context, at_most
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc import pliant_pb2_grpc as services
 from pliant.rpc.audits import audit_message
 from pliant.rpc.events import event_message
+<<<<<<< HEAD
 from pliant.rpc.shard_maps import shard_maps_message
+=======
+from pliant.rpc.series import series_message
+>>>>>>> series
 from pliant.rpc.status import status_message
 
 WORKER = "worker"  # the role that is scaled if none is named
@@ -63,6 +72,10 @@ class JobServicer(services.JobServicer):
                 break  # the caller asks for those after the last
             reply.events.append(message)
         return reply
+
+    async def GetSeries(self, request: pb.SeriesRequest, context: Context) -> pb.SeriesReply:
+        recorder = self._controller.require(SeriesRecorder)
+        return await asyncio.to_thread(_series, recorder.series(), request)
 
     async def GetAudit(self, request: pb.Empty, context: Context) -> pb.AuditReply:
         if self._controller.read_audit is None:
@@ -142,6 +155,10 @@ class JobServicer(services.JobServicer):
         await self._controller.journal.durable()
         answer.check()
         return answer
+
+
+def _series(series: JobSeries, request: pb.SeriesRequest) -> pb.SeriesReply:
+    return series_message(series.since(request.since).thinned(request.max_points))
 
 
 def _rollout(name: str) -> RolloutMode:

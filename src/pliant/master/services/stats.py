@@ -22,7 +22,7 @@ class StatsServicer(services.StatsServicer):
         records = self._controller.require(MemoryStats).report_step(report)
         if records:
             self._controller.signals.publish(RecordsAccepted(request.node, records))
-        self._controller.signals.publish(StepReported(request.node, request.step))
+        self._controller.signals.publish(StepReported(request.node, request.step, report.progress.metrics))
         if report.progress.is_complete:  # the journal has it; whoever reports again later may not come
             await self._controller.journal.durable()
         return pb.Empty()

@@ -149,7 +149,7 @@ class ElasticJobChannel(ControlChannel):
         await self._api.patch(ELASTIC_JOBS, self._job, {"status": patch}, self._namespace, subresource="status")
 
     async def finish(self, status: JobStatus, summary: Mapping[str, Any]) -> None:
-        summary_map, data = names.summary_name(self._job), {names.SUMMARY_KEY: _fitting(summary)}
+        summary_map, data = names.summary_name(self._job), _summary_data(summary)
         try:
             await self._api.patch(CONFIG_MAPS, summary_map, {"data": data}, self._namespace)
         except NotFound:  # the operator created it with the master; somebody deleted it
@@ -222,6 +222,15 @@ def _last_plan(plan: Object | None) -> PlanStatus | None:
         return None
     metadata = plan["metadata"]
     return PlanStatus(metadata["name"], plan["spec"].get("reason") or "", metadata.get("creationTimestamp") or "")
+
+
+def _summary_data(summary: Mapping[str, Any]) -> dict[str, str]:
+    """What goes into the ConfigMap. The series have a key of their own: whoever reads the summary has no use for them."""
+    text = _fitting({key: value for key, value in summary.items() if key != "series"})
+    series = json.dumps(summary.get("series") or {}, separators=(",", ":"))
+    if "series" not in summary or len(text.encode()) + len(series.encode()) > MAX_SUMMARY:
+        return {names.SUMMARY_KEY: text}
+    return {names.SUMMARY_KEY: text, names.SERIES_KEY: series}
 
 
 def _fitting(summary: Mapping[str, Any]) -> str:

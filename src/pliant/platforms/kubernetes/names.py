@@ -27,6 +27,7 @@ SHARED_FOLDER = "/pliant/shared"  # the job's shared claim, in all of its Pods
 JOB_FOLDER = "/var/lib/pliant"  # the master's own: journal, logs, summary
 CONTAINER = "main"  # of the node's own program, or the master's
 SPEC_KEY, TOKEN_KEY, SUMMARY_KEY = "job.yaml", "token", "summary.json"  # in ConfigMaps and Secrets
+SERIES_KEY = "series.json"  # beside the summary
 RUN_AS = 10001  # user and group of every process in a Pod
 
 
