@@ -53,7 +53,9 @@ UPDATE = """async ([what, times]) => {
   for (let index = 0; index < times; index += 1) {
     const {job} = store.get();
     const lines = {};
-    for (const name of Object.keys(job.docs.nodes.lines)) lines[name] = {now: {cpu: Math.random() * 4, memory_mb: Math.random() * 8000}};
+    for (const name of Object.keys(job.docs.nodes.lines)) {
+      lines[name] = {now: {cpu: Math.random() * 4, memory_mb: Math.random() * 8000}};
+    }
     const event = {...job.events[job.events.length - 1], number: job.lastEvent + 1};
     await frame();
     const before = performance.now();
@@ -92,9 +94,9 @@ def main() -> None:
     print(f"{options.nodes:,} nodes, {options.events:,} events, load {found['load']}")
     for name in ("nodes", "events"):
         of = found[name]
+        frames = f"frame {of['frame_ms']:.1f} ms median, {of['frame_p95_ms']:.1f} ms p95 (script {of['script_per_frame_ms']:.1f})"
         print(
-            f"{name:7} first rows {of['open_ms']:6.0f} ms; frame {of['frame_ms']:5.1f} ms median, {of['frame_p95_ms']:5.1f} ms p95 "
-            f"(script {of['script_per_frame_ms']:4.1f}); update {of['update_ms']:5.1f} ms median, {of['update_max_ms']:5.1f} ms maximum"
+            f"{name}: first rows {of['open_ms']} ms; {frames}; update {of['update_ms']:.1f} ms, at most {of['update_max_ms']:.1f} ms"
         )
 
 
