@@ -29,14 +29,13 @@ from pliant.dashboard.security.sessions import Session
 from pliant.dashboard.state import DashboardState
 from pliant.dashboard.static_files import StaticFile, find_static
 from pliant.dashboard.threads import TooBusy
-from pliant.dashboard.watching.job_subject import EVENTS, MAX_EVENTS, JobSubject
+from pliant.dashboard.watching.job_subject import DOCUMENTS, EVENTS, MAX_EVENTS, JobSubject
 from pliant.dashboard.watching.jobs_subject import TOPICS as LIST_TOPICS
 from pliant.dashboard.watching.stream import DocumentStream, JobStream, Position, follow
 from pliant.dashboard.wire import to_bytes
 
 log = logging.getLogger(__name__)
 
-JOB_TOPICS = ("job", "nodes", "data", "servers", "decisions")
 MAX_NUMBER = 1 << 53
 MAX_TEXT = 300  # characters of what is searched for
 
@@ -164,24 +163,25 @@ class _Routes:
                 "job": options.only_job or None,
                 "user": options.user,
                 "allow_control": options.allow_control,
+                "topics": [*DOCUMENTS, EVENTS],
                 "csrf": _session(request).csrf,
             }
         )
 
     async def jobs(self, request: Request) -> Response:
-        return Json((await self._state.jobs.document("jobs")).bytes)
+        return Json((await self._state.jobs.document("jobs")).as_bytes)
 
     async def cluster(self, request: Request) -> Response:
-        return Json((await self._state.jobs.document("cluster")).bytes)
+        return Json((await self._state.jobs.document("cluster")).as_bytes)
 
     async def job(self, request: Request) -> Response:
-        return Json((await (await self._subject(request)).document("job")).bytes)
+        return Json((await (await self._subject(request)).document("job")).as_bytes)
 
     async def topic(self, request: Request) -> Response:
         topic = request.path_params["topic"]
-        if topic not in JOB_TOPICS:
-            raise NotFound(f"no document {topic[:100]!r}", hint=f"known: {', '.join(JOB_TOPICS)}")
-        return Json((await (await self._subject(request)).document(topic)).bytes)
+        if topic not in DOCUMENTS:
+            raise NotFound(f"no document {topic[:100]!r}", hint=f"known: {', '.join(DOCUMENTS)}")
+        return Json((await (await self._subject(request)).document(topic)).as_bytes)
 
     async def events(self, request: Request) -> Response:
         subject = await self._subject(request)
@@ -239,7 +239,7 @@ class _Routes:
             position = Position(_number(request, "events_after", 0, MAX_NUMBER), query.get("log_after") or None)
         followed: DocumentStream
         if job_id:
-            known = {*JOB_TOPICS, EVENTS}
+            known = {*DOCUMENTS, EVENTS}
             topics = frozenset(filter(None, query.get("topics", "job,events").split(",")))
             if unknown := sorted(topics - known):
                 raise InvalidRequest(f"unknown topic {unknown[0][:50]!r}", hint=f"known: {', '.join(sorted(known))}")

@@ -39,25 +39,36 @@ class Problem:
 
 
 class Document:
-    """The newest version of a document."""
+    """The newest version of a document. As bytes, and as a difference to the version before, it is made once."""
 
-    __slots__ = ("_bytes", "made_at", "patch", "value", "version")
+    __slots__ = ("_before", "_bytes", "_patch", "made_at", "value", "version")
 
-    def __init__(self, version: int, value: Mapping[str, Any], patch: bytes, made_at: float) -> None:
+    def __init__(self, version: int, value: Mapping[str, Any], before: Mapping[str, Any], made_at: float) -> None:
         self.version = version
         self.value = value
-        self.patch = patch  # from the version before
         self.made_at = made_at
+        self._before: Mapping[str, Any] | None = before
+        self._patch = b""
         self._bytes = b""
 
     @property
-    def bytes(self) -> bytes:
+    def as_bytes(self) -> bytes:
         if not self._bytes:
             self._bytes = to_bytes(self.value)
         return self._bytes
 
+    @property
+    def patch(self) -> bytes:
+        """From the version before."""
+        if self._before is not None:
+            self._patch = to_bytes(merge_patch(self._before, self.value))
+            self._before = None
+        return self._patch
+
 
 class Subject(ABC):
+    sent_otherwise: frozenset[str] = frozenset()  # topics whose differences are no patches
+
     def __init__(self, threads: DaemonThreads, interval_s: float) -> None:
         self._threads = threads
         self._interval_s = interval_s
@@ -165,12 +176,14 @@ class Subject(ABC):
     def _next(self, topic: str, value: Mapping[str, Any], now: float) -> Document:
         before = self.documents.get(topic)
         if before is None:
-            return Document(1, value, b"", now)
-        patch = merge_patch(before.value, value)
-        if not patch:
+            return Document(1, value, {}, now)
+        if value == before.value:
             before.made_at = now
             return before
-        return Document(before.version + 1, value, to_bytes(patch), now)
+        document = Document(before.version + 1, value, before.value, now)
+        if topic in self._viewers and topic not in self.sent_otherwise:
+            _ = document.patch  # here rather than on the event loop
+        return document
 
     def notify(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()

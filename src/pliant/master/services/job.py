@@ -18,11 +18,8 @@ from pliant.core.changes import (
 from pliant.core.errors import InvalidRequest, NotAvailable
 from pliant.core.planning.plan import JobStage, RolePlan
 from pliant.core.resources import Resources, RolloutMode
-<<<<<<< HEAD
-from pliant.core.shards.shard_map import MAX_CELLS, shard_maps
-=======
 from pliant.core.series.job_series import JobSeries
->>>>>>> series
+from pliant.core.shards.shard_map import MAX_CELLS, shard_maps
 from pliant.master.components.changes import ChangeHandler
 from pliant.master.components.scaling import ManualGenerator, ManualPlan, PlanningConfig
 from pliant.master.components.series import SeriesRecorder
@@ -32,11 +29,8 @@ from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc import pliant_pb2_grpc as services
 from pliant.rpc.audits import audit_message
 from pliant.rpc.events import event_message
-<<<<<<< HEAD
-from pliant.rpc.shard_maps import shard_maps_message
-=======
 from pliant.rpc.series import series_message
->>>>>>> series
+from pliant.rpc.shard_maps import shard_maps_message
 from pliant.rpc.status import status_message
 
 WORKER = "worker"  # the role that is scaled if none is named
