@@ -96,7 +96,7 @@ def main() -> None:
         of = found[name]
         frames = f"frame {of['frame_ms']:.1f} ms median, {of['frame_p95_ms']:.1f} ms p95 (script {of['script_per_frame_ms']:.1f})"
         print(
-            f"{name}: first rows {of['open_ms']} ms; {frames}; update {of['update_ms']:.1f} ms, at most {of['update_max_ms']:.1f} ms"
+            f"{name}: first rows {of['open_ms']} ms; {frames}; update {of['update_ms']:.1f} ms, up to {of['update_max_ms']:.1f} ms"
         )
 
 
