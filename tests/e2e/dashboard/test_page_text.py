@@ -97,3 +97,11 @@ def test_a_browser_with_a_wrong_cookie_sees_nothing_and_is_told_how_to_sign_in(
         page.page.evaluate("fetch('api/jobs')")
         page.page.goto(f"{dashboard.url}/static/index.html")
         assert "not signed in" in page.text().lower()
+
+
+def test_a_link_to_a_job_that_is_not_there_says_so(tmp_path: Path, tab: Open) -> None:
+    with Dashboard(tmp_path) as dashboard:
+        page = tab(dashboard)
+        page.see("No jobs yet")
+        page.open(dashboard, "jobs/nowhere/nodes")
+        page.see(re.compile("nowhere.*not found"), "main")

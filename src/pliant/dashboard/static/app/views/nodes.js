@@ -66,7 +66,7 @@ export function Nodes({ id, doc, job, options }) {
     ${rows.length
       ? html`<${Rows} label="Nodes over time; arrow keys choose a line" className="lanes" items=${rows} rowHeight=${ROW} keyOf=${({ name }) => name}
           chosen=${at} onChoose=${(index) => setChosen(index < 0 ? "" : rows[index].name)}
-          head=${html`<div role="columnheader">Node</div><div role="columnheader" class="lane"><${Axis} scale=${scale} /></div><div role="columnheader" class="use">Use / asked for</div>`}
+          head=${html`<div role="columnheader">Node</div><div role="columnheader" class="lane"><${Axis} scale=${scale} /></div><div role="columnheader" class="use">Used / requested</div>`}
           row=${(line) => html`<${Line} line=${line} scale=${scale} />`} />`
       : html`<${Empty} title="No line matches" />`}
     ${found.left_out ? html`<p class="muted small after">${plural(found.left_out, "more line is", "more lines are")} not shown.</p>` : null}
@@ -93,7 +93,7 @@ function Legend() {
   const entries = [["Running", "running"], ["Creating", "creating"], ["Unschedulable", "pending"], ["Restarting", "restarting"], ["Removing", "removing"]];
   return html`<ul class="legend">
     ${entries.map(([name, kind]) => html`<li key=${kind}><svg width="18" height="12" aria-hidden="true"><rect class="span ${kind}" width="18" height="12" rx="2" /></svg>${name}</li>`)}
-    <li class="muted">a word below a bar is the reason why a program or node ended</li>
+    <li class="muted">the word below a bar is the exit reason</li>
   </ul>`;
 }
 
