@@ -19,7 +19,7 @@ import { Servers } from "./servers.js";
 import { Spec } from "./spec.js";
 
 const VIEWS = { overview: Overview, nodes: Nodes, data: Data, servers: Servers, decisions: Decisions, events: Events, logs: Logs, spec: Spec };
-const TOPICS = { overview: ["series"], nodes: ["nodes"], data: ["data"], servers: ["servers"], decisions: ["decisions"] };
+const TOPICS = { overview: ["series"], nodes: ["nodes", "series"], data: ["data"], servers: ["servers"], decisions: ["decisions"] };
 
 export function Job({ route }) {
   const { id, tab, options } = route;
