@@ -12,7 +12,7 @@ AGAIN  := --last-failed --maxfail 4 --last-failed-no-failures none -rA -n 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-unit test-databases test-e2e test-chaos test-kubernetes test-ray tensorflow-testbed ray-testbed kubernetes-testbed databases-testbed prometheus-testbed integrations-testbed test-busy fuzz lint proto crds manifests bench clean
+.PHONY: help setup quickstart test test-unit test-databases test-e2e test-chaos test-kubernetes test-ray tensorflow-testbed ray-testbed kubernetes-testbed databases-testbed prometheus-testbed integrations-testbed test-busy fuzz lint proto crds manifests bench clean browser-testbed
 
 help:  ## show what can be made
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -66,6 +66,9 @@ prometheus-testbed:  ## install Prometheus for the tests of metrics, alerts and 
 
 databases-testbed:  ## install PostgreSQL and MariaDB for the tests of the Brain's database, once (Debian, root)
 	@tools/databases/install.sh
+
+browser-testbed:  ## install Chromium for the tests of the page, once (Debian, root)
+	@tools/dashboard/install.sh
 
 kubernetes-testbed:  ## build the servers for test-kubernetes, once (Debian, root, about nine minutes)
 	tools/kubernetes/build.sh

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -15,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pliant import __version__
 from pliant.core.errors import Conflict, InvalidRequest, MasterUnavailable, NotFound, PliantError, RetryableError
@@ -28,14 +29,13 @@ from pliant.dashboard.security.sessions import Session
 from pliant.dashboard.state import DashboardState
 from pliant.dashboard.static_files import StaticFile, find_static
 from pliant.dashboard.threads import TooBusy
-from pliant.dashboard.watching.job_subject import EVENTS, MAX_EVENTS, JobSubject
+from pliant.dashboard.watching.job_subject import DOCUMENTS, EVENTS, MAX_EVENTS, JobSubject
 from pliant.dashboard.watching.jobs_subject import TOPICS as LIST_TOPICS
 from pliant.dashboard.watching.stream import DocumentStream, JobStream, Position, follow
 from pliant.dashboard.wire import to_bytes
 
 log = logging.getLogger(__name__)
 
-JOB_TOPICS = ("job", "nodes", "data", "servers", "decisions")
 MAX_NUMBER = 1 << 53
 MAX_TEXT = 300  # characters of what is searched for
 
@@ -81,7 +81,31 @@ def make_app(state: DashboardState, addresses: Addresses, cookie: str, on_sign_i
         exception_handlers={PliantError: _refused, HTTPException: _http_error, Exception: _failed},
         lifespan=lifespan,
     )
-    return Guard(app, sessions=state.sessions, addresses=addresses, cookie=cookie)
+    return _Ending(Guard(app, sessions=state.sessions, addresses=addresses, cookie=cookie), state)
+
+
+class _Ending:
+    """At the end of the server, requests that wait for a job are cancelled: they get an answer, and nothing is logged."""
+
+    def __init__(self, app: ASGIApp, state: DashboardState) -> None:
+        self._app = app
+        self._state = state
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_started = False
+
+        async def watched(message: Message) -> None:
+            nonlocal is_started
+            is_started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        except asyncio.CancelledError:
+            if not self._state.stopping.is_set():
+                raise
+            if not is_started:
+                await Json({"error": "the dashboard ends", "hint": ""}, 503)(scope, receive, send)
 
 
 class _Routes:
@@ -139,24 +163,25 @@ class _Routes:
                 "job": options.only_job or None,
                 "user": options.user,
                 "allow_control": options.allow_control,
+                "topics": [*DOCUMENTS, EVENTS],
                 "csrf": _session(request).csrf,
             }
         )
 
     async def jobs(self, request: Request) -> Response:
-        return Json((await self._state.jobs.document("jobs")).bytes)
+        return Json((await self._state.jobs.document("jobs")).as_bytes)
 
     async def cluster(self, request: Request) -> Response:
-        return Json((await self._state.jobs.document("cluster")).bytes)
+        return Json((await self._state.jobs.document("cluster")).as_bytes)
 
     async def job(self, request: Request) -> Response:
-        return Json((await (await self._subject(request)).document("job")).bytes)
+        return Json((await (await self._subject(request)).document("job")).as_bytes)
 
     async def topic(self, request: Request) -> Response:
         topic = request.path_params["topic"]
-        if topic not in JOB_TOPICS:
-            raise NotFound(f"no document {topic[:100]!r}", hint=f"known: {', '.join(JOB_TOPICS)}")
-        return Json((await (await self._subject(request)).document(topic)).bytes)
+        if topic not in DOCUMENTS:
+            raise NotFound(f"no document {topic[:100]!r}", hint=f"known: {', '.join(DOCUMENTS)}")
+        return Json((await (await self._subject(request)).document(topic)).as_bytes)
 
     async def events(self, request: Request) -> Response:
         subject = await self._subject(request)
@@ -214,7 +239,7 @@ class _Routes:
             position = Position(_number(request, "events_after", 0, MAX_NUMBER), query.get("log_after") or None)
         followed: DocumentStream
         if job_id:
-            known = {*JOB_TOPICS, EVENTS}
+            known = {*DOCUMENTS, EVENTS}
             topics = frozenset(filter(None, query.get("topics", "job,events").split(",")))
             if unknown := sorted(topics - known):
                 raise InvalidRequest(f"unknown topic {unknown[0][:50]!r}", hint=f"known: {', '.join(sorted(known))}")

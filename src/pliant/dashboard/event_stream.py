@@ -18,6 +18,7 @@ from pliant.dashboard.wire import message
 MAX_STREAMS = 48
 MAX_STREAMS_OF_SESSION = 12
 SEND_TIMEOUT_S = 30.0  # for a tab that takes nothing
+BYE_TIMEOUT_S = 0.3
 RETRY_MS = 2000
 
 
@@ -67,16 +68,17 @@ class EventStream:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        if self._state.stopping.is_set() and not tasks[1].done():
+        if self._state.stopping.is_set() and tasks[2].done():
             with contextlib.suppress(TimeoutError, OSError):
-                await asyncio.wait_for(_send(send, message("bye", b"{}"), last=True), 0.5)
+                async with asyncio.timeout(BYE_TIMEOUT_S):
+                    await _send(send, message("bye", b"{}"), last=True)
         elif tasks[0].done() and not tasks[0].cancelled() and tasks[0].exception() is None:
             await _send(send, b"", last=True)
 
     async def _send_all(self, send: Send) -> None:
         await _send(send, f"retry: {RETRY_MS}\n\n".encode())
         async for text in self._messages():
-            if not self._state.sessions.is_signed_in(self._session):
+            if self._state.stopping.is_set() or not self._state.sessions.is_signed_in(self._session):
                 return
             async with asyncio.timeout(SEND_TIMEOUT_S):
                 await _send(send, text)

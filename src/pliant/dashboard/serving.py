@@ -35,7 +35,7 @@ from pliant.files.private import FILE_MODE, make_private_folder
 
 DEFAULT_PORT = 8470
 MAX_CONNECTIONS = 256
-GRACE_S = 1.0  # for requests that are being answered at the end
+GRACE_S = 0.5  # for requests that are being answered at the end
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 
+from pliant.core.errors import PliantError
 from pliant.dashboard.security.sessions import Sessions
 from pliant.dashboard.threads import DaemonThreads, TooBusy
 from pliant.dashboard.watching.job_source import JobSource
 from pliant.dashboard.watching.job_subject import JobSubject
 from pliant.dashboard.watching.jobs_subject import JobsSubject
 
+CLOSE_TIMEOUT_S = 0.3
 MAX_SUBJECTS = 64  # jobs that are followed at a time
 MAX_SEARCHES = 2  # in output, at a time
 
@@ -67,4 +70,6 @@ class DashboardState:
         await self.jobs.close()
         for subject in self._subjects.values():
             await subject.close()
-        self.source.close()
+        with contextlib.suppress(TimeoutError, PliantError):
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await self.threads.run(self.source.close)

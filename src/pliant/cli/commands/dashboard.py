@@ -53,7 +53,7 @@ def dashboard(
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
-    from pliant.cli.launch.dashboard import job_source
+    from pliant.cli.launch.dashboard import job_source, leave_at_once, log_to_terminal
     from pliant.dashboard.serving import ServeOptions, serve
 
     source, only_job = job_source(name, job_dir, cluster_of(namespace, context, job_dir))
@@ -68,4 +68,6 @@ def dashboard(
         only_job=only_job,
         link_file=link_file,
     )
+    log_to_terminal()
     serve(source, options, say)
+    leave_at_once()

@@ -4,8 +4,9 @@
     pliant report digits -N team-a -o digits.html
     pliant report -o - > newest.html
 
-The file has what `pliant dashboard` shows: status, nodes, data, decisions, events, the end of each node's output, and the spec with its
-secrets hidden. It loads nothing and sends nothing. Look through it before you give it away: output may hold anything.
+The file has what `pliant dashboard` shows: status, nodes, data, decisions, events, the end of each node's output, and the
+spec with its secrets hidden. It loads nothing and sends nothing. Look through it before you give it away: output may hold
+anything.
 
 Exit code: 0; 2 if the job is not found or the file cannot be written.
 """

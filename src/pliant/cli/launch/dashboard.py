@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import sys
 from pathlib import Path
 
+from pliant.cli.render.terminal import EscapingFormatter
 from pliant.dashboard.watching.job_source import JobsOfNamespace, JobsOfThisMachine, JobSource, OneJob
 from pliant.handles.cluster import Cluster
 from pliant.handles.find import find_job_handle, open_namespace
@@ -15,3 +19,16 @@ def job_source(name: str | None, job_dir: Path | None, cluster: Cluster | None) 
         return (JobsOfNamespace(open_namespace(cluster)) if cluster is not None else JobsOfThisMachine()), ""
     one = OneJob(find_job_handle(name, job_dir, cluster))
     return one, one.id
+
+
+def log_to_terminal() -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(EscapingFormatter("dashboard: %(levelname)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+
+
+def leave_at_once() -> None:
+    """End the process, after everything was closed: a thread that waits for a frozen master is not waited for."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)

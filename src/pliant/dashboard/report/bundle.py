@@ -1,7 +1,7 @@
 """The front end's ES modules as one script, so that they can be part of a file: a browser loads no modules from ``file:``.
 
-Each module becomes a function that returns its exports, in the order of their imports. Understood is what the front end keeps to (its
-tests hold it to that): static imports of relative paths, and exports of declarations, of lists and of a default.
+Each module becomes a function that returns its exports, in the order of their imports. Understood is what the front end keeps
+to (its tests hold it to that): static imports of relative paths, and exports of declarations, of lists and of a default.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from pliant.dashboard.documents.history import EventHistory
 from pliant.dashboard.documents.job import job_document
 from pliant.dashboard.documents.logs import log_document
 from pliant.dashboard.documents.nodes import NodesDocument
+from pliant.dashboard.documents.series import series_document
 from pliant.dashboard.documents.servers import ServersDocument
 from pliant.dashboard.documents.spec import spec_document
 from pliant.handles.job_handle import JobHandle
@@ -40,6 +41,7 @@ def collect(handle: JobHandle, log_lines: int) -> dict[str, Any]:
         "data": _data(handle, status),
         "servers": ServersDocument().make(status, history),
         "decisions": _decisions(handle, history),
+        "series": _series(handle),
         "events": {"events": events, "after": history.last, "more": False},
         "spec": spec_document(handle.written_spec()),
         "logs": _logs(handle, status, log_lines) if log_lines else {},
@@ -74,6 +76,13 @@ def _decisions(handle: JobHandle, history: EventHistory) -> dict[str, Any]:
         return decisions_document(handle.plans(), handle.explain(), history)
     except PliantError as error:
         return decisions_document(None, None, history, error.message)
+
+
+def _series(handle: JobHandle) -> dict[str, Any]:
+    try:
+        return series_document(handle.series())
+    except PliantError as error:
+        return {"available": False, "note": error.message}
 
 
 def _logs(handle: JobHandle, status: JobStatus, lines: int) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The HTML file: the front end's page with one script, one style and the documents inside it.
 
-A policy inside the file lets the browser run that one script and nothing else, load nothing and send nothing. The documents are data, not
-script: in them every character that HTML knows is written as JSON's escape, so that no name and no line of output ends the block.
+A policy inside the file lets the browser run that one script and nothing else, load nothing and send nothing. The documents
+are data, not script: in them every character that HTML knows is written as JSON's escape, so that no name and no line of
+output ends the block.
 """
 
 from __future__ import annotations

@@ -12,12 +12,15 @@ from typing import Any, TypeVar
 
 from pliant.core.errors import NotAvailable, NotFound, PliantError
 from pliant.core.planning.reports import JobExplanation, JobPlans
+from pliant.core.series.job_series import JobSeries
+from pliant.core.shards.shard_map import ShardMap
 from pliant.dashboard.documents.data import data_document
 from pliant.dashboard.documents.decisions import decisions_document
 from pliant.dashboard.documents.history import EventHistory
 from pliant.dashboard.documents.job import job_document
 from pliant.dashboard.documents.logs import lines_json
 from pliant.dashboard.documents.nodes import NodesDocument
+from pliant.dashboard.documents.series import series_document
 from pliant.dashboard.documents.servers import ServersDocument
 from pliant.dashboard.threads import DaemonThreads
 from pliant.dashboard.watching.subject import Problem, Subject
@@ -26,8 +29,8 @@ from pliant.handles.log_pages import LogPage
 
 T = TypeVar("T")
 
-TOPICS = ("job", "nodes", "data", "servers", "decisions", "events", "log")
-EVENTS = "events"
+DOCUMENTS = ("job", "nodes", "data", "servers", "decisions", "series")
+EVENTS, SERIES = "events", "series"
 LOG = "log:"  # a topic per node: log:worker-0
 MAX_EVENTS = 2000  # of one call and of one message
 KEPT_EVENTS = 4000  # the newest, for those who have all before
@@ -36,6 +39,7 @@ OVER_INTERVAL_S = 5.0  # of a job that has ended, which may be resumed
 MANY_NODES, MANY_NODES_INTERVAL_S = 200, 2.0
 EXPLAIN_INTERVAL_S = 10.0  # fits are computed
 DECISIONS_INTERVAL_S = 3.0
+SERIES_INTERVAL_S = 2.0
 NO_VIEW = "the job cannot be read"
 
 
@@ -68,6 +72,8 @@ class LogTail:
 
 
 class JobSubject(Subject):
+    sent_otherwise = frozenset({SERIES})
+
     def __init__(self, threads: DaemonThreads, job_id: str, handle: JobHandle) -> None:
         super().__init__(threads, max(1.0, handle.refresh_interval_s))
         self.id = job_id
@@ -79,7 +85,9 @@ class JobSubject(Subject):
         self._view: JobView | None = None
         self._nodes, self._servers = NodesDocument(), ServersDocument()
         self._is_static: set[str] = set()  # topics of an ended job that are made
-        self._explained_at = self._decided_at = float("-inf")
+        self._explained_at = self._decided_at = self._drawn_at = float("-inf")
+        self.series: JobSeries | None = None
+        self._maps: tuple[ShardMap, ...] | None = None
         self._plans: JobPlans | None = None
         self._explanation: JobExplanation | None = None
         self._decisions_note = ""
@@ -143,19 +151,30 @@ class JobSubject(Subject):
                 return self._data(view)
             case "decisions":
                 return self._decisions(view)
+            case "series":
+                return self._series(view)
         return Problem(f"unknown topic {topic!r}", kind=NotFound)
 
     def _data(self, view: JobView) -> Mapping[str, Any]:
-        try:
+        if self._maps is None or _has_answers(view):
+            try:
+                with self._lock:
+                    self._maps = self.handle.shard_maps()
+            except NotAvailable as error:
+                return data_document(view.status, None, error.message)
+        return data_document(view.status, self._maps, view.note)
+
+    def _series(self, view: JobView) -> Mapping[str, Any]:
+        now = time.monotonic()
+        if self.series is None or view.is_over or (now > self._drawn_at + SERIES_INTERVAL_S and _has_answers(view)):
+            self._drawn_at = now
             with self._lock:
-                maps = self.handle.shard_maps()
-        except NotAvailable as error:
-            return data_document(view.status, None, error.message)
-        return data_document(view.status, maps, view.note)
+                self.series = self.handle.series()
+        return series_document(self.series)
 
     def _decisions(self, view: JobView) -> Mapping[str, Any]:
         now = time.monotonic()
-        if now > self._decided_at + DECISIONS_INTERVAL_S:
+        if now > self._decided_at + DECISIONS_INTERVAL_S and (self._plans is None or _has_answers(view)):
             self._decided_at, self._decisions_note = now, ""
             try:
                 with self._lock:
@@ -199,3 +218,8 @@ class JobSubject(Subject):
         except NotFound as error:
             return Problem(error.message, error.hint, NotFound)
         return {"end": tail.end}
+
+
+def _has_answers(view: JobView) -> bool:
+    """While a master is away, asking it more takes long, and what it said last is shown with a note."""
+    return view.master_alive or view.is_over

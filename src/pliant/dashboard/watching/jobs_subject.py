@@ -7,6 +7,7 @@ answer at once keeps its row of before.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -26,6 +27,7 @@ from pliant.monitors.base import ClusterMonitor, Observation
 
 INTERVAL_S = 2.0
 MAX_EVENTS = 2000  # that are read of a job each time, for the reasons of its restarts
+CLOSE_TIMEOUT_S = 0.3
 TOPICS = ("jobs", "cluster")
 
 
@@ -108,7 +110,9 @@ class JobsSubject(Subject):
 
     async def close(self) -> None:
         await super().close()
-        self._machines.close()
+        with contextlib.suppress(TimeoutError, PliantError):
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await self._threads.run(self._machines.close)
 
 
 class _Machines:
@@ -137,14 +141,12 @@ class _Machines:
         return self._source.make_monitor()
 
     def close(self) -> None:
-        if self._loop is None or not self._lock.acquire(blocking=False):
-            return  # an observation is under way, in a thread that ends with the process
-        try:
+        with self._lock:
+            if self._loop is None:
+                return
             if self._monitor is not None:
                 self._loop.run_until_complete(self._monitor.close())
             self._loop.close()
-        finally:
-            self._lock.release()
 
 
 def _unreadable(job_id: str, handle: JobHandle, error: PliantError) -> dict[str, Any]:

@@ -12,15 +12,18 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from pliant.core.errors import PliantError
+from pliant.core.series.job_series import JobSeries
 from pliant.dashboard.documents.logs import lines_json
 from pliant.dashboard.documents.patch import merge_patch
-from pliant.dashboard.watching.job_subject import EVENTS, LOG, MAX_EVENTS, JobSubject
+from pliant.dashboard.documents.series import newest_time
+from pliant.dashboard.watching.job_subject import EVENTS, LOG, MAX_EVENTS, SERIES, JobSubject
 from pliant.dashboard.watching.subject import Document, Subject
 from pliant.dashboard.wire import message, to_bytes
 
 BEAT_S = 5.0
 FIRST_LINES = 500
 MAX_LINES = 2000  # of a message
+WHOLE_AGAIN_S = 300.0  # the curves
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,8 @@ class DocumentStream:
             document = self._subject.documents.get(topic)
             if document is None or topic.startswith(LOG) or topic == EVENTS:
                 continue
+            if topic in self._sent and topic in self._subject.sent_otherwise:
+                continue
             sent = self._sent.get(topic)
             if sent is document and topic not in self._problems:
                 continue
@@ -88,11 +93,15 @@ class JobStream(DocumentStream):
         self._job = subject
         self._node = node
         self._has_events = EVENTS in topics
+        self._drawn: JobSeries | None = None  # the curves that the tab has
+        self._drawn_at = time.monotonic()
 
     async def news(self, position: Position) -> AsyncIterator[tuple[bytes, Position]]:
         at = position
         async for text, _ in super().news(position):
             yield text, position
+        if (curves := self._curves(position)) is not None:
+            yield curves, position
         if self._has_events:
             async for text, moved in self._events(at):
                 at = moved
@@ -100,6 +109,19 @@ class JobStream(DocumentStream):
         if self._node:
             async for text, moved in self._lines(at):
                 yield text, moved
+
+    def _curves(self, position: Position) -> bytes | None:
+        """What curves have more than the tab knows. The whole again from time to time: old points become coarser."""
+        series, document = self._job.series, self._job.documents.get(SERIES)
+        if series is None or document is None or SERIES not in self._sent or document is self._sent[SERIES]:
+            self._drawn = self._drawn or (series if SERIES in self._sent else None)
+            return None
+        drawn, self._drawn, self._sent[SERIES] = self._drawn, series, document
+        if drawn is None or time.monotonic() > self._drawn_at + WHOLE_AGAIN_S:
+            self._drawn_at = time.monotonic()
+            return message("doc", b'{"topic":"series","doc":' + document.as_bytes + b"}", str(position))
+        begin = newest_time(drawn)
+        return message("series", to_bytes({"since": begin, "series": series.since(begin).to_json()}), str(position))
 
     async def _events(self, position: Position) -> AsyncIterator[tuple[bytes, Position]]:
         while position.event < self._job.history.last:
@@ -144,7 +166,7 @@ class JobStream(DocumentStream):
 def _document_message(topic: str, sent: Document | None, document: Document, position: Position) -> bytes:
     name = to_bytes(topic)
     if sent is None:
-        return message("doc", b'{"topic":' + name + b',"doc":' + document.bytes + b"}", str(position))
+        return message("doc", b'{"topic":' + name + b',"doc":' + document.as_bytes + b"}", str(position))
     is_next = document.version == sent.version + 1
     patch = document.patch if is_next else to_bytes(merge_patch(sent.value, document.value))
     return message("patch", b'{"topic":' + name + b',"patch":' + patch + b"}", str(position))

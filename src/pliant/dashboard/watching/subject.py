@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pliant.core.errors import NotFound, PliantError
+from pliant.core.errors import MasterUnavailable, NotFound, PliantError
 from pliant.dashboard.documents.patch import merge_patch
 from pliant.dashboard.threads import DaemonThreads
 from pliant.dashboard.wire import to_bytes
@@ -24,6 +24,7 @@ from pliant.dashboard.wire import to_bytes
 log = logging.getLogger(__name__)
 
 FRESH_S = 1.0  # a document that is not older is not made anew for a single request
+PATIENCE_S = 5.0  # of a single request; then it gets the document that there is
 KEPT_S = 30.0  # without a viewer
 MAX_SHARE = 0.34  # of the time that a poller may spend polling
 
@@ -38,25 +39,36 @@ class Problem:
 
 
 class Document:
-    """The newest version of a document."""
+    """The newest version of a document. As bytes, and as a difference to the version before, it is made once."""
 
-    __slots__ = ("_bytes", "made_at", "patch", "value", "version")
+    __slots__ = ("_before", "_bytes", "_patch", "made_at", "value", "version")
 
-    def __init__(self, version: int, value: Mapping[str, Any], patch: bytes, made_at: float) -> None:
+    def __init__(self, version: int, value: Mapping[str, Any], before: Mapping[str, Any], made_at: float) -> None:
         self.version = version
         self.value = value
-        self.patch = patch  # from the version before
         self.made_at = made_at
+        self._before: Mapping[str, Any] | None = before
+        self._patch = b""
         self._bytes = b""
 
     @property
-    def bytes(self) -> bytes:
+    def as_bytes(self) -> bytes:
         if not self._bytes:
             self._bytes = to_bytes(self.value)
         return self._bytes
 
+    @property
+    def patch(self) -> bytes:
+        """From the version before."""
+        if self._before is not None:
+            self._patch = to_bytes(merge_patch(self._before, self.value))
+            self._before = None
+        return self._patch
+
 
 class Subject(ABC):
+    sent_otherwise: frozenset[str] = frozenset()  # topics whose differences are no patches
+
     def __init__(self, threads: DaemonThreads, interval_s: float) -> None:
         self._threads = threads
         self._interval_s = interval_s
@@ -101,10 +113,14 @@ class Subject(ABC):
     async def document(self, topic: str) -> Document:
         """The document as it is now; raises what keeps it from being made."""
         self._left_at = time.monotonic()
-        async with self._polling:
-            found = self.documents.get(topic)
-            if found is None or topic in self.problems or time.monotonic() > found.made_at + FRESH_S:
-                await self._poll(frozenset({topic}))
+        try:
+            async with asyncio.timeout(PATIENCE_S), self._polling:
+                found = self.documents.get(topic)
+                if found is None or topic in self.problems or time.monotonic() > found.made_at + FRESH_S:
+                    await self._poll(frozenset({topic}))
+        except TimeoutError:
+            if topic not in self.documents:
+                raise MasterUnavailable("the job's master takes long to answer", hint="try again in a moment") from None
         if self.gone is not None:
             raise NotFound(self.gone.error, hint=self.gone.hint)
         if (problem := self.problems.get(topic)) is not None:
@@ -114,7 +130,8 @@ class Subject(ABC):
     async def change(self, timeout: float) -> None:
         """Returns when a document or something else of it changed, or after this time."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), timeout)
+            async with asyncio.timeout(timeout):  # wait_for of Python 3.11 may swallow a cancellation
+                await self._changed.wait()
 
     # --- polling
 
@@ -159,12 +176,14 @@ class Subject(ABC):
     def _next(self, topic: str, value: Mapping[str, Any], now: float) -> Document:
         before = self.documents.get(topic)
         if before is None:
-            return Document(1, value, b"", now)
-        patch = merge_patch(before.value, value)
-        if not patch:
+            return Document(1, value, {}, now)
+        if value == before.value:
             before.made_at = now
             return before
-        return Document(before.version + 1, value, to_bytes(patch), now)
+        document = Document(before.version + 1, value, before.value, now)
+        if topic in self._viewers and topic not in self.sent_otherwise:
+            _ = document.patch  # here rather than on the event loop
+        return document
 
     def notify(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
