@@ -96,7 +96,6 @@ def main() -> None:
             write(
                 unit=[step.epoch, step.index, step.unit],
                 records=records,
-                attempt=trainer._position.attempt,
                 at=trainer._elastic.world.round,
             )
             compute(step.index)

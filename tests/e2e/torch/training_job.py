@@ -104,6 +104,6 @@ class TrainingJob(LocalJob):
         assert counts == Counter((epoch, record) for epoch in range(self.epochs) for record in range(RECORDS))
 
     def computed_twice(self) -> dict[tuple[int, ...], int]:
-        """What one process computed more than once, for no reason of arithmetic."""
-        counts = Counter((line["pid"], line["attempt"], *line["unit"]) for line in self.lines() if "unit" in line)
+        """What one process computed more than once."""
+        counts = Counter((line["pid"], *line["unit"]) for line in self.lines() if "unit" in line)
         return {name: count for name, count in counts.items() if count > 1}
