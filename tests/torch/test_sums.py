@@ -46,27 +46,27 @@ def test_a_sum_is_the_one_along_the_canonical_tree(units: int, dtype: torch.dtyp
     assert same_bits(Fleet(grads, dtype=dtype).alone(), expected)
 
 
-@pytest.mark.parametrize("shared", [True, False], ids=["memory", "sockets"])
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.parametrize("machines", [1, 0, 2, 3], ids=["memory", "sockets", "two machines", "three machines"])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(1, 16), st.integers(2, 8), st.randoms(use_true_random=False))
 def test_the_bits_do_not_depend_on_how_many_workers_there_are(
-    shared: bool, units: int, n: int, chance: random.Random
+    machines: int, units: int, n: int, chance: random.Random
 ) -> None:
     grads = random_grads(units, chance)
     expected = sequential(grads)
-    for result in Fleet(grads, shared=shared).commits(range(n)):
+    for result in Fleet(grads, machines=machines).commits(range(n)):
         assert same_bits(result, expected)
 
 
-@pytest.mark.parametrize("shared", [True, False], ids=["memory", "sockets"])
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.parametrize("machines", [1, 0, 2, 3], ids=["memory", "sockets", "two machines", "three machines"])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(1, 16), st.integers(2, 8), st.randoms(use_true_random=False))
 def test_the_bits_do_not_depend_on_deaths_and_joins_in_the_step(
-    shared: bool, units: int, n: int, chance: random.Random
+    machines: int, units: int, n: int, chance: random.Random
 ) -> None:
     grads = random_grads(units, chance)
     expected = sequential(grads)
-    fleet, members, names = Fleet(grads, shared=shared), list(range(n)), n
+    fleet, members, names = Fleet(grads, machines=machines), list(range(n)), n
     while len(members) > 1 and chance.random() < 0.8:
         dying = {name: chance.choice(["before", "after"]) for name in members if chance.random() < 0.4}
         if len(dying) in (0, len(members)):

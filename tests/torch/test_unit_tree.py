@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pliant.torch.gradients.unit_tree import Node, UnitTree
+from pliant.torch.gradients.unit_tree import Node, UnitTree, hosted_units
 
 
 def in_tree(units: list[str], first: int = 0, size: int | None = None) -> str:
@@ -74,3 +74,15 @@ def test_partial_sums_that_leave_units_out_are_refused() -> None:
     tree = UnitTree(6)
     with pytest.raises(ValueError, match="do not make up"):
         tree.merges(tree.complete([0, 1, 3, 4, 5]))
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=8).filter(any))
+def test_each_unit_is_hosted_once_by_as_many_as_were_asked_for(counts: list[int]) -> None:
+    hosted = hosted_units(tuple(counts))
+    assert [len(units) for units in hosted] == counts
+    assert sorted(unit for units in hosted for unit in units) == list(range(sum(counts)))
+
+
+def test_workers_host_units_that_make_few_partial_sums() -> None:
+    tree = UnitTree(7)
+    assert [len(tree.complete(units)) for units in hosted_units((3, 2, 2))] == [1, 1, 1]

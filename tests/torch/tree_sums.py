@@ -11,12 +11,14 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 
-from pliant.core.rendezvous.virtual_workers import hosted_by, hosted_counts, share_missing
+from pliant.core.rendezvous.virtual_workers import hosted_counts, share_missing
 from pliant.torch.gradients.tree_sum import TreeSum
+from pliant.torch.gradients.unit_tree import hosted_units
 from pliant.torch.worlds.world import Peer, World, WorldBroken, connect
 
 ALONE = World(0, 0, [Peer("alone", 0, True, frozenset())])
@@ -46,10 +48,11 @@ def together(deeds: Sequence[Callable[[], object]]) -> list[object]:
 
 class Member:
     def __init__(
-        self, shapes: Sequence[tuple[int, ...]], dtype: torch.dtype, units: int, bucket_bytes: int, shared: bool
+        self, shapes: Sequence[tuple[int, ...]], dtype: torch.dtype, units: int, bucket_bytes: int, machine: int | None
     ) -> None:
         self.params = [torch.nn.Parameter(torch.zeros(shape, dtype=dtype)) for shape in shapes]
-        self.total = TreeSum(bucket_bytes=bucket_bytes, units=units, overlap=True, shared_memory=shared)
+        self.total = TreeSum(bucket_bytes=bucket_bytes, units=units, overlap=True, shared_memory=True)
+        self.total.machine = machine
         self.units: set[int] = set()
         self.begin_step()
 
@@ -66,10 +69,7 @@ class Member:
         self.total.begin_unit(unit, last=last)
         self.total.begin_backward()
         used = [(param, grad) for param, grad in zip(self.params, grads[unit], strict=True) if grad is not None]
-        # The gradient of sum(p * g) is g, to the last bit.
-        torch.autograd.backward(  # type: ignore[no-untyped-call]
-            [param for param, _ in used], [grad.clone() for _, grad in used]
-        )
+        torch.autograd.backward([param for param, _ in used], [grad.clone() for _, grad in used])
         self.total.end_backward()
 
     def result(self) -> list[torch.Tensor | None]:
@@ -78,19 +78,24 @@ class Member:
 
 class Fleet:
     def __init__(
-        self, grads: Grads, *, dtype: torch.dtype = torch.float32, bucket_bytes: int = 256, shared: bool = True
+        self, grads: Grads, *, dtype: torch.dtype = torch.float32, bucket_bytes: int = 256, machines: int = 1
     ) -> None:
+        """``machines``: on which the workers are, in turn; 0: they have no memory in common."""
         self.grads, self.count = grads, len(grads)
         shapes = [
             next((tuple(row[at].shape) for row in grads if row[at] is not None), (1,))  # type: ignore[union-attr]
             for at in range(len(grads[0]))
         ]
-        self._make = lambda: Member(shapes, dtype, self.count, bucket_bytes, shared)
+        self._shapes, self._dtype, self._bucket_bytes, self._machines = shapes, dtype, bucket_bytes, machines
         self.members: dict[int, Member] = {}
         self.used = [int(any(row[at] is not None for row in grads)) for at in range(len(grads[0]))]
 
+    def _make(self, name: int) -> Member:
+        machine = name % self._machines + 1 if self._machines else None
+        return Member(self._shapes, self._dtype, self.count, self._bucket_bytes, machine)
+
     def alone(self) -> list[torch.Tensor | None]:
-        member = self._make()
+        member = self._make(0)
         member.total.begin_round(ALONE, [frozenset(range(self.count))])
         for unit in range(self.count):
             member.compute(self.grads, unit, last=unit == self.count - 1)
@@ -155,7 +160,8 @@ class Fleet:
 
     def _worlds(self, names: Sequence[int]) -> list[World]:
         for name in names:
-            self.members.setdefault(name, self._make())
+            if name not in self.members:
+                self.members[name] = self._make(name)
         return make_worlds(len(names)) if len(names) > 1 else [World(1, 0, [Peer("alone", 0, True, frozenset())])]
 
     def _held(self, names: Sequence[int], seats: Sequence[int] | None) -> list[frozenset[int]]:
@@ -164,22 +170,22 @@ class Fleet:
         if any(done):
             shares = share_missing(self.count, done, counts)
             return [units | frozenset(share) for units, share in zip(done, shares, strict=True)]
-        return [frozenset(hosted_by(rank, counts)) for rank in range(len(names))]
+        return [frozenset(units) for units in hosted_units(tuple(counts))]
 
 
 def sequential(grads: Grads, dtype: torch.dtype = torch.float32) -> list[torch.Tensor | None]:
     """The definition, by numpy and recursion."""
 
-    def add(first: int, size: int, at: int) -> np.ndarray | None:  # type: ignore[type-arg]
+    def add(first: int, size: int, at: int) -> np.typing.NDArray[np.floating[Any]] | None:
         if size == 1:
             grad = grads[first][at]
-            return None if grad is None else grad.to(dtype).numpy()
+            return None if grad is None else grad.to(dtype).resolve_conj().numpy()
         left, middle = add(first, size // 2, at), first + size // 2
         right = add(middle, size // 2, at) if middle < len(grads) else None
         if left is None or right is None:
             return right if left is None else left
         with np.errstate(all="ignore"):
-            total: np.ndarray = left + right  # type: ignore[type-arg]
+            total: np.typing.NDArray[np.floating[Any]] = left + right
             return total
 
     sums = [add(0, 1 << (len(grads) - 1).bit_length(), at) for at in range(len(grads[0]))]

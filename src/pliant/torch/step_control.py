@@ -17,12 +17,13 @@ from typing import Any
 import torch
 
 from pliant.core.errors import PliantError
-from pliant.core.rendezvous.virtual_workers import hosted_by, share_missing
+from pliant.core.rendezvous.virtual_workers import share_missing
 from pliant.files.time_meter import time_meter
 from pliant.torch.accumulator import mean_loss
 from pliant.torch.checkpoints import Checkpointer
 from pliant.torch.control_lane import ControlLane, Word
 from pliant.torch.elastic_world import ElasticWorld
+from pliant.torch.gradients.unit_tree import hosted_units
 from pliant.torch.loop_progress import LoopProgress
 from pliant.torch.loop_terms import are_equal, digest, disagreement, gather
 from pliant.torch.misuse import LoopGuard, missing_backward
@@ -127,11 +128,9 @@ class StepController:
 
     def _held(self) -> list[frozenset[int]]:
         """The units that each rank brings to this step, the same on every worker: what it has and its share of what is missing."""
-        world, peer_units, seats = self._elastic.world, self._elastic.peer_units, self._elastic.seats
+        peer_units, seats = self._elastic.peer_units, self._elastic.seats
         if peer_units is None or not any(peer_units):
-            each = self._state.accumulate
-            hosted = (hosted_by(rank, seats) for rank in range(world.size))
-            return [frozenset(range(seated.start * each, seated.stop * each)) for seated in hosted]
+            return [frozenset(units) for units in hosted_units(tuple(n * self._state.accumulate for n in seats))]
         shares = share_missing(self._state.units, peer_units, seats)
         return [units | frozenset(share) for units, share in zip(peer_units, shares, strict=True)]
 

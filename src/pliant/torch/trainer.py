@@ -313,8 +313,16 @@ class Trainer:
 
 def _make_deterministic(threads: int) -> None:
     """What one operator computes must not depend on the process that it runs in."""
+    if (before := torch.get_num_threads()) > threads:
+        log.warning(
+            "operators run with %d of %d threads, so that the result is the same with any number of workers; "
+            "Trainer(threads=...) sets another number for all of them, deterministic=False leaves it as it is",
+            threads,
+            before,
+        )
     torch.set_num_threads(threads)  # sums inside an operator are split by threads: their number must not vary
     torch.set_deterministic_debug_mode("warn")  # use_deterministic_algorithms() would import the compiler, for seconds
-    torch.utils.deterministic.fill_uninitialized_memory = False  # it costs time, and only shows mistakes
+    # Filling what is allocated costs time, and only shows mistakes.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     if (compiler := sys.modules.get("torch._inductor.config")) is not None:
-        compiler.deterministic = True
+        compiler.deterministic = True  # type: ignore[attr-defined]

@@ -33,10 +33,11 @@ class TrainingJob(LocalJob):
         epochs: int = 4,
         kill: str = "",
         slow: str = "",
+        transport: str = "memory",
         checkpoint: Mapping[str, float] | None = None,
         spec: Mapping[str, Any] | None = None,
     ) -> None:
-        """``gated``: it takes its time to end, until ``open_gate``."""
+        """``gated``: it takes its time to end, until ``open_gate``. ``transport`` of gradients: memory, sockets, mixed."""
         self._gate = folder / "gate"
         self.traces = folder / "traces"
         self.traces.mkdir(parents=True)
@@ -47,6 +48,7 @@ class TrainingJob(LocalJob):
             "PACE": str(pace),
             "EPOCHS": str(epochs),
             "KILL": kill,
+            "TRANSPORT": transport,
             "SLOW": slow,
             "GATE": str(self._gate) if gated else "",
             "PYTHONPATH": os.pathsep.join(filter(None, (str(LIGHT), os.environ.get("PYTHONPATH")))),

@@ -11,7 +11,7 @@ A region is written again only when all have read it: the next step's first buck
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -27,9 +27,9 @@ ALIGNMENT = 64  # bytes
 class Layout:
     """Where in a region what begins, in bytes: the same on all workers."""
 
-    def __init__(self, buckets: Sequence[Bucket], workers: int, sums: int) -> None:
-        """``sums``: partial sums of the worker that has most."""
-        self.chunks = [_round_up(-(-bucket.numel // workers), CHUNK_ALIGNMENT) for bucket in buckets]
+    def __init__(self, buckets: Sequence[Bucket], chunks: int, sums: int) -> None:
+        """``chunks``: of each bucket; ``sums``: partial sums of the worker that has most."""
+        self.chunks = [_round_up(-(-bucket.numel // chunks), CHUNK_ALIGNMENT) for bucket in buckets]
         at = 0
 
         def place(size: int) -> int:
@@ -37,9 +37,18 @@ class Layout:
             at, first = _round_up(at + size, ALIGNMENT), at
             return first
 
-        self.inputs = [[place(b.numel * b.dtype.itemsize) for b in buckets] for _ in range(sums)]
-        self.totals = [place(c * b.dtype.itemsize) for c, b in zip(self.chunks, buckets, strict=True)]
+        self._buckets = buckets
+        self._inputs = [[place(b.numel * b.dtype.itemsize) for b in buckets] for _ in range(sums)]
+        self._totals = [place(c * b.dtype.itemsize) for c, b in zip(self.chunks, buckets, strict=True)]
         self.size = max(at, 1)
+
+    def input(self, region: torch.Tensor, number: int, at: int) -> torch.Tensor:
+        """Partial sum ``number`` of bucket ``at``."""
+        return _view(region, self._inputs[number][at], self._buckets[at].numel, self._buckets[at].dtype)
+
+    def total(self, region: torch.Tensor, at: int, numel: int) -> torch.Tensor:
+        """The sum of a chunk of bucket ``at``."""
+        return _view(region, self._totals[at], numel, self._buckets[at].dtype)
 
 
 class SharedMemory:
@@ -50,8 +59,7 @@ class SharedMemory:
         workers = len(memory.regions)
         self._in_chunks = workers > 2 and len(holdings.order) > 2
         self._inputs = [
-            [_view(memory.own, layout.inputs[k][at], b.numel, b.dtype) for k in range(len(holdings.own))]
-            for at, b in enumerate(buckets)
+            [layout.input(memory.own, number, at) for number in range(len(holdings.own))] for at in range(len(buckets))
         ]
         self._results = [torch.zeros(b.numel, dtype=b.dtype) for b in buckets]
 
@@ -94,28 +102,35 @@ class SharedMemory:
     def _total(self, at: int, rank: int) -> torch.Tensor:
         """The sum of a rank's chunk, in its region."""
         first, last = self._chunk(at, rank)
-        return _view(self._memory.regions[rank], self._layout.totals[at], last - first, self._buckets[at].dtype)
+        return self._layout.total(self._memory.regions[rank], at, last - first)
 
     def _add_up(self, at: int, first: int, last: int, total: torch.Tensor) -> None:
         """All partial sums of a part of a bucket."""
-        bucket, merges = self._buckets[at], self._holdings.merges
         parts = [
-            _view(self._memory.regions[rank], self._layout.inputs[number][at], bucket.numel, bucket.dtype)[first:last]
+            self._layout.input(self._memory.regions[rank], number, at)[first:last]
             for _, rank, number in self._holdings.order
         ]
-        if not merges:
-            total.copy_(parts[0])
-            return
-        if len(merges) == 1:
-            torch.add(parts[0], parts[1], out=total)
-            return
-        between = [torch.empty(min(BLOCK, last - first), dtype=bucket.dtype) for _ in parts[1:]]
-        for begin in range(0, last - first, BLOCK):
-            end = min(begin + BLOCK, last - first)
-            blocks = [part[begin:end] for part in parts]
-            into = [total[begin:end], *(spare[: end - begin] for spare in between)]
-            for left, right in merges:
-                blocks[left] = torch.add(blocks[left], blocks[right], out=into[left])
+        add_up(parts, self._holdings.merges, {0: total})
+
+
+def add_up(
+    parts: Sequence[torch.Tensor], merges: Sequence[tuple[int, int]], totals: Mapping[int, torch.Tensor]
+) -> None:
+    """Merge partial sums (``UnitTree.merges``), which are only read; ``totals``: where the number that is a result is to be."""
+    if len(merges) == 1 and len(totals) == 1:
+        ((left, right),) = merges
+        torch.add(parts[left], parts[right], out=totals[left])
+        return
+    size = parts[0].numel()
+    between = [torch.empty(min(BLOCK, size), dtype=part.dtype) for part in parts]
+    for begin in range(0, size, BLOCK):
+        end = min(begin + BLOCK, size)
+        blocks = [part[begin:end] for part in parts]
+        for left, right in merges:
+            into = totals[left][begin:end] if left in totals else between[left][: end - begin]
+            blocks[left] = torch.add(blocks[left], blocks[right], out=into)
+    for number in set(totals).difference(left for left, _ in merges):
+        totals[number].copy_(parts[number])
 
 
 def _view(region: torch.Tensor, first: int, numel: int, dtype: torch.dtype) -> torch.Tensor:

@@ -6,11 +6,11 @@ pass; ``reduce``, when all have arrived), and has the sum (``result``).
 
 - ``Allreduce``: at most two partial sums in the whole world, on two workers. Their sum does not depend on who adds them. The
   others contribute -0.0, which changes no bit of anything it is added to.
-- ``Scatter``: each worker adds one chunk of each bucket. All-to-all brings it the chunks of all partial sums, it adds them in
-  the tree's order, and another all-to-all brings the sums to everybody (gloo's all-gather took twice as long). The traffic of
-  an allreduce, plus half of it for each further partial sum of a worker.
+- ``Scatter``: each worker (or only some, the *owners*) adds one chunk of each bucket. All-to-all brings it the chunks of all
+  partial sums, it adds them in the tree's order, and another all-to-all brings the sums to everybody (gloo's all-gather took
+  twice as long). The traffic of an allreduce, plus half of it for each further partial sum of a worker.
 
-``shared_transport`` is the way of workers on one machine.
+``shared_transport`` is the way of workers on one machine, ``mixed_transport`` that of several on each of some machines.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Holdings:
     """Who brings which partial sums to a step: the same on every worker."""
 
     def __init__(self, tree: UnitTree, rank: int, held: Sequence[frozenset[int]]) -> None:
-        self.rank = rank
+        self.tree, self.rank, self.held = tree, rank, tuple(held)
         self.by_rank = [tree.complete(units) for units in held]
         self.own = self.by_rank[rank]
         everything = [(node, rank, at) for rank, nodes in enumerate(self.by_rank) for at, node in enumerate(nodes)]
@@ -103,12 +103,17 @@ class Allreduce:
 class Scatter:
     keeps_inputs = True
 
-    def __init__(self, world: World, buckets: Sequence[Bucket], holdings: Holdings) -> None:
+    def __init__(
+        self, world: World, buckets: Sequence[Bucket], holdings: Holdings, owners: Sequence[int] | None = None
+    ) -> None:
+        """``owners``: the ranks that add, and that receive the sums; all, if not given. Only they have partial sums."""
         self._world, self._holdings = world, holdings
+        self._owners = list(range(world.size)) if owners is None else list(owners)
+        self._is_owner = world.rank in self._owners
         self._works: list[Any] = []
-        unit = world.size * CHUNK_ALIGNMENT
-        padded = [-(-bucket.numel // unit) * unit for bucket in buckets]
-        self._chunks = [numel // world.size for numel in padded]
+        unit = len(self._owners) * CHUNK_ALIGNMENT
+        padded = [-(-bucket.numel // unit) * unit if self._is_owner else 0 for bucket in buckets]
+        self._chunks = [numel // len(self._owners) for numel in padded]
         self._sizes = [bucket.numel for bucket in buckets]
         dtypes = [bucket.dtype for bucket in buckets]
         self._inputs = [[torch.zeros(n, dtype=d) for _ in holdings.own] for n, d in zip(padded, dtypes, strict=True)]
@@ -134,13 +139,15 @@ class Scatter:
         return self._inputs[at]
 
     def send(self, at: int) -> None:
-        chunk, world = self._chunks[at], self._world
+        chunk = self._chunks[at]
         for number, (senders, arriving) in enumerate(zip(self._senders, self._arrived[at], strict=True)):
             has_one = number < len(self._inputs[at])
             sending = self._inputs[at][number] if has_one else arriving[:0]
-            takes = [chunk if rank in senders else 0 for rank in range(world.size)]
-            gives = [chunk if has_one else 0] * world.size
-            self._works.append(world.alltoall(arriving, sending, takes, gives))
+            takes, gives = (
+                self._sizes_by_rank(senders, chunk),
+                self._sizes_by_rank(self._owners, chunk if has_one else 0),
+            )
+            self._works.append(self._world.alltoall(arriving, sending, takes, gives))
 
     def sent(self) -> list[Any]:
         return self._works
@@ -154,13 +161,15 @@ class Scatter:
                 parts.append(self._arrived[at][number][first : first + chunk])
             for left, right in self._holdings.merges:
                 parts[left].add_(parts[right])
-            copies = self._copies[at].view(self._world.size, chunk)
-            for to in range(self._world.size):
-                if copies[to].data_ptr() != parts[0].data_ptr():
-                    copies[to].copy_(parts[0])
-            each = [chunk] * self._world.size
+            for copy in self._copies[at].view(len(self._owners), chunk):
+                if copy.data_ptr() != parts[0].data_ptr():
+                    copy.copy_(parts[0])
+            each = self._sizes_by_rank(self._owners, chunk)
             works.append(self._world.alltoall(self._results[at], self._copies[at], each, each))
         self._world.finish(works)
 
     def result(self, at: int) -> torch.Tensor:
         return self._results[at][: self._sizes[at]]
+
+    def _sizes_by_rank(self, ranks: Sequence[int], size: int) -> list[int]:
+        return [size if rank in ranks else 0 for rank in range(self._world.size)]

@@ -19,17 +19,19 @@ import torch
 
 from pliant.core.errors import InvalidRequest, PliantError
 from pliant.torch.gradients.buckets import Bucket, make_buckets, slices
+from pliant.torch.gradients.mixed_transport import Mixed
 from pliant.torch.gradients.partial_sums import PartialSums
 from pliant.torch.gradients.shared_transport import Layout, SharedMemory
 from pliant.torch.gradients.transport import NOTHING, Allreduce, Holdings, Scatter, Transport
 from pliant.torch.gradients.unit_tree import UnitTree
-from pliant.torch.worlds.shared_memory import WorldMemory, share
+from pliant.torch.worlds.shared_memory import WorldMemory, machine_id, share
 from pliant.torch.worlds.world import World, WorldBroken
 
 
 class TreeSum:
     def __init__(self, *, bucket_bytes: int, units: int, overlap: bool, shared_memory: bool = True) -> None:
-        self._bucket_bytes, self._overlap, self._offers_memory = bucket_bytes, overlap, shared_memory
+        self._bucket_bytes, self._overlap = bucket_bytes, overlap
+        self.machine = machine_id() if shared_memory else None
         self._tree = UnitTree(units)
         self._params: list[torch.nn.Parameter] = []
         self._slots: list[torch.Tensor] = []  # per parameter: shape and type of its sum, without memory
@@ -62,7 +64,10 @@ class TreeSum:
         if world is not self._world or tuple(held) != self._held or self._holdings is None:
             self._world, self._held = world, tuple(held)
             self._holdings = Holdings(self._tree, world.rank, held)
-            self._transport = None if world.alone else self._choose(world, self._holdings)
+            if world.alone:
+                self._transport = self._memory = self._memory_world = None
+            else:
+                self._transport = self._choose(world, self._holdings)
             self._inputs = self._input_views()
         self._sent, self._problem, self._is_ready = 0, None, False
 
@@ -147,11 +152,14 @@ class TreeSum:
                 self._hooks.append(hook)
 
     def _choose(self, world: World, holdings: Holdings) -> Transport:
-        layout = Layout(self._buckets, world.size, holdings.most)
-        if self._memory_world is not world or (self._memory is not None and self._memory.size < layout.size):
-            self._memory = share(world, layout.size, offers=self._offers_memory)
+        whole = Layout(self._buckets, 1, holdings.most)
+        if self._memory_world is not world or (self._memory is not None and self._memory.size < whole.size):
+            self._memory = share(world, whole.size, self.machine)
             self._memory_world = world
         if self._memory is not None:
+            if len(self._memory.hosts) > 1:
+                return Mixed(world, self._memory, self._buckets, holdings, whole)
+            layout = Layout(self._buckets, world.size, holdings.most)
             return SharedMemory(self._memory, self._buckets, holdings, layout)
         if Allreduce.is_exact(holdings):
             return Allreduce(world, self._buckets, holdings)

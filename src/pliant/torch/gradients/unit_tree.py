@@ -16,6 +16,7 @@ Pure: no tensors, no I/O. ``partial_sums`` keeps the values of one worker, trans
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 
@@ -67,6 +68,13 @@ class UnitTree:
 
         The result is in number 0.
         """
+        pairs, left = self.partial_merges(nodes)
+        if left != [(self.root, 0)]:
+            raise ValueError(f"{nodes} do not make up the units 0..{self.units - 1}")
+        return pairs
+
+    def partial_merges(self, nodes: Sequence[Node]) -> tuple[list[tuple[int, int]], list[tuple[Node, int]]]:
+        """The same for any partial sums, by their first unit: what is added, and which nodes are then in which numbers."""
         pairs: list[tuple[int, int]] = []
         open_: list[tuple[Node, int]] = []
         for number, node in enumerate(nodes):
@@ -76,11 +84,26 @@ class UnitTree:
                 left_node, left = open_.pop()
                 pairs.append((left, right))
                 open_.append((self.parent(left_node), left))
-        if [node for node, _ in open_] != [self.root]:
-            raise ValueError(f"{nodes} do not make up the units 0..{self.units - 1}")
-        return pairs
+        return pairs, open_
 
     def _highest(self, node: Node) -> Node:
         while node != self.root and node.at % 2 == 0 and (node.at + 1) << node.level >= self.units:
             node = Node(node.level + 1, node.at >> 1)
         return node
+
+
+@lru_cache(maxsize=16)
+def hosted_units(counts: tuple[int, ...]) -> tuple[range, ...]:
+    """Neighbouring units for each rank, as many as ``counts`` has for it: the ranks in an order that makes few partial sums."""
+    tree = UnitTree(sum(counts))
+    ranks = range(len(counts))
+    orders = (list(ranks), sorted(ranks, key=lambda r: counts[r]), sorted(ranks, key=lambda r: -counts[r]))
+    found = [_in_order(order, counts) for order in orders]
+    return min(found, key=lambda hosted: sum(len(tree.complete(units)) for units in hosted))
+
+
+def _in_order(ranks: Sequence[int], counts: Sequence[int]) -> tuple[range, ...]:
+    hosted, first = {}, 0
+    for rank in ranks:
+        hosted[rank], first = range(first, first + counts[rank]), first + counts[rank]
+    return tuple(hosted[rank] for rank in range(len(counts)))
