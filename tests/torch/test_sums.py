@@ -16,7 +16,8 @@ from pliant.torch.gradients.buckets import make_buckets, slices
 from pliant.torch.gradients.float_sum import FloatSum
 from pliant.torch.gradients.tree_sum import TreeSum
 
-SHAPES = [(3, 5), (7,), (40,), (1,)]
+SHAPES = [(3, 5), (7,), (0,), (40,), (1,)]
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64]
 VALUES = [0.0, -0.0, 1e-45, 3e38, -3e38, math.inf, -math.inf, math.nan]
 
 
@@ -29,21 +30,23 @@ def random_grads(units: int, chance: random.Random, dtype: torch.dtype = torch.f
         row: list[torch.Tensor | None] = []
         for shape in SHAPES:
             grad = torch.randn(shape, generator=made) * 10.0 ** chance.randint(-8, 8)
-            if odd:
+            if odd and grad.numel():
                 grad.view(-1)[chance.randrange(grad.numel())] = chance.choice(VALUES)
             row.append(grad.to(dtype) if chance.random() > 0.1 else None)
         grads.append(row if chance.random() > 0.05 else [None] * len(SHAPES))
     return grads
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64])
+def expected_sums(grads: Grads, dtype: torch.dtype) -> list[torch.Tensor | None]:
+    between = {torch.bfloat16: torch.float32, torch.float16: torch.float32}.get(dtype, dtype)
+    return [None if total is None else total.to(dtype) for total in sequential(grads, between)]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("units", [1, 2, 5, 8, 13])
 def test_a_sum_is_the_one_along_the_canonical_tree(units: int, dtype: torch.dtype) -> None:
-    grads = random_grads(units, random.Random(units), torch.float32)
-    grads = [[None if g is None else g.to(dtype) for g in row] for row in grads]
-    between = {torch.bfloat16: torch.float32, torch.float16: torch.float32}.get(dtype, dtype)
-    expected = [None if total is None else total.to(dtype) for total in sequential(grads, between)]
-    assert same_bits(Fleet(grads, dtype=dtype).alone(), expected)
+    grads = random_grads(units, random.Random(units), dtype)
+    assert same_bits(Fleet(grads, dtype=dtype).alone(), expected_sums(grads, dtype))
 
 
 @pytest.mark.parametrize("machines", [1, 0, 2, 3], ids=["memory", "sockets", "two machines", "three machines"])
@@ -52,9 +55,10 @@ def test_a_sum_is_the_one_along_the_canonical_tree(units: int, dtype: torch.dtyp
 def test_the_bits_do_not_depend_on_how_many_workers_there_are(
     machines: int, units: int, n: int, chance: random.Random
 ) -> None:
-    grads = random_grads(units, chance)
-    expected = sequential(grads)
-    for result in Fleet(grads, machines=machines).commits(range(n)):
+    dtype = chance.choice(DTYPES)
+    grads = random_grads(units, chance, dtype)
+    expected = expected_sums(grads, dtype)
+    for result in Fleet(grads, dtype=dtype, machines=machines).commits(range(n)):
         assert same_bits(result, expected)
 
 
@@ -64,9 +68,10 @@ def test_the_bits_do_not_depend_on_how_many_workers_there_are(
 def test_the_bits_do_not_depend_on_deaths_and_joins_in_the_step(
     machines: int, units: int, n: int, chance: random.Random
 ) -> None:
-    grads = random_grads(units, chance)
-    expected = sequential(grads)
-    fleet, members, names = Fleet(grads, machines=machines), list(range(n)), n
+    dtype = chance.choice(DTYPES)
+    grads = random_grads(units, chance, dtype)
+    expected = expected_sums(grads, dtype)
+    fleet, members, names = Fleet(grads, dtype=dtype, machines=machines), list(range(n)), n
     while len(members) > 1 and chance.random() < 0.8:
         dying = {name: chance.choice(["before", "after"]) for name in members if chance.random() < 0.4}
         if len(dying) in (0, len(members)):

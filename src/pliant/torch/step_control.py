@@ -31,7 +31,7 @@ from pliant.torch.plan import StepPlan, unit_seed
 from pliant.torch.step import Step
 from pliant.torch.termination import TerminationNotice
 from pliant.torch.training_state import TrainingState
-from pliant.torch.worlds.world import WorldBroken
+from pliant.torch.worlds.world import World, WorldBroken
 
 log = logging.getLogger(__name__)
 
@@ -167,7 +167,7 @@ class StepController:
         works = gradients.start()
         if not world.alone:
             with self._meter.peers:
-                world.finish([*works, world.allreduce(lane.tensor)])
+                self._finish(world, [*works, world.allreduce(lane.tensor)])
             if not are_equal(lane[Word.TERMS], lane[Word.TERMS_SQUARED], world.size):
                 members = zip(world.peers, gather(world, self._state.terms), strict=True)
                 self._elastic.fail_job(disagreement({peer.name: terms for peer, terms in members}))
@@ -182,7 +182,7 @@ class StepController:
         step.loss = self._position.loss = mean_loss(lane[Word.LOSS], lane[Word.LOST_LOSSES])
         self._elastic.must_reform = bool(lane[Word.REFORM]) and self._elastic.is_member
         self._position.stopped = bool(lane[Word.STOP])
-        self._finish(step)
+        self._end_step(step)
         self._save_and_leave(save=bool(lane[Word.SAVE]) and not lane[Word.BUSY], leaving=lane[Word.LEAVING])
 
     def _fill_lane(self) -> ControlLane:
@@ -209,7 +209,11 @@ class StepController:
         with self._guard.applying():
             self._state.update.apply(ends_epoch=step.number == self._plan.steps_per_epoch - 1)
 
-    def _finish(self, step: Step) -> None:
+    def _finish(self, world: World, works: Sequence[Any]) -> None:
+        """Wait for the collectives of the step; when they are done, all know of all."""
+        world.finish(works)
+
+    def _end_step(self, step: Step) -> None:
         self._position.commit_step()
         units = set(self._accumulator.units)
         self._accumulator.end_step()

@@ -21,7 +21,14 @@ from pliant.torch import Step, Trainer
 
 pytestmark = pytest.mark.e2e  # a real master, and several trainers around it
 
-POINTS = ("before the collective", "in the collective", "before the optimizer", "after the optimizer")
+POINTS = (
+    "sending",
+    "before the collective",
+    "in the collective",
+    "adding",
+    "before the optimizer",
+    "after the optimizer",
+)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +112,7 @@ def test_of_those_equally_far_one_that_shares_the_state_leads_although_it_is_you
         threads.assert_all_equal(bits(alone_result(weights=1).trainer.model))
 
 
-@pytest.mark.parametrize("point", ["sending", "receiving"])
+@pytest.mark.parametrize("point", ["sending the state", "receiving the state"])
 def test_a_death_while_the_state_is_sent_changes_nothing(
     tmp_path: Path, point: str, expected: dict[str, bytes]
 ) -> None:
@@ -125,7 +132,7 @@ def test_a_death_while_the_state_is_sent_changes_nothing(
         for worker in threads.workers[:3]:
             worker.does(lambda: threads.start(joiner), "before the collective", step=2)
             worker.does(word_of_it, "before the collective", step=3)
-        victims = [joiner] if point == "receiving" else threads.workers[:1]
+        victims = [joiner] if point == "receiving the state" else threads.workers[:1]
         for victim in victims:
             victim.dies(point, step=0 if victim is joiner else None)
         threads.start(*threads.workers[:3])

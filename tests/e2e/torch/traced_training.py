@@ -26,7 +26,6 @@ from pliant.torch.gradients.tree_sum import TreeSum
 from pliant.torch.step_control import StepController
 from pliant.torch.worlds.address_store import AddressStore
 from pliant.torch.worlds.membership import Membership
-from pliant.torch.worlds.world import World
 
 RECORDS, MICRO_BATCH, VIRTUAL_WORKERS = 70, 2, 8
 STEPS_PER_EPOCH = -(-RECORDS // (MICRO_BATCH * VIRTUAL_WORKERS))
@@ -34,10 +33,10 @@ NODE = os.environ.get("PLIANT_NODE", "alone")
 TRACE = Path(os.environ["TRACE"])
 POINTS: dict[str, tuple[Any, str]] = {
     "before": (StepController, "_commit"),
-    "inside": (World, "finish"),
+    "inside": (StepController, "_finish"),
     "adding": (TreeSum, "reduce"),
     "between": (StepController, "_apply"),
-    "after": (StepController, "_finish"),
+    "after": (StepController, "_end_step"),
     "sending": (elastic_world, "send_state"),
     "receiving": (elastic_world, "receive_state"),
     "exchanging": (Membership, "_exchange"),
