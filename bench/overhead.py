@@ -1,8 +1,11 @@
-"""Step time without faults: Pliant's Trainer beside plain DDP, two workers, a model of ten million parameters.
+"""Step time without faults: Pliant's Trainer beside plain DDP, a model of ten million parameters.
 
-    python bench/overhead.py [--rounds N] [--only steps | measuring] [--json]
+    python bench/overhead.py [--rounds N] [--case 2x2 | 2x8 | 2x7 | 3x7 | measuring]... [--json]
 
-Both train the same model on the same records, one micro-batch per worker and step, one thread per process; in turn, medians.
+A case is WORKERSxUNITS. All systems train the same model on the same records, one thread per process, as many micro-batches
+per step as there are units (DDP accumulates its gradients without communication, but for the last one); in turn, medians.
+Pliant runs as it is (exact, by shared memory), over sockets, and with ``deterministic=False``. Memory is that of a worker,
+shared pages divided among those who share them.
 
 Measuring: what it costs a program to count where its time goes (``files/time_meter.py``). Every other step of one run is not
 measured, on all workers, and neighbouring steps are compared; beside it what the calls of one step cost by themselves.
@@ -13,31 +16,56 @@ from __future__ import annotations
 import argparse
 import itertools
 import time
+from pathlib import Path
 from typing import Any
 
-from harness import finish, machine, median, say, table
+from harness import finish, machine, median, paired, say, table
 from training import TrainingJob
 
 from pliant.files.time_meter import MeterPage, TimeMeter
 
-SHAPE = {"width": 1800, "layers": 4, "micro": 64, "units": 2}  # 10 M parameters
-WARM, MEASURED = 10, 40  # steps
+SHAPE = {"width": 1800, "layers": 4, "micro": 64}  # 10 M parameters
+WARM, MEASURED = 10, 40  # steps of two micro-batches
+CASES = {"2x2": (2, 2), "2x8": (2, 8), "2x7": (2, 7), "3x7": (3, 7)}  # workers, units
+DDP = "plain DDP"
+KINDS: dict[str, tuple[str, dict[str, int]]] = {
+    DDP: ("torchrun", {}),
+    "Pliant": ("pliant", {}),
+    "Pliant, sockets": ("pliant", {"shared": 0}),
+    "Pliant, deterministic=False": ("pliant", {"exact": 0}),
+}
+AIMS = {"2x2": (0.90, 1.10), "2x8": (None, 1.10), "2x7": (None, 1.30), "3x7": (None, 1.30)}  # by memory, by sockets
 
 
-def step_times(system: str, **more: int) -> list[float]:
-    with TrainingJob(system, 2, **SHAPE, steps=WARM + MEASURED, **more) as job:
-        job.wait_for_step(WARM + MEASURED - 1)
+def step_times(system: str, workers: int = 2, units: int = 2, **more: int) -> tuple[list[float], float]:
+    """Seconds of each step, and the memory of a worker in MB."""
+    warm, measured = max(4, WARM * 2 // units), max(12, MEASURED * 2 // units)
+    with TrainingJob(system, workers, **SHAPE, units=units, steps=warm + measured + 2, **more) as job:
+        job.wait_for_step(warm + measured - 1)
         commits = job.commits()
+        memory = median([_pss_mb(pid) for pid in {c.pid for c in commits}])
     pid = commits[0].pid
-    times = [c.time for c in commits if c.pid == pid and c.step >= WARM]
-    return [b - a for a, b in itertools.pairwise(times)]
+    times = [c.time for c in commits if c.pid == pid and c.step >= warm]
+    return [b - a for a, b in itertools.pairwise(times)], memory
+
+
+def _pss_mb(pid: int) -> float:
+    try:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) / 1024
+    except OSError:  # it has ended
+        pass
+    return float("nan")
 
 
 def measuring(rounds: int) -> dict[str, float]:
     """Ratios of neighbouring steps with and without the meter, and the cost of its calls as a share of a step."""
     ratios, steps = [], []
     for _ in range(rounds):
-        times = step_times("pliant", meter_every_other=1)  # the first is that of step WARM + 1, which is not measured
+        times, _ = step_times(
+            "pliant", meter_every_other=1
+        )  # the first is that of step WARM + 1, which is not measured
         without, measured = times[0::2], times[1::2]
         ratios += [b / a for a, b in zip(without, measured, strict=False)]
         steps += times
@@ -74,33 +102,33 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--only", choices=("steps", "measuring"), help="this part")
+    parser.add_argument("--case", action="append", choices=[*CASES, "measuring"], help="only this one; may be repeated")
     options = parser.parse_args()
-    result: dict[str, Any] = {"machine": machine(), "aims": {"steps": 1.03, "measuring": 0.01}}
-    if options.only != "measuring":
-        result["seconds"] = compare(options.rounds)
-    if options.only != "steps":
-        result["measuring"] = measuring(options.rounds)
+    cases = options.case or [*CASES, "measuring"]
+    result: dict[str, Any] = {"machine": machine(), "aims": {**AIMS, "measuring": 0.01}}
+    for case in cases:
+        result[case] = measuring(options.rounds) if case == "measuring" else compare(case, options.rounds)
     finish(result, options.json)
 
 
-def compare(rounds: int) -> dict[str, list[float]]:
-    kinds: dict[str, tuple[str, dict[str, int]]] = {
-        "plain DDP": ("torchrun", {}),
-        "Pliant": ("pliant", {}),
-        "Pliant, deterministic": ("pliant", {"exact": 1}),
-    }
-    medians: dict[str, list[float]] = {name: [] for name in kinds}
+def compare(case: str, rounds: int) -> dict[str, Any]:
+    workers, units = CASES[case]
+    seconds: dict[str, list[float]] = {name: [] for name in KINDS}
+    memory: dict[str, list[float]] = {name: [] for name in KINDS}
     for _ in range(rounds):
-        for name, (system, more) in kinds.items():
-            medians[name].append(median(step_times(system, **more)))
-            say(f"{name}: {medians[name][-1] * 1000:.1f} ms a step")
-    base = median(medians["plain DDP"])
+        for name, (system, more) in KINDS.items():
+            times, used = step_times(system, workers, units, **more)
+            seconds[name].append(median(times))
+            memory[name].append(used)
+            say(f"{case}, {name}: {seconds[name][-1] * 1000:.1f} ms a step, {used:.0f} MB")
+    ratios = {name: paired(values, seconds[DDP]) for name, values in seconds.items()}
     rows = [
-        (name, f"{median(values) * 1000:.1f} ms", f"{median(values) / base:.3f}") for name, values in medians.items()
+        (name, f"{median(seconds[name]) * 1000:.1f} ms", f"{ratios[name]:.3f}", f"{median(memory[name]):.0f} MB")
+        for name in KINDS
     ]
-    table("step time, 2 workers, 10 M parameters, no faults", ["", "median", "ratio to DDP"], rows)
-    return medians
+    title = f"step time, {workers} workers, {units} units, 10 M parameters, no faults"
+    table(title, ["", "median", "ratio to DDP", "memory"], rows)
+    return {"seconds": seconds, "ratios": ratios, "memory_mb": memory}
 
 
 if __name__ == "__main__":

@@ -2,10 +2,9 @@
 
     python examples/02_cnn_digits.py                           # alone
     pliant run -n 3 -- python examples/02_cnn_digits.py        # three workers; kill any of them, add more
-    pliant run -n 3 -- python examples/02_cnn_digits.py --deterministic
 
-The result does not depend on how many workers there are or what happens to them: within rounding, and with
-``--deterministic`` to the last bit. What makes the loop elastic is marked; everything else is plain PyTorch.
+The result does not depend on how many workers there are or what happens to them, to the last bit. What makes the loop elastic
+is marked; everything else is plain PyTorch.
 
 ``--record FILE`` is for whoever wants to see that: each worker appends a line of JSON for every step that it commits, with the
 time, and at the end one with the accuracy and the SHA-256 of its weights. ``examples/quickstart.py`` reads it.
@@ -65,16 +64,13 @@ def main() -> None:
     parser.add_argument("--virtual-workers", type=int, default=4)
     parser.add_argument("--micro-batch", type=int, default=16)
     parser.add_argument("--width", type=int, default=16, help="channels of the first layer")
-    parser.add_argument("--deterministic", action="store_true")
     parser.add_argument("--record", type=Path, metavar="FILE", help="append a line for each step, and the result")
     options = parser.parse_args()
     torch.set_num_threads(1)
     dataset, held_out, labels = images()
     model = network(options.width)
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
-    trainer = elastic.Trainer(  # elastic
-        model, optimizer, virtual_workers=options.virtual_workers, deterministic=options.deterministic
-    )
+    trainer = elastic.Trainer(model, optimizer, virtual_workers=options.virtual_workers)  # elastic
     recorder = Recorder(options.record)
 
     for step in trainer.steps(dataset, micro_batch=options.micro_batch, epochs=options.epochs):  # elastic

@@ -83,7 +83,6 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--virtual-workers", type=int, default=4)
     parser.add_argument("--micro-batch", type=int, default=8)
-    parser.add_argument("--deterministic", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -97,7 +96,6 @@ def main() -> None:
         accumulate=2,
         scheduler=schedule,
         clip_grad_norm=1.0,
-        deterministic=options.deterministic,
     )
     text = Sums(20_000)
     for step in trainer.steps(text, micro_batch=options.micro_batch, epochs=10, max_steps=options.steps):

@@ -37,7 +37,7 @@ def main() -> None:
         nn.Linear(128, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Dropout(0.3), nn.Linear(64, 10),
     )  # fmt: skip
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    trainer = elastic.Trainer(model, optimizer, virtual_workers=6, deterministic=True)
+    trainer = elastic.Trainer(model, optimizer, virtual_workers=6)
     trainer.fit(
         lambda model, batch: nn.functional.cross_entropy(model(batch[0]), batch[1]),
         TensorDataset(x[:-HELD_OUT], y[:-HELD_OUT]),

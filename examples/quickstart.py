@@ -1,11 +1,11 @@
 """What ``make quickstart`` runs: the same training twice, undisturbed, and with a worker killed and another one joining.
 
-Both are jobs of ``02_cnn_digits.py --deterministic`` with two workers. In the second one a worker gets SIGKILL and is started
+Both are jobs of ``02_cnn_digits.py`` with two workers. In the second one a worker gets SIGKILL and is started
 again, and the job is scaled to three. At the end the weights of every worker of both jobs are compared by their SHA-256: unless
 they are the same bits the exit code is 1. All figures come from the times at which workers committed steps. By hand:
 
-    pliant run -n 2 -- python examples/02_cnn_digits.py --deterministic --epochs 100
-    pliant run --workers 1:3 --name mine -- python examples/02_cnn_digits.py --deterministic --epochs 100
+    pliant run -n 2 -- python examples/02_cnn_digits.py --epochs 100
+    pliant run --workers 1:3 --name mine -- python examples/02_cnn_digits.py --epochs 100
     pliant scale mine --workers 2      # in another terminal; or kill -9 what you like
 """
 
@@ -77,7 +77,7 @@ class Training:
         self._read_to = 0
         self._output = folder / f"{name}.txt"
         self._commands: list[subprocess.Popen[bytes]] = []
-        options = ["--deterministic", "--epochs", str(epochs), "--width", str(width), "--record", str(self._record)]
+        options = ["--epochs", str(epochs), "--width", str(width), "--record", str(self._record)]
         spec = {
             "name": name,
             "roles": {
@@ -269,7 +269,7 @@ def train(name: str, folder: Path, epochs: int, width: int, *, disturb: bool) ->
 
 def run(folder: Path, epochs: int, width: int) -> bool:
     began = time.monotonic()
-    console.print(f"The same training twice: a CNN on real digits, {epochs} epochs, 2 workers, deterministic=True")
+    console.print(f"The same training twice: a CNN on real digits, {epochs} epochs, 2 workers")
     console.print("\n1. Undisturbed", style="bold")
     undisturbed, _ = train("undisturbed", folder, epochs, width, disturb=False)
     console.print("\n2. With a worker killed and another one joining", style="bold")

@@ -26,7 +26,7 @@ model = nn.Sequential(
 )  # fmt: skip
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 
-trainer = elastic.Trainer(model, optimizer, virtual_workers=8, deterministic=True)
+trainer = elastic.Trainer(model, optimizer, virtual_workers=8)
 for step in trainer.steps(dataset, micro_batch=16, epochs=epochs):
     for x, y in step:  # this worker's share of the step's 8 micro-batches
         step.backward(nn.functional.cross_entropy(model(x), y))

@@ -23,14 +23,15 @@ if os.path.exists(saved):
     model.module.load_state_dict(state["model"])
     step = state["step"]
 pause = option("PAUSE_MS", 0) / 1000
-per_rank = option("UNITS", 2) // world or 1
+each, surplus = divmod(option("UNITS", 2), world)
+per_rank = max(1, each + (rank < surplus))
 data = dataset()
 micro = option("MICRO", 16)
 with open(f"{os.environ['BENCH_OUT']}/rank{rank}.{os.getpid()}", "a", buffering=1) as out:
     while step < option("STEPS", 100):
         optimizer.zero_grad()
         for unit in range(per_rank):
-            first = ((step * world + rank) * per_rank + unit) * micro % (len(data) - micro)
+            first = ((step * world + rank) * (each + 1) + unit) * micro % (len(data) - micro)
             x, y = torch.utils.data.default_collate([data[i] for i in range(first, first + micro)])
             last = unit == per_rank - 1
             if last:

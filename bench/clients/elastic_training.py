@@ -15,7 +15,14 @@ import pliant.torch as elastic
 torch.manual_seed(0)
 model = make_model()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-trainer = elastic.Trainer(model, optimizer, virtual_workers=option("UNITS", 2), deterministic=bool(option("EXACT", 0)))
+trainer = elastic.Trainer(
+    model,
+    optimizer,
+    virtual_workers=option("UNITS", 2),
+    deterministic=bool(option("EXACT", 1)),
+    threads=option("THREADS", 1),
+    shared_memory=bool(option("SHARED", 1)),
+)
 pause = option("PAUSE_MS", 0) / 1000
 every_other = Metering() if option("METER_EVERY_OTHER", 0) else None  # step is not measured
 with open(f"{os.environ['BENCH_OUT']}/{os.environ.get('PLIANT_NODE', 'alone')}.{os.getpid()}", "a", buffering=1) as out:

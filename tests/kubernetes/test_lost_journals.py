@@ -29,7 +29,7 @@ torch.manual_seed(0)
 data = torch.utils.data.TensorDataset(torch.randn({8 * STEPS}, 6), torch.randn({8 * STEPS}, 2))
 model = torch.nn.Linear(6, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-trainer = elastic.Trainer(model, optimizer, virtual_workers=4, deterministic=True)
+trainer = elastic.Trainer(model, optimizer, virtual_workers=4)
 if shared.exists():
     (shared / f"ready.{{os.environ['PLIANT_NODE']}}").touch()
 for step in trainer.steps(data, micro_batch=2):

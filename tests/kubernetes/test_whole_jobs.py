@@ -114,7 +114,7 @@ def test_workers_and_the_master_are_deleted_and_no_record_is_lost(field: Space, 
 @pytest.mark.losses
 def test_digits_are_learned_to_the_last_bit_by_workers_of_which_one_is_deleted(field: Space, tmp_path: Path) -> None:
     """Each record counts once: the weights are those of one process that nobody disturbed."""
-    options = ("--deterministic", "--epochs", "3")
+    options = ("--epochs", "3")
     job = ClusterJob(
         field,
         tmp_path,

@@ -31,9 +31,11 @@ def test_generators_of_python_numpy_and_torch_begin_anew_in_each_micro_batch() -
     assert draw(noise=1, seed=9) != drawn
 
 
-def test_exact_sums_need_one_thread_inside_operators() -> None:
+def test_exact_training_fixes_the_number_of_threads_inside_operators() -> None:
     torch.set_num_threads(2)
     make_trainer(alone(), deterministic=False)
     assert torch.get_num_threads() == 2
-    make_trainer(alone(), deterministic=True)
+    make_trainer(alone())
     assert torch.get_num_threads() == 1
+    make_trainer(alone(), threads=2)
+    assert torch.get_num_threads() == 2

@@ -1,212 +1,184 @@
-"""Sums of gradients: what autograd gives, and in exact mode the same to the last bit for any order and grouping."""
+"""Sums of gradients: what autograd gives, and in exact mode the same to the last bit for any order, grouping and history."""
 
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.torch.tree_sums import ALONE, Fleet, Grads, same_bits, sequential
 
 from pliant.core.errors import InvalidRequest
 from pliant.torch.gradients.buckets import make_buckets, slices
-from pliant.torch.gradients.exact_sum import ExactSum
 from pliant.torch.gradients.float_sum import FloatSum
-from pliant.torch.gradients.gradient_sum import NOT_FINITE
-from pliant.torch.worlds.world import Peer, World
+from pliant.torch.gradients.tree_sum import TreeSum
 
-ALONE = World(0, 0, [Peer("alone", 0, True, frozenset())])
-UNITS = 6
-
-gradients = st.lists(
-    st.lists(st.floats(-(2.0**100), 2.0**100, width=32), min_size=3, max_size=3), min_size=UNITS, max_size=UNITS
-)
+SHAPES = [(3, 5), (7,), (0,), (40,), (1,)]
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64]
+VALUES = [0.0, -0.0, 1e-45, 3e38, -3e38, math.inf, -math.inf, math.nan]
 
 
-def parameter(*values: float, dtype: torch.dtype = torch.float32) -> torch.nn.Parameter:
-    return torch.nn.Parameter(torch.tensor(values, dtype=dtype))
+def random_grads(units: int, chance: random.Random, dtype: torch.dtype = torch.float32) -> Grads:
+    """Of very different sizes, some odd numbers among them; some units use only a part of the parameters, some are empty."""
+    made = torch.Generator().manual_seed(chance.randrange(1 << 30))
+    grads: list[list[torch.Tensor | None]] = []
+    odd = chance.random() < 0.3
+    for _ in range(units):
+        row: list[torch.Tensor | None] = []
+        for shape in SHAPES:
+            grad = torch.randn(shape, generator=made) * 10.0 ** chance.randint(-8, 8)
+            if odd and grad.numel():
+                grad.view(-1)[chance.randrange(grad.numel())] = chance.choice(VALUES)
+            row.append(grad.to(dtype) if chance.random() > 0.1 else None)
+        grads.append(row if chance.random() > 0.05 else [None] * len(SHAPES))
+    return grads
 
 
-def worker(param: torch.nn.Parameter) -> ExactSum:
-    made = ExactSum(bucket_bytes=1 << 20, units=UNITS)
-    made.begin_step({0: param})
-    return made
+def expected_sums(grads: Grads, dtype: torch.dtype) -> list[torch.Tensor | None]:
+    between = {torch.bfloat16: torch.float32, torch.float16: torch.float32}.get(dtype, dtype)
+    return [None if total is None else total.to(dtype) for total in sequential(grads, between)]
 
 
-def add(total: ExactSum | FloatSum, param: torch.nn.Parameter, grad: torch.Tensor) -> None:
-    total.begin_unit(ALONE, last=False)
-    param.grad = grad.clone()
-    total.end_unit()
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("units", [1, 2, 5, 8, 13])
+def test_a_sum_is_the_one_along_the_canonical_tree(units: int, dtype: torch.dtype) -> None:
+    grads = random_grads(units, random.Random(units), dtype)
+    assert same_bits(Fleet(grads, dtype=dtype).alone(), expected_sums(grads, dtype))
 
 
-def together(parts: list[ExactSum], param: torch.nn.Parameter, shares: list[list[torch.Tensor]]) -> torch.Tensor:
-    """As workers do: a first try, agreed exponents if it does not fit, the sum of all on one of them."""
-    for _ in range(2):
-        for part, grads in zip(parts, shares, strict=True):
-            part.discard()
-            for grad in grads:
-                add(part, param, grad)
-        if sum(part.flags() for part in parts) == 0:
+@pytest.mark.parametrize("machines", [1, 0, 2, 3], ids=["memory", "sockets", "two machines", "three machines"])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(1, 16), st.integers(2, 8), st.randoms(use_true_random=False))
+def test_the_bits_do_not_depend_on_how_many_workers_there_are(
+    machines: int, units: int, n: int, chance: random.Random
+) -> None:
+    dtype = chance.choice(DTYPES)
+    grads = random_grads(units, chance, dtype)
+    expected = expected_sums(grads, dtype)
+    for result in Fleet(grads, dtype=dtype, machines=machines).commits(range(n)):
+        assert same_bits(result, expected)
+
+
+@pytest.mark.parametrize("machines", [1, 0, 2, 3], ids=["memory", "sockets", "two machines", "three machines"])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(1, 16), st.integers(2, 8), st.randoms(use_true_random=False))
+def test_the_bits_do_not_depend_on_deaths_and_joins_in_the_step(
+    machines: int, units: int, n: int, chance: random.Random
+) -> None:
+    dtype = chance.choice(DTYPES)
+    grads = random_grads(units, chance, dtype)
+    expected = expected_sums(grads, dtype)
+    fleet, members, names = Fleet(grads, dtype=dtype, machines=machines), list(range(n)), n
+    while len(members) > 1 and chance.random() < 0.8:
+        dying = {name: chance.choice(["before", "after"]) for name in members if chance.random() < 0.4}
+        if len(dying) in (0, len(members)):
             break
-        largest = [max(values) for values in zip(*(part._largest for part in parts), strict=True)]
-        for part in parts:
-            part._largest = list(largest)
-            part.calibrate(ALONE)
-    first, *others = parts
-    for other in others:
-        for mine, theirs in zip(first._sums, other._sums, strict=True):
-            mine.add_(theirs)
-    first.start(ALONE)
-    first.store([1])
-    assert param.grad is not None
-    return param.grad
+        fleet.breaks(members, dying, random_seats(units, len(members), chance))
+        members = [name for name in members if name not in dying]
+        for _ in range(chance.choice([0, 0, 1, 2])):
+            members.append(names)
+            names += 1
+        chance.shuffle(members)
+    for _ in range(2):  # buffers are used again in the next step
+        for result in fleet.commits(members, random_seats(units, len(members), chance)):
+            assert same_bits(result, expected)
 
 
-@settings(max_examples=100, deadline=None)
-@given(gradients, st.randoms(use_true_random=False), st.integers(1, UNITS))
-def test_an_exact_sum_does_not_depend_on_order_or_grouping(values: list[list[float]], random: object, n: int) -> None:
-    grads = [torch.tensor(row, dtype=torch.float32) / UNITS for row in values]
-    param = parameter(0, 0, 0)
-    alone = together([worker(param)], param, [grads]).numpy().tobytes()
-    random.shuffle(grads)  # type: ignore[attr-defined]
-    shares = [grads[at::n] for at in range(n)]
-    assert together([worker(param) for _ in range(n)], param, shares).numpy().tobytes() == alone
-
-
-@settings(max_examples=100, deadline=None)
-@given(gradients)
-def test_an_exact_sum_is_the_true_sum(values: list[list[float]]) -> None:
-    grads = [torch.tensor(row, dtype=torch.float32) for row in values]
-    param = parameter(0, 0, 0)
-    got = together([worker(param)], param, [grads]).double()
-    true = torch.tensor([math.fsum(float(g[at]) for g in grads) for at in range(3)], dtype=torch.float64)
-    largest = max((float(g.abs().max()) for g in grads), default=0.0)
-    torch.testing.assert_close(got, true, rtol=1e-6, atol=largest * 1e-11 + 1e-45)
-
-
-def test_a_gradient_of_zeros_needs_no_exponent_and_stays_zero() -> None:
-    param = parameter(1, 2)
-    total = worker(param)
-    add(total, param, torch.zeros(2))
-    assert total.flags() == 0
-    total.start(ALONE)
-    total.store(total.used())
-    assert param.grad is not None
-    assert param.grad.tolist() == [0, 0]
+def random_seats(units: int, n: int, chance: random.Random) -> list[int] | None:
+    if chance.random() < 0.5:
+        return None
+    cuts = sorted(chance.randint(0, units) for _ in range(n - 1))
+    return [b - a for a, b in zip([0, *cuts], [*cuts, units], strict=True)]
 
 
 def test_a_parameter_that_nobody_used_has_no_gradient() -> None:
-    param = parameter(1)
-    total = worker(param)
-    total.begin_unit(ALONE, last=True)
-    total.end_unit()
-    total.start(ALONE)
-    total.store(total.used())
-    assert param.grad is None
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_what_is_not_finite_makes_all_gradients_nan(value: float) -> None:
-    param = parameter(1, 2)
-    total = worker(param)
-    add(total, param, torch.tensor([1.0, value]))
-    assert total.flags() >= NOT_FINITE
-    total.start(ALONE)
-    total.store(total.used(), finite=False)
-    assert param.grad is not None
-    assert param.grad.isnan().all()
+    grads: Grads = [[None, torch.ones(2)], [None, torch.ones(2)]]
+    assert Fleet(grads).alone()[0] is None
+    for result in Fleet(grads).commits([0, 1, 2]):
+        assert result[0] is None
+        assert result[1] is not None
+        assert result[1].tolist() == [2.0, 2.0]
 
 
 @pytest.mark.parametrize("value", [5e-324, 1e-310, 1e-45, 1e38, 1e280])
 def test_the_smallest_and_largest_numbers_are_summed(value: float) -> None:
-    param = parameter(0, dtype=torch.float64)
-    grad = torch.tensor([value], dtype=torch.float64)
-    got = together([worker(param)], param, [[grad, grad]])
-    assert got.item() == pytest.approx(2 * value, rel=1e-9, abs=1e-280)
+    grads = [[torch.tensor([value], dtype=torch.float64)] for _ in range(2)]
+    (total,) = Fleet(grads, dtype=torch.float64).alone()
+    assert total is not None
+    assert total.item() == 2 * value
 
 
-def test_numbers_too_large_for_an_exponent_count_as_not_finite() -> None:
-    param = parameter(0, dtype=torch.float64)
-    total = worker(param)
-    add(total, param, torch.tensor([1e308], dtype=torch.float64))
-    assert total.flags() >= NOT_FINITE
+def test_half_precision_is_summed_in_single_precision() -> None:
+    grads = [[torch.tensor([256.0 if unit == 0 else 1.0], dtype=torch.bfloat16)] for unit in range(5)]
+    (total,) = Fleet(grads, dtype=torch.bfloat16).alone()
+    assert total is not None
+    assert total.item() == 260.0
 
 
-def test_exponents_belong_to_parameters_and_not_to_their_place_in_the_list() -> None:
-    """A layer that is frozen and thawed again: who joined meanwhile must not scale another way than the others."""
-    a, b = parameter(0), parameter(0)
-    old, joined = (ExactSum(bucket_bytes=64, units=2) for _ in range(2))
-    old.begin_step({0: a, 1: b})
-    for param, size in ((a, 1.0), (b, 1e20)):
-        old.begin_unit(ALONE, last=False)
-        param.grad = torch.tensor([size])
-        old.end_unit()
-    old.calibrate(ALONE)
-    joined.load_state(old.state())
-    for total in (old, joined):
-        total.begin_step({1: b})
-        total.begin_step({0: a})
-        total.begin_step({0: a, 1: b})
-    assert old.state() == joined.state()
-    assert len(old.state()["exponents"]) == 2
-
-
-def test_complex_parameters_are_refused_by_exact_sums() -> None:
-    with pytest.raises(InvalidRequest, match="complex"):
-        ExactSum(bucket_bytes=64, units=1).begin_step({0: parameter(1, dtype=torch.complex64)})
-
-
-def test_types_that_cannot_be_added_up_are_refused_at_once() -> None:
+@pytest.mark.parametrize("make", [lambda: FloatSum(bucket_bytes=64, overlap=True), lambda: tree(1)])
+def test_types_that_cannot_be_added_up_are_refused_at_once(make: object) -> None:
     odd = torch.nn.Parameter(torch.zeros(2, dtype=torch.float8_e4m3fn), requires_grad=False)
     with pytest.raises(InvalidRequest, match="float8"):
-        FloatSum(bucket_bytes=64, overlap=True).begin_step({0: odd})
+        make().begin_step({0: odd})  # type: ignore[operator]
 
 
-def test_a_float_sum_is_what_autograd_gathers() -> None:
+def tree(units: int) -> TreeSum:
+    return TreeSum(bucket_bytes=64, units=units, overlap=True)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_sum_is_what_autograd_gathers(exact: bool) -> None:
     model = torch.nn.Linear(3, 2)
     x = torch.randn(8, 3)
     model(x).pow(2).mean().backward()
     expected = [p.grad for p in model.parameters()]
-    total = FloatSum(bucket_bytes=8, overlap=True)
+    total = tree(4) if exact else FloatSum(bucket_bytes=8, overlap=True)
     total.begin_step(dict(enumerate(model.parameters())))
-    for part in torch.split(x, 2):
-        total.begin_unit(ALONE, last=False)
+    total.begin_round(ALONE, [frozenset(range(4))])
+    for unit, part in enumerate(torch.split(x, 2)):
+        total.begin_unit(unit, last=False)
+        total.begin_backward()
         (model(part).pow(2).mean() / 4).backward()
-        total.end_unit()
-    assert total.start(ALONE) == []
+        total.end_backward()
+    assert total.start() == []
     total.store(total.used())
     for param, grad in zip(model.parameters(), expected, strict=True):
         torch.testing.assert_close(param.grad, grad)
 
 
-def test_sparse_gradients_become_dense_alone_as_they_do_among_many() -> None:
+@pytest.mark.parametrize("exact", [False, True])
+def test_sparse_gradients_become_dense_alone_as_they_do_among_many(exact: bool) -> None:
     table = torch.nn.Embedding(5, 2, sparse=True)
-    for total in (FloatSum(bucket_bytes=64, overlap=False), ExactSum(bucket_bytes=64, units=1)):
-        total.begin_step(dict(enumerate(table.parameters())))
-        for _ in range(2):
-            total.begin_unit(ALONE, last=True)
-            table(torch.tensor([1, 1])).sum().backward()
-            total.end_unit()
-            if isinstance(total, ExactSum) and total.flags():
-                total.calibrate(ALONE)
-                total.discard()
-        total.start(ALONE)
-        total.store(total.used())
-        assert table.weight.grad is not None
-        assert not table.weight.grad.is_sparse
-        assert table.weight.grad[1].tolist() == ([4.0, 4.0] if isinstance(total, FloatSum) else [2.0, 2.0])
+    total = tree(2) if exact else FloatSum(bucket_bytes=64, overlap=False)
+    total.begin_step(dict(enumerate(table.parameters())))
+    total.begin_round(ALONE, [frozenset(range(2))])
+    for unit in range(2):
+        total.begin_unit(unit, last=True)
+        total.begin_backward()
+        table(torch.tensor([1, 1])).sum().backward()
+        total.end_backward()
+    total.start()
+    total.store(total.used())
+    assert table.weight.grad is not None
+    assert not table.weight.grad.is_sparse
+    assert table.weight.grad[1].tolist() == [4.0, 4.0]
 
 
-@given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from([torch.float32, torch.float64]))), st.integers(1, 64))
+@given(st.lists(st.tuples(st.integers(0, 40), st.sampled_from([torch.float32, torch.float64]))), st.integers(1, 512))
 def test_buckets_hold_each_parameter_once_whole_and_by_type(sizes: list[tuple[int, torch.dtype]], most: int) -> None:
     params = [torch.nn.Parameter(torch.zeros(size, dtype=dtype)) for size, dtype in sizes]
     buckets = make_buckets(params, most)
     assert sorted(place for bucket in buckets for place in bucket.params) == list(range(len(params)))
     for bucket in buckets:
-        flat = torch.arange(bucket.numel, dtype=bucket.dtype)
+        flat = torch.zeros(bucket.numel, dtype=bucket.dtype)
         views = slices(bucket, flat, params)
         assert [view.shape for view in views] == [params[place].shape for place in bucket.params]
         assert {params[place].dtype for place in bucket.params} == {bucket.dtype}
-        assert torch.cat([v.reshape(-1) for v in views]).tolist() == flat.tolist()
+        for view in views:
+            view.add_(1)
+            assert view.numel() == 0 or (view.data_ptr() - flat.data_ptr()) % 64 == 0
+        assert flat.max() <= 1 if bucket.numel else True
         assert len(bucket.params) == 1 or flat.nbytes <= most

@@ -30,8 +30,9 @@ from pliant.master.controller import JobController
 from pliant.testing import ManualClock, RunningMaster, wait_until
 from pliant.testing.waiting import MAX_WAIT_S
 from pliant.torch import Step, Trainer
+from pliant.torch.gradients.tree_sum import TreeSum
 from pliant.torch.step_control import StepController
-from pliant.torch.worlds.world import World
+from pliant.torch.worlds.shared_memory import WorldMemory
 
 TIMEOUT_S = MAX_WAIT_S
 Program = Callable[["Worker"], None]
@@ -237,12 +238,14 @@ class TrainerThreads:
         """Let each worker know when it comes to a point where it may be struck."""
         with (
             self._point(StepController, "_commit", "before the collective"),
-            self._point(World, "finish", "in the collective"),
+            self._point(StepController, "_finish", "in the collective"),
+            self._point(WorldMemory, "wait_for_readers", "sending"),
+            self._point(TreeSum, "reduce", "adding"),
             self._point(StepController, "_apply", "before the optimizer"),
-            self._point(StepController, "_finish", "after the optimizer"),
+            self._point(StepController, "_end_step", "after the optimizer"),
             self._point(Trainer, "_end_loop", "at the end"),
-            self._point(elastic_world, "send_state", "sending"),
-            self._point(elastic_world, "receive_state", "receiving"),
+            self._point(elastic_world, "send_state", "sending the state"),
+            self._point(elastic_world, "receive_state", "receiving the state"),
         ):
             yield
 

@@ -12,7 +12,6 @@ import torch
 
 from pliant.torch.gradients.gradient_sum import GradientSum
 from pliant.torch.module_buffers import ModuleBuffers
-from pliant.torch.worlds.world import World
 
 LOSS_BITS = 32  # losses are added up in fixed point, so that every worker computes the same mean
 MAX_LOSS = 1 << 24  # of one unit; larger ones are counted as lost
@@ -32,8 +31,8 @@ class StepAccumulator:
         self.gradients.begin_step({number: param for number, param in enumerate(params) if param.requires_grad})
         self._clear()
 
-    def begin_unit(self, world: World, *, last: bool) -> None:
-        self.gradients.begin_unit(world, last=last)
+    def begin_unit(self, unit: int, *, last: bool) -> None:
+        self.gradients.begin_unit(unit, last=last)
 
     def add_loss(self, loss: float) -> None:
         if math.isfinite(loss) and abs(loss) < MAX_LOSS:
@@ -42,19 +41,19 @@ class StepAccumulator:
             self.lost_losses += 1
 
     def end_unit(self, unit: int) -> None:
-        self.gradients.end_unit()
         self.buffers.end_unit(unit)
         self.units.add(unit)
 
     def skip_unit(self, unit: int) -> None:
         """A unit without records, at the end of an epoch."""
+        self.gradients.skip_unit(unit)
         self.units.add(unit)
 
     def end_step(self) -> None:
         self.units.clear()
 
     def discard(self) -> None:
-        """The state was replaced, or the step is computed again: nothing of this step counts."""
+        """The state was replaced: nothing of this step counts."""
         self._clear()
         self.gradients.discard()
         self.buffers.discard()

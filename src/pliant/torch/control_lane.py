@@ -14,15 +14,14 @@ import torch
 
 class Word(IntEnum):
     REFORM = 0  # reasons for another world: joiners that wait, virtual workers that were assigned otherwise
-    FLAGS = 1  # of the gradient sum
-    LOSS = 2
-    LOST_LOSSES = 3
-    LEAVING = 4  # workers that were asked to terminate
-    SAVE = 5  # workers that ask for a checkpoint
-    BUSY = 6  # workers that cannot take one now
-    STOP = 7  # workers that want to end the loop
-    TERMS = 8  # digests of the terms of the loop (``loop_terms``)
-    TERMS_SQUARED = 9
+    LOSS = 1
+    LOST_LOSSES = 2
+    LEAVING = 3  # workers that were asked to terminate
+    SAVE = 4  # workers that ask for a checkpoint
+    BUSY = 5  # workers that cannot take one now
+    STOP = 6  # workers that want to end the loop
+    TERMS = 7  # digests of the terms of the loop (``loop_terms``)
+    TERMS_SQUARED = 8
 
 
 class ControlLane:

@@ -41,7 +41,7 @@ class ModuleBuffers:
         self._roll_back()
 
     def discard(self) -> None:
-        """The state was replaced, or the step is computed again: nothing of this step's buffers counts."""
+        """The state was replaced: nothing of this step's buffers counts."""
         self._of_unit_0 = None
 
     def put(self, lane: torch.Tensor) -> None:

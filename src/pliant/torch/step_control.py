@@ -1,8 +1,7 @@
 """What one step does on this worker: compute its share, commit with all others, repair after a lost peer.
 
-A step is computed as often as it takes: if the world breaks, a new one forms, the units that no survivor has are distributed again,
-and the collective runs once more. The step is committed when every unit was counted once; then the update is applied, on all
-workers to the same sums.
+If the world breaks, a new one forms, the units that no survivor has are distributed again, and the collective runs once more.
+The step is committed when every unit was counted once; then the update is applied, on all workers to the same sums.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from typing import Any
 import torch
 
 from pliant.core.errors import PliantError
-from pliant.core.rendezvous.virtual_workers import hosted_by, share_missing
+from pliant.core.rendezvous.virtual_workers import share_missing
 from pliant.files.time_meter import time_meter
 from pliant.torch.accumulator import mean_loss
 from pliant.torch.checkpoints import Checkpointer
 from pliant.torch.control_lane import ControlLane, Word
 from pliant.torch.elastic_world import ElasticWorld
-from pliant.torch.gradients.gradient_sum import NOT_FINITE
+from pliant.torch.gradients.unit_tree import hosted_units
 from pliant.torch.loop_progress import LoopProgress
 from pliant.torch.loop_terms import are_equal, digest, disagreement, gather
 from pliant.torch.misuse import LoopGuard, missing_backward
@@ -32,7 +31,7 @@ from pliant.torch.plan import StepPlan, unit_seed
 from pliant.torch.step import Step
 from pliant.torch.termination import TerminationNotice
 from pliant.torch.training_state import TrainingState
-from pliant.torch.worlds.world import WorldBroken
+from pliant.torch.worlds.world import World, WorldBroken
 
 log = logging.getLogger(__name__)
 
@@ -80,10 +79,10 @@ class StepController:
     def micro_batches(self, step: Step) -> Iterator[Any]:
         """This worker's micro-batches, as many times as it takes; commits the step at the end."""
         self._begin_step()
-        boundary = self._position.boundary
+        before = self._position.progress
         while True:
             try:
-                for unit, last in self._units_to_do():
+                for unit, last in self._begin_round():
                     indices = self._plan.indices(step.index, unit)
                     if indices:
                         batch = self._begin_unit(step, unit, indices, last=last)
@@ -91,25 +90,27 @@ class StepController:
                         self._end_unit(step, unit)
                     else:
                         self._accumulator.skip_unit(unit)
-                if self._commit(step):
-                    return
+                self._commit(step)
+                return
             except WorldBroken as error:
                 log.info("%s", error.message)
                 self._accumulator.gradients.abandon()
                 if self._elastic.form():
                     continue
-                if self._position.boundary == boundary:  # another's state, of before this step
+                if self._position.progress == before:  # another's state, of before this step
                     self._begin_step()
                     continue
                 step.committed = True  # by the others; this process has the state after it
-                step.loss = self._position.loss if self._position.boundary == boundary + 1 else math.nan
+                step.loss = self._position.loss if self._position.progress == before + 1 else math.nan
                 return
 
     def backward(self, step: Step, loss: torch.Tensor) -> None:
         self._guard.before_backward()
         weighted = loss * self._weight
         self._accumulator.add_loss(float(weighted.detach()))
+        self._accumulator.gradients.begin_backward()
         self._state.update.scaled(weighted).backward()  # type: ignore[no-untyped-call]
+        self._accumulator.gradients.end_backward()
 
     # --- computing
 
@@ -117,17 +118,21 @@ class StepController:
         self._params = self._state.update.params()
         self._accumulator.begin_step(self._params)
 
-    def _units_to_do(self) -> list[tuple[int, bool]]:
+    def _begin_round(self) -> list[tuple[int, bool]]:
         """This worker's share of the missing units, each with whether it is the last."""
-        world, done, peer_units = self._elastic.world, self._accumulator.units, self._elastic.peer_units
-        share: Sequence[int]
-        if peer_units is None or not any(peer_units):
-            hosted = hosted_by(world.rank, self._elastic.seats)
-            share = range(hosted.start * self._state.accumulate, hosted.stop * self._state.accumulate)
-        else:
-            share = share_missing(self._state.units, peer_units, self._elastic.seats)[world.rank]
-        todo = [unit for unit in share if unit not in done]
+        world, done = self._elastic.world, self._accumulator.units
+        held = self._held()
+        self._accumulator.gradients.begin_round(world, held)
+        todo = sorted(held[world.rank] - done)
         return [(unit, number == len(todo)) for number, unit in enumerate(todo, start=1)]
+
+    def _held(self) -> list[frozenset[int]]:
+        """The units that each rank brings to this step, the same on every worker: what it has and its share of what is missing."""
+        peer_units, seats = self._elastic.peer_units, self._elastic.seats
+        if peer_units is None or not any(peer_units):
+            return [frozenset(units) for units in hosted_units(tuple(n * self._state.accumulate for n in seats))]
+        shares = share_missing(self._state.units, peer_units, seats)
+        return [units | frozenset(share) for units, share in zip(peer_units, shares, strict=True)]
 
     def _begin_unit(self, step: Step, unit: int, indices: Sequence[int], *, last: bool) -> Any:
         seed = unit_seed(self._state.seed, step.index + (self._position.loop << 40), unit)
@@ -140,7 +145,7 @@ class StepController:
         self._weight = len(indices) / step.records
         with self._meter.data:
             batch = self._collate(_fetch(self._dataset, indices))
-        self._accumulator.begin_unit(self._elastic.world, last=last)
+        self._accumulator.begin_unit(unit, last=last)
         self._guard.begin_unit(self._params if self._accumulator.units else ())
         return batch
 
@@ -153,38 +158,32 @@ class StepController:
 
     # --- committing
 
-    def _commit(self, step: Step) -> bool:
-        """Add up over all workers, and apply; False if the step must be computed again."""
+    def _commit(self, step: Step) -> None:
+        """Add up over all workers, and apply."""
         world, gradients = self._elastic.world, self._accumulator.gradients
         if world.broken.is_set():  # a world of one has no collective that would fail
             raise WorldBroken(f"round {world.round} has ended")
         lane = self._fill_lane()
-        works = gradients.start(world)
+        works = gradients.start()
         if not world.alone:
             with self._meter.peers:
-                world.finish([*works, world.allreduce(lane.tensor)])
+                self._finish(world, [*works, world.allreduce(lane.tensor)])
             if not are_equal(lane[Word.TERMS], lane[Word.TERMS_SQUARED], world.size):
                 members = zip(world.peers, gather(world, self._state.terms), strict=True)
                 self._elastic.fail_job(disagreement({peer.name: terms for peer, terms in members}))
         counts = lane.unit_counts()
         if any(count != 1 for count in counts):
             raise PliantError(f"step {step.index}: micro-batches were counted {counts} times instead of once each")
-        flags = lane[Word.FLAGS]
-        if 0 < flags < NOT_FINITE:
-            gradients.calibrate(world)
-            self._position.attempt += 1
-            self._elastic.peer_units = None
-            self._accumulator.discard()
-            return False
+        with self._meter.peers:
+            gradients.reduce()
         self._accumulator.buffers.take(lane.buffers)
-        gradients.store(lane.used(), finite=flags == 0)
+        gradients.store(lane.used())
         self._apply(step)
         step.loss = self._position.loss = mean_loss(lane[Word.LOSS], lane[Word.LOST_LOSSES])
         self._elastic.must_reform = bool(lane[Word.REFORM]) and self._elastic.is_member
         self._position.stopped = bool(lane[Word.STOP])
-        self._finish(step)
+        self._end_step(step)
         self._save_and_leave(save=bool(lane[Word.SAVE]) and not lane[Word.BUSY], leaving=lane[Word.LEAVING])
-        return True
 
     def _fill_lane(self) -> ControlLane:
         """What this worker contributes to the control lane."""
@@ -192,7 +191,6 @@ class StepController:
         used = accumulator.gradients.used()
         lane = ControlLane(self._state.units, len(used), accumulator.buffers.words)
         lane[Word.REFORM] = world.waiting + world.outdated
-        lane[Word.FLAGS] = accumulator.gradients.flags()
         lane[Word.LOSS], lane[Word.LOST_LOSSES] = accumulator.loss, accumulator.lost_losses
         self._leaves = self._notice.given
         lane[Word.LEAVING] = int(self._leaves)
@@ -211,7 +209,11 @@ class StepController:
         with self._guard.applying():
             self._state.update.apply(ends_epoch=step.number == self._plan.steps_per_epoch - 1)
 
-    def _finish(self, step: Step) -> None:
+    def _finish(self, world: World, works: Sequence[Any]) -> None:
+        """Wait for the collectives of the step; when they are done, all know of all."""
+        world.finish(works)
+
+    def _end_step(self, step: Step) -> None:
         self._position.commit_step()
         units = set(self._accumulator.units)
         self._accumulator.end_step()

@@ -4,11 +4,11 @@ N virtual workers share each step's micro-batches (*units*); a world of n proces
 
 1. A step is committed with the gradient of every unit, each counted once. This is checked, too: each step's collective
    also adds up who brought which unit, and anything but a one for each is an error (``step_control``).
-2. A committed step changes the state (model, optimizers, buffers, exponents) by a function of the state before and of the
-   step's number alone. With ``deterministic=True`` that function is exact to the last bit (``training_state``).
+2. A committed step changes the state (model, optimizers, buffers) by a function of the state before and of the
+   step's number alone. Unless ``deterministic=False`` that function is exact to the last bit (``training_state``).
 3. What travels is a copy. When a world breaks, each survivor still has the gradients it computed; the new world's members
    tell each other which units they have, and compute only what is missing (``accumulator``).
-4. *Progress* is one number (loop, committed steps, attempt). In a new world the oldest with the newest progress leads, and
+4. *Progress* is one number (loop, committed steps). In a new world the oldest with the newest progress leads, and
    whoever has less progress, or no state, takes the leader's state. So a step that some committed and others did not is
    committed for all, and one that no worker committed is finished by the survivors (``position``, ``elastic_world``).
 5. Joiners are admitted, and virtual workers change hands, between two steps, at a boundary that all learn of by the same
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -31,9 +32,9 @@ from pliant.core.errors import InvalidRequest
 from pliant.torch.accumulator import StepAccumulator
 from pliant.torch.checkpoints import Checkpointer, checkpoint_settings
 from pliant.torch.elastic_world import ElasticWorld
-from pliant.torch.gradients.exact_sum import ExactSum
 from pliant.torch.gradients.float_sum import FloatSum
 from pliant.torch.gradients.gradient_sum import GradientSum
+from pliant.torch.gradients.tree_sum import TreeSum
 from pliant.torch.misuse import check_dataset, not_committed, warn_of_untrained
 from pliant.torch.module_buffers import ModuleBuffers
 from pliant.torch.plan import StepPlan
@@ -51,8 +52,9 @@ class Trainer:
     """Elastic data-parallel training.
 
     ``virtual_workers`` is fixed for the job and decides, with the micro-batch, what a step is; how many processes there
-    are does not matter. ``deterministic`` makes the result independent of that to the last bit, at the cost of one
-    thread per process and twice the traffic.
+    are does not matter, to the last bit: gradients are added up in an order of their own (``gradients/unit_tree``), and operators
+    run with ``threads`` threads, the same number everywhere. With ``deterministic=False`` the result is the same within rounding,
+    and the number of threads is left as it is. ``shared_memory=False`` sends gradients through sockets also on one machine.
     """
 
     def __init__(
@@ -61,7 +63,8 @@ class Trainer:
         optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer],
         *,
         virtual_workers: int,
-        deterministic: bool = False,
+        deterministic: bool = True,
+        threads: int = 1,
         seed: int = 0,
         accumulate: int = 1,
         scheduler: Any = None,
@@ -72,6 +75,7 @@ class Trainer:
         on_gradients: Callable[[], None] | None = None,
         bucket_mb: float = 8.0,
         overlap: bool = True,
+        shared_memory: bool = True,
         checkpoint_dir: str | os.PathLike[str] | None = None,
         checkpoint_every_steps: int = 0,
         checkpoint_every_seconds: float = 0.0,
@@ -81,6 +85,8 @@ class Trainer:
     ) -> None:
         if virtual_workers < 1 or accumulate < 1:
             raise InvalidRequest(f"virtual_workers={virtual_workers}, accumulate={accumulate}; both must be 1 or more")
+        if threads < 1:
+            raise InvalidRequest(f"threads is {threads}; the minimum is 1")
         units = virtual_workers * accumulate
         if units > MAX_UNITS:
             raise InvalidRequest(f"a step has {units} micro-batches; the maximum is {MAX_UNITS}")
@@ -102,7 +108,15 @@ class Trainer:
         self.seed = seed
         self.deterministic = deterministic
         self.on_commit: Callable[[Step], None] = lambda step: None
-        self._gradients = _gradient_sum(int(bucket_mb * (1 << 20)), units, exact=deterministic, overlap=overlap)
+        bucket_bytes = int(bucket_mb * (1 << 20))
+        self._gradients: GradientSum
+        if deterministic:
+            _make_deterministic(threads)
+            self._gradients = TreeSum(
+                bucket_bytes=bucket_bytes, units=units, overlap=overlap, shared_memory=shared_memory
+            )
+        else:
+            self._gradients = FloatSum(bucket_bytes=bucket_bytes, overlap=overlap)
         self._state = TrainingState(
             model,
             update,
@@ -303,9 +317,18 @@ class Trainer:
             self._control.take_checkpoint(wait=True)
 
 
-def _gradient_sum(bucket_bytes: int, units: int, *, exact: bool, overlap: bool) -> GradientSum:
-    if not exact:
-        return FloatSum(bucket_bytes=bucket_bytes, overlap=overlap)
-    torch.set_num_threads(1)  # sums inside an operator are split by threads: their number must not vary
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    return ExactSum(bucket_bytes=bucket_bytes, units=units)
+def _make_deterministic(threads: int) -> None:
+    """What one operator computes must not depend on the process that it runs in."""
+    if (before := torch.get_num_threads()) > threads:
+        log.warning(
+            "operators run with %d of %d threads, so that the result is the same with any number of workers; "
+            "Trainer(threads=...) sets another number for all of them, deterministic=False leaves it as it is",
+            threads,
+            before,
+        )
+    torch.set_num_threads(threads)  # sums inside an operator are split by threads: their number must not vary
+    torch.set_deterministic_debug_mode("warn")  # use_deterministic_algorithms() would import the compiler, for seconds
+    # Filling what is allocated costs time, and only shows mistakes.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    if (compiler := sys.modules.get("torch._inductor.config")) is not None:
+        compiler.deterministic = True  # type: ignore[attr-defined]

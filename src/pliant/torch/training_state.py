@@ -1,4 +1,4 @@
-"""Everything that the next step depends on: the model, the optimizers, exponents, buffers, and the position.
+"""Everything that the next step depends on: the model, the optimizers, buffers, and the position.
 
 It is what a checkpoint holds and what a joiner receives. A state fits only a training of the same shape (virtual workers, units,
 seed) and, within a loop, on the same terms (``loop_terms``). A checkpoint of a loop that ended can be *extended*: the loop is
@@ -76,7 +76,6 @@ class TrainingState:
         return {
             "model": self.model.state_dict(),
             **self.update.state(),
-            "sum": self.accumulator.gradients.state(),
             "buffers": self.accumulator.buffers.state(),
             "position": self.position.state(),
             "terms": self.terms if self.plan is not None else None,
@@ -130,7 +129,6 @@ class TrainingState:
     def _load(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
         self.update.load_state(state)
-        self.accumulator.gradients.load_state(state["sum"])
         self.accumulator.buffers.load_state(state["buffers"])
         self.position.load_state(state["position"])
         self.is_shared = True

@@ -26,7 +26,7 @@ OPTIONS = [
     "--output",
     "out",
 ]
-OPTIONS += ["--eval-every-steps", "20", "--eval-every-epochs", "1", "--eval-shard-size", "8", "--deterministic"]
+OPTIONS += ["--eval-every-steps", "20", "--eval-every-epochs", "1", "--eval-shard-size", "8"]
 LONG = 240.0  # seconds that a failure takes
 SLOW = {"PLIANT_TEST_PAUSE": "0.04"}
 

@@ -21,7 +21,14 @@ from pliant.torch import Step, Trainer
 
 pytestmark = pytest.mark.e2e  # a real master, and several trainers around it
 
-POINTS = ("before the collective", "in the collective", "before the optimizer", "after the optimizer")
+POINTS = (
+    "sending",
+    "before the collective",
+    "in the collective",
+    "adding",
+    "before the optimizer",
+    "after the optimizer",
+)
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +72,9 @@ def test_several_that_die_at_once_change_nothing(
         threads.assert_each_record_once(38)
 
 
-def test_survivors_compute_nothing_twice(tmp_path: Path) -> None:
-    with TrainerThreads(tmp_path, workers=3, deterministic=False) as threads:
+@pytest.mark.parametrize("exact", [False, True])
+def test_survivors_compute_nothing_twice(tmp_path: Path, exact: bool) -> None:
+    with TrainerThreads(tmp_path, workers=3, deterministic=exact) as threads:
         threads.workers[1].dies("before the collective", step=2)
         threads.workers[0].dies("in the collective", step=5)
         threads.work()
@@ -104,7 +112,7 @@ def test_of_those_equally_far_one_that_shares_the_state_leads_although_it_is_you
         threads.assert_all_equal(bits(alone_result(weights=1).trainer.model))
 
 
-@pytest.mark.parametrize("point", ["sending", "receiving"])
+@pytest.mark.parametrize("point", ["sending the state", "receiving the state"])
 def test_a_death_while_the_state_is_sent_changes_nothing(
     tmp_path: Path, point: str, expected: dict[str, bytes]
 ) -> None:
@@ -124,7 +132,7 @@ def test_a_death_while_the_state_is_sent_changes_nothing(
         for worker in threads.workers[:3]:
             worker.does(lambda: threads.start(joiner), "before the collective", step=2)
             worker.does(word_of_it, "before the collective", step=3)
-        victims = [joiner] if point == "receiving" else threads.workers[:1]
+        victims = [joiner] if point == "receiving the state" else threads.workers[:1]
         for victim in victims:
             victim.dies(point, step=0 if victim is joiner else None)
         threads.start(*threads.workers[:3])
@@ -399,7 +407,7 @@ def test_a_world_that_broke_while_there_was_no_master_is_formed_anew_by_one_that
         threads.assert_each_record_once(38)
 
 
-def test_a_gradient_that_does_not_fit_is_computed_again_with_the_same_result(tmp_path: Path) -> None:
+def test_a_gradient_that_suddenly_grows_is_summed_with_the_same_result(tmp_path: Path) -> None:
     data = [(x * (1.0 if i < 30 else 1e9), y) for i, (x, y) in enumerate(alone_result().data)]
     expected = bits(alone_result(data=data).trainer.model)
     with TrainerThreads(tmp_path, workers=3, data=data) as threads:

@@ -61,9 +61,25 @@ def test_weights_are_equal_to_the_last_bit_for_any_number_of_workers(
     assert_same(job, alone)
 
 
-@pytest.mark.parametrize("point", POINTS)
-def test_a_program_killed_at_any_point_of_a_step_changes_nothing(tmp_path: Path, point: str, alone: Alone) -> None:
-    with TrainingJob(tmp_path, workers=3, pace=0.02, kill=f"worker-0 {point} 4") as job:
+@pytest.mark.parametrize("transport", ["sockets", "mixed"])
+@pytest.mark.parametrize("workers", [2, 5])
+def test_weights_do_not_depend_on_how_gradients_travel(
+    tmp_path: Path, workers: int, transport: str, alone: Alone
+) -> None:
+    with TrainingJob(tmp_path, workers=workers, transport=transport) as job:
+        job.ends_well()
+    assert_same(job, alone)
+
+
+@pytest.mark.parametrize(
+    ("point", "transport"),
+    [*((point, "memory") for point in POINTS), ("inside", "sockets"), ("before", "mixed"), ("inside", "mixed")]
+    + [("adding", transport) for transport in ("memory", "sockets", "mixed")],
+)
+def test_a_program_killed_at_any_point_of_a_step_changes_nothing(
+    tmp_path: Path, point: str, transport: str, alone: Alone
+) -> None:
+    with TrainingJob(tmp_path, workers=3, pace=0.02, kill=f"worker-0 {point} 4", transport=transport) as job:
         job.ends_well()
         summary = job.summary()
     assert (job.traces / "killed").exists()
@@ -137,12 +153,13 @@ def test_workers_that_are_scaled_down_leave_between_two_steps_and_end_by_themsel
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize("exact", [True, False], ids=["exact", "float"])
-def test_a_random_history_of_faults_changes_nothing(tmp_path: Path, exact: bool, alone: Alone) -> None:
+@pytest.mark.parametrize("transport", ["memory", "sockets", "mixed", "inexact"])
+def test_a_random_history_of_faults_changes_nothing(tmp_path: Path, transport: str, alone: Alone) -> None:
+    exact = transport != "inexact"
     seed = int(os.environ.get("PLIANT_CHAOS_SEED", random.randrange(10**6)))
     print(f"PLIANT_CHAOS_SEED={seed}")
     chance = random.Random(seed)
-    with TrainingJob(tmp_path, workers="1:3", exact=exact, pace=0.15, gated=True) as job:
+    with TrainingJob(tmp_path, workers="1:3", exact=exact, transport=transport, pace=0.15, gated=True) as job:
         for step in (2, 5, 8, 11, 14):
             job.wait_for_step(step)
             deed = chance.choice(

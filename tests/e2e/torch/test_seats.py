@@ -71,7 +71,7 @@ class SlowJob(TrainingJob):
         rounds: dict[int, set[int]] = {}
         units: dict[int, Counter[str]] = {}
         for line in self.lines():
-            if "unit" in line and line["attempt"] == 0:
+            if "unit" in line:
                 step = line["unit"][1]
                 rounds.setdefault(step, set()).add(line["at"])
                 units.setdefault(step, Counter())[line["node"]] += 1

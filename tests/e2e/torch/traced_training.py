@@ -1,9 +1,10 @@
 """A training program for tests with real processes: batch norm, dropout and Adam; writes down what it does.
 
 Environment: ``TRACE`` (folder for one file per process), ``EXACT``, ``PACE`` (seconds per micro-batch, as if it computed),
-``EPOCHS``, ``SLOW`` ("node seconds": that node takes so much longer for each micro-batch), and ``KILL``, "node point step":
-the program of that node (or "any") ends itself by SIGKILL there, once. ``GATE`` (a file): until it is there, the last quarter of
-the training takes twenty times as long; then nothing is slowed down any more.
+``EPOCHS``, ``TRANSPORT`` (of gradients: memory, sockets, mixed), ``SLOW`` ("node seconds": that node takes so much longer for
+each micro-batch), and ``KILL``, "node point step": the program of that node (or "any") ends itself by SIGKILL there, once.
+``GATE`` (a file): until it is there, the last quarter of the training takes twenty times as long; then nothing is slowed down any
+more.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from torch import nn
 
 import pliant.torch as elastic
 import pliant.torch.elastic_world as elastic_world
+from pliant.torch.gradients.tree_sum import TreeSum
 from pliant.torch.step_control import StepController
 from pliant.torch.worlds.address_store import AddressStore
 from pliant.torch.worlds.membership import Membership
-from pliant.torch.worlds.world import World
 
 RECORDS, MICRO_BATCH, VIRTUAL_WORKERS = 70, 2, 8
 STEPS_PER_EPOCH = -(-RECORDS // (MICRO_BATCH * VIRTUAL_WORKERS))
@@ -32,9 +33,10 @@ NODE = os.environ.get("PLIANT_NODE", "alone")
 TRACE = Path(os.environ["TRACE"])
 POINTS: dict[str, tuple[Any, str]] = {
     "before": (StepController, "_commit"),
-    "inside": (World, "finish"),
+    "inside": (StepController, "_finish"),
+    "adding": (TreeSum, "reduce"),
     "between": (StepController, "_apply"),
-    "after": (StepController, "_finish"),
+    "after": (StepController, "_end_step"),
     "sending": (elastic_world, "send_state"),
     "receiving": (elastic_world, "receive_state"),
     "exchanging": (Membership, "_exchange"),
@@ -83,9 +85,17 @@ def main() -> None:
         if os.environ["EXACT"] == "1"
         else torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     )
+    transport = os.environ.get("TRANSPORT", "memory")
     trainer = elastic.Trainer(
-        model, optimizer, virtual_workers=VIRTUAL_WORKERS, deterministic=os.environ["EXACT"] == "1"
+        model,
+        optimizer,
+        virtual_workers=VIRTUAL_WORKERS,
+        deterministic=os.environ["EXACT"] == "1",
+        shared_memory=transport != "sockets",
     )
+    if transport == "mixed":  # as if workers with odd and with even numbers were on two machines
+        assert isinstance(trainer._gradients, TreeSum)
+        trainer._gradients.machine = int(NODE.rpartition("-")[2] or 0) % 2 + 1
     if kill := os.environ.get("KILL"):
         node, point, at = kill.split()
         arm(trainer, node, point, int(at))
@@ -96,7 +106,6 @@ def main() -> None:
             write(
                 unit=[step.epoch, step.index, step.unit],
                 records=records,
-                attempt=trainer._position.attempt,
                 at=trainer._elastic.world.round,
             )
             compute(step.index)

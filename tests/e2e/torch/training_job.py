@@ -33,10 +33,11 @@ class TrainingJob(LocalJob):
         epochs: int = 4,
         kill: str = "",
         slow: str = "",
+        transport: str = "memory",
         checkpoint: Mapping[str, float] | None = None,
         spec: Mapping[str, Any] | None = None,
     ) -> None:
-        """``gated``: it takes its time to end, until ``open_gate``."""
+        """``gated``: it takes its time to end, until ``open_gate``. ``transport`` of gradients: memory, sockets, mixed."""
         self._gate = folder / "gate"
         self.traces = folder / "traces"
         self.traces.mkdir(parents=True)
@@ -47,6 +48,7 @@ class TrainingJob(LocalJob):
             "PACE": str(pace),
             "EPOCHS": str(epochs),
             "KILL": kill,
+            "TRANSPORT": transport,
             "SLOW": slow,
             "GATE": str(self._gate) if gated else "",
             "PYTHONPATH": os.pathsep.join(filter(None, (str(LIGHT), os.environ.get("PYTHONPATH")))),
@@ -104,6 +106,6 @@ class TrainingJob(LocalJob):
         assert counts == Counter((epoch, record) for epoch in range(self.epochs) for record in range(RECORDS))
 
     def computed_twice(self) -> dict[tuple[int, ...], int]:
-        """What one process computed more than once, for no reason of arithmetic."""
-        counts = Counter((line["pid"], line["attempt"], *line["unit"]) for line in self.lines() if "unit" in line)
+        """What one process computed more than once."""
+        counts = Counter((line["pid"], *line["unit"]) for line in self.lines() if "unit" in line)
         return {name: count for name, count in counts.items() if count > 1}

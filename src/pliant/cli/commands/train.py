@@ -72,8 +72,12 @@ def train(
     seed: Annotated[int, typer.Option(help="Seed for initial weights, record order, and dropout.")] = 0,
     shuffle: Annotated[bool, typer.Option(help="Shuffle the records, differently in each epoch.")] = True,
     deterministic: Annotated[
-        bool, typer.Option(help="The same result, bit for bit, for any number of workers and any failures.")
-    ] = False,
+        bool,
+        typer.Option(
+            help="With allreduce: the same result, bit for bit, for any number of workers and any failures; "
+            "one thread per process."
+        ),
+    ] = True,
     eval_every_steps: Annotated[
         int, typer.Option("--eval-every-steps", "--evaluation-steps", min=0, help="Evaluate every N updates.")
     ] = 0,

@@ -1,9 +1,9 @@
 """Virtual workers: how the workers of a world host a job's fixed number N of data-parallel units.
 
-N belongs to the job, the number of workers to the cluster. Virtual workers are assigned in rank order, a contiguous range
-to each worker, so that every worker computes the same assignment from its rank and how many each rank hosts. A worker that
-hosts none is a hot spare: it holds current state and takes over when the next world is formed. The rendezvous
-(``core/rendezvous/book.py``) decides the ranks and, by ``seat_assignment.py``, how many each hosts.
+N belongs to the job, the number of workers to the cluster. Each worker hosts some, and one that hosts
+none is a hot spare: it holds current state and takes over when the next world is formed. The rendezvous
+(``core/rendezvous/book.py``) decides the ranks and, by ``seat_assignment.py``, how many each hosts; which ones follows from
+that, the same on every worker (``torch/gradients/unit_tree.py``).
 """
 
 from __future__ import annotations
@@ -21,14 +21,6 @@ def hosted_counts(virtual_workers: int, workers: int) -> list[int]:
     _check_positive("workers", workers)
     each, surplus = divmod(virtual_workers, workers)
     return [each + 1] * surplus + [each] * (workers - surplus)
-
-
-def hosted_by(rank: int, counts: Sequence[int]) -> range:
-    """The virtual workers that ``rank`` hosts, of as many as ``counts`` has for each; over all ranks 0..N-1 in order, each once."""
-    if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < len(counts):
-        raise InvalidRequest(f"rank must be between 0 and {len(counts) - 1} in a world of {len(counts)}, not {rank!r}")
-    start = sum(counts[:rank])
-    return range(start, start + counts[rank])
 
 
 def weighted_counts(virtual_workers: int, weights: Sequence[float]) -> list[int]:

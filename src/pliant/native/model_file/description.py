@@ -50,7 +50,7 @@ class Description(BaseModel):
     max_steps: int = Field(default=0, ge=0)  # 0: no limit
     seed: int = 0
     shuffle: bool = True
-    deterministic: bool = False
+    deterministic: bool = True
     evaluation: Evaluation = Evaluation()
     output: str = ""  # a directory; of predictions a file
     output_format: str = ""

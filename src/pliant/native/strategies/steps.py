@@ -60,6 +60,7 @@ class StepStrategy(Strategy):
             optimizer,
             virtual_workers=about.virtual_workers,
             deterministic=about.deterministic,
+            threads=1 if about.strategy == "allreduce" else torch.get_num_threads(),
             seed=about.seed,
             scheduler=make_scheduler(context.file, optimizer),
             on_gradients=lambda: check_gradients(trainer.total + 1, self.model.named_parameters()),

@@ -18,7 +18,6 @@ Neighbours: ``connection`` (the client's side), ``requests`` (the server's), ``w
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import mmap
 import os
@@ -29,13 +28,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from pliant.files import sealed_memory
 from pliant.ps.compiled.memory import address_of
 
 LEAST = 16 << 10  # bytes of a payload for which it is worth it
 MOST = 4 << 20  # bytes of a half; more is faster through a socket, whose two ends copy at the same time
 ALL = 512 << 20  # bytes that one server shares with all its clients
 _NONCE = 32
-_AVAILABLE = hasattr(os, "memfd_create") and hasattr(fcntl, "F_ADD_SEALS")
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -60,11 +59,10 @@ class Offer:
     """A region that a server made for a connection. Closed with it."""
 
     def __init__(self, size: int) -> None:
-        self._name = f"pliant-ps-{secrets.token_hex(16)}"
-        self._file = os.memfd_create(self._name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        self._name = sealed_memory.random_name("pliant-ps")
+        self._file = sealed_memory.create(self._name, 2 * size + _NONCE)
         try:
-            os.ftruncate(self._file, 2 * size + _NONCE)
-            fcntl.fcntl(self._file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+            sealed_memory.seal(self._file)
             self.region = Region(mmap.mmap(self._file, 2 * size + _NONCE), size)
         except BaseException:
             os.close(self._file)
@@ -91,11 +89,10 @@ def take(offer: bytes) -> Region | None:
         name, nonce = str(about["name"]), bytes.fromhex(about["nonce"])
     except (ValueError, TypeError, KeyError):
         return None
-    path = f"/proc/{process}/fd/{file}"
     with contextlib.suppress(OSError, ValueError):
-        if not 0 < size <= MOST or os.readlink(path) != f"/memfd:{name} (deleted)":
+        if not 0 < size <= MOST:
             return None
-        opened = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        opened = sealed_memory.open_of(process, file, name, 2 * size + _NONCE, writable=True)
         try:
             region = Region(mmap.mmap(opened, 2 * size + _NONCE), size)
         finally:
@@ -108,7 +105,7 @@ class Shares:
     """All regions of one server: limited to a number of bytes."""
 
     def __init__(self, most: int = ALL) -> None:
-        self._left = most if _AVAILABLE else 0
+        self._left = most if sealed_memory.AVAILABLE else 0
         self._lock = threading.Lock()
 
     def offer(self, size: int) -> Offer | None:

@@ -29,7 +29,8 @@ class FloatSum:
         self._hooks: list[Any] = []
         self._unfinished: list[set[int]] = []  # per bucket: parameters that the last backward pass has not reached
         self._bucket_of: dict[int, int] = {}
-        self._world: World | None = None
+        self._world = World(0, 0, ())  # nobody's, until a round begins
+        self._travels = False  # the gradients of the backward pass at work
         self._problem: WorldBroken | None = None
 
     def begin_step(self, params: Mapping[int, torch.nn.Parameter]) -> None:
@@ -40,36 +41,42 @@ class FloatSum:
         for param in self._params:
             param.grad = None
 
-    def begin_unit(self, world: World, *, last: bool) -> None:
+    def begin_round(self, world: World, held: Sequence[frozenset[int]]) -> None:
+        self._world = world
+
+    def begin_unit(self, unit: int, *, last: bool) -> None:
         """``last``: the last micro-batch of this worker in this step; its gradients may travel as they appear."""
-        if last and self._overlap and not world.alone:
-            self._world = world
+        if last and self._overlap and not self._world.alone:
+            self._travels = True
             self._unfinished = [set(bucket.params) for bucket in self._buckets]
 
-    def end_unit(self) -> None:
+    def begin_backward(self) -> None:
+        return
+
+    def end_backward(self) -> None:
         return  # autograd has added to param.grad by itself
+
+    def skip_unit(self, unit: int) -> None:
+        return
 
     def used(self) -> list[int]:
         return [0 if param.grad is None else 1 for param in self._params]
 
-    def flags(self) -> int:
-        return 0
-
-    def start(self, world: World) -> list[Any]:
+    def start(self) -> list[Any]:
         """Send what has not been sent; returns all that is in flight."""
-        self._world = None
-        if world.alone:
+        self._travels = False
+        if self._world.alone:
             return []
         if self._problem is not None:
             raise self._problem
         for at in range(len(self._works), len(self._buckets)):
-            self._send(at, world)
+            self._send(at)
         return self._works
 
-    def calibrate(self, world: World) -> None:
-        return  # a float always fits
+    def reduce(self) -> None:
+        return  # it arrived as a sum
 
-    def store(self, used: Sequence[int], *, finite: bool = True) -> None:
+    def store(self, used: Sequence[int]) -> None:
         """The sums become ``param.grad``; a parameter that no micro-batch used has none."""
         for at, bucket in enumerate(self._buckets):
             flat = self._sent[at]
@@ -92,12 +99,6 @@ class FloatSum:
         self._reset()
         for param in self._params:
             param.grad = None
-
-    def state(self) -> dict[str, Any]:
-        return {}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        return
 
     def close(self) -> None:
         for hook in self._hooks:
@@ -123,12 +124,12 @@ class FloatSum:
     def _reset(self) -> None:
         self._sent = [None] * len(self._buckets)
         self._works = []
-        self._world = None
+        self._travels = False
         self._problem = None
 
     def _finished(self, index: int) -> Callable[[torch.Tensor], None]:
         def hook(_param: torch.Tensor) -> None:
-            if self._world is None or self._problem is not None:
+            if not self._travels or self._problem is not None:
                 return
             at = self._bucket_of[index]
             if at < len(self._works):
@@ -139,7 +140,7 @@ class FloatSum:
             self._unfinished[at].discard(index)
             while len(self._works) < len(self._buckets) and not self._unfinished[len(self._works)]:
                 try:
-                    self._send(len(self._works), self._world)
+                    self._send(len(self._works))
                 except WorldBroken as error:  # not out of a backward pass; ``start`` raises it
                     self._problem = error
                     return
@@ -154,7 +155,7 @@ class FloatSum:
                 param.grad = param.grad.to_dense()
 
     @torch.no_grad()
-    def _send(self, at: int, world: World) -> None:
+    def _send(self, at: int) -> None:
         bucket = self._buckets[at]
         flat = self._kept.pop(at, None)
         if flat is None:
@@ -166,4 +167,4 @@ class FloatSum:
             else:
                 view.copy_(grad.to_dense() if grad.is_sparse else grad)
         self._sent[at] = flat
-        self._works.append(world.allreduce(flat))
+        self._works.append(self._world.allreduce(flat))

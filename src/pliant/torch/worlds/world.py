@@ -89,6 +89,15 @@ class World:
         options.timeout = NEVER
         return self._begin(lambda: self.group.broadcast([tensor], options))
 
+    def alltoall(self, taken: torch.Tensor, given: torch.Tensor, takes: list[int], gives: list[int]) -> Any:
+        """Start giving each peer its part of one flat tensor, and taking the others' parts, in the order of ranks.
+
+        ``takes`` and ``gives``: how many elements, by rank.
+        """
+        options = dist.AllToAllOptions()
+        options.timeout = NEVER
+        return self._begin(lambda: self.group.alltoall_base(taken, given, takes, gives, options))
+
     def subgroup(self, ranks: Sequence[int], host: str, exchange: ExchangeKeys) -> World:
         """Some of the peers as a group of their own, which breaks with the world."""
         part = World(self.round, list(ranks).index(self.rank), [self.peers[r] for r in ranks], ranks=tuple(ranks))
