@@ -3,6 +3,7 @@
     python bench/ps.py --only dense                             # 100 MB in one pull or push
     python bench/ps.py --only embedding [--rows 5000000] [--servers 1,2] [--workers 1,4]
     python bench/ps.py --only steps                             # the same rows in a job: log, master's decision, order
+    python bench/ps.py --only steps --trace FILE [--servers 1] [--workers 1]   # where a step's time goes, for a browser
     python bench/ps.py --only deepfm [--workers 1,2,4]          # `pliant train --strategy ps-async`
     python bench/ps.py --only dump                              # training while dumps are taken
     python bench/ps.py --only move                              # training while a server is added
@@ -20,6 +21,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import ps_jobs
@@ -66,7 +68,11 @@ def run(part: str, options: argparse.Namespace) -> dict[str, Any]:
     if part == "measuring":
         return ps_measuring.measuring(rows, 5 if quick else 40)
     if part == "steps":
-        return ps_jobs.whole(options.rows or (50_000 if quick else 200_000), 3 if quick else 8)
+        rows, seconds = options.rows or (50_000 if quick else 200_000), 3 if quick else 8
+        if options.trace:
+            ps_jobs.trace(rows, 3, (options.servers or (1,))[0], (options.workers or (1,))[0], options.trace)
+            return {}
+        return ps_jobs.whole(rows, seconds)
     if part == "deepfm":
         return ps_jobs.deepfm(20_000 if quick else 150_000, 512, options.workers or ((1, 2) if quick else (1, 2, 4)))
     return (ps_jobs.dump if part == "dump" else ps_jobs.move)(rows, 6 if quick else 24 if part == "dump" else 10)
@@ -87,6 +93,7 @@ def main() -> None:
         "--workers", type=_numbers, default=(), help="embedding, deepfm: numbers of workers, such as 1,4"
     )
     parser.add_argument("--peers", action="store_true", help="embedding: bare sockets, Arrow Flight and pyzmq, too")
+    parser.add_argument("--trace", type=Path, help="steps: write a timeline of one job to this file instead")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     result: dict[str, Any] = {"machine": machine()}
