@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -152,13 +153,16 @@ def _balanced(job: LocalJob) -> bool:
     return status is not None and [seat.partitions for seat in status.seats] == [128, 128]
 
 
-def whole(rows: int, seconds: float) -> dict[str, Any]:
+def whole(
+    rows: int, seconds: float, servers: tuple[int, ...], workers: tuple[int, ...], windows: tuple[int, ...]
+) -> dict[str, Any]:
     """One step of a worker (pull and push of rows) all the way: log, master's decision, order."""
     result: dict[str, Any] = {}
     shown = []
-    for servers, workers in ((1, 1), (1, 4), (2, 1), (2, 4)):
-        limits = {"min": servers, "max": servers}
-        with loop_job(rows=rows, servers=limits, workers=workers, parameters={"dump_seconds": 0}) as running:
+    for count, each, window in product(servers, workers, windows):
+        limits = {"min": count, "max": count}
+        options = {"dump_seconds": 0, "push_window": window}
+        with loop_job(rows=rows, servers=limits, workers=each, parameters=options) as running:
             begun = time.time()
             time.sleep(seconds)
             ended = time.time()
@@ -169,8 +173,9 @@ def whole(rows: int, seconds: float) -> dict[str, Any]:
             "pull_ms": 1000 * median(inside[:, 1].tolist()),
             "push_ms": 1000 * median(inside[:, 2].tolist()),
         }
-        result[f"{servers} PS {workers} workers"] = found
-        shown.append((f"{servers} PS, {workers} workers", *(f"{value:,.1f}" for value in found.values())))
+        name = f"{count} PS, {each} workers, window {window}"
+        result[name] = found
+        shown.append((name, *(f"{value:,.1f}" for value in found.values())))
     table(f"Whole steps in a job, {BATCH} ids x {DIM} floats", ("", "steps/s", "ms a pull", "ms a push"), shown)
     return result
 

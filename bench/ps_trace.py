@@ -1,4 +1,4 @@
-"""One step of a worker across worker, servers and master, as a timeline that a browser shows: what ``ps.py --only steps --trace FILE`` writes.
+"""One step across worker, servers and master, as a timeline for a browser: ``ps.py --only steps --trace FILE``.
 
 The processes write their spans themselves (``tracing/sitecustomize.py``); here they are merged, cut to a few whole steps in the
 middle of the run, and summed up. Open FILE in chrome://tracing or https://ui.perfetto.dev.

@@ -1,4 +1,4 @@
-"""Spans of a job's processes, from one clock, without a line in the product: what ``ps.py --only steps --trace`` puts on PYTHONPATH.
+"""Spans of a job's processes, from one clock, without a line in the product; ``ps_trace.py`` puts this on PYTHONPATH.
 
 Python imports this module when it starts. If ``BENCH_TRACE`` names a folder, the methods in ``SPANS`` are wrapped when their
 modules are imported, and each process writes its last ``MAX_EVENTS`` spans there when it ends (Chrome's trace-event JSON, one file
