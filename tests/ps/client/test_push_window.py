@@ -179,7 +179,12 @@ def test_pushes_of_a_session_that_ended_come_again_or_are_lost(
     cluster: ServerCluster, master: Master, client: PsClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     renewed: list[str] = []
-    monkeypatch.setattr(cluster, "renew", lambda name: (renewed.append(name), setattr(cluster, "name", "cluster-2")))
+
+    def renew(name: str) -> None:
+        renewed.append(name)
+        cluster.name = "cluster-2"
+
+    monkeypatch.setattr(cluster, "renew", renew)
     shard = OneShard()
     with client.window(2) as window:
         master.error = SessionExpired("the worker was silent for too long")
