@@ -201,9 +201,13 @@ def test_pushes_of_a_session_that_ended_come_again_or_are_lost(
 def test_an_error_of_the_master_reaches_the_worker(master: Master, client: PsClient) -> None:
     window = client.window(4)
     master.error = InvalidRequest("that is no contribution")
-    with pytest.raises(InvalidRequest, match="no contribution"):
-        push(window, "a")  # or later
+
+    def push_and_wait() -> None:
+        push(window, "a")  # whichever of these two is later than the answer
         window.drain()
+
+    with pytest.raises(InvalidRequest, match="no contribution"):
+        push_and_wait()
     with pytest.raises(InvalidRequest, match="no contribution"):
         push(window, "b")
     window.close()
