@@ -3,6 +3,8 @@
     python bench/ps.py --only dense                             # 100 MB in one pull or push
     python bench/ps.py --only embedding [--rows 5000000] [--servers 1,2] [--workers 1,4]
     python bench/ps.py --only steps                             # the same rows in a job: log, master's decision, order
+    python bench/ps.py --only steps --trace FILE [--servers 1] [--workers 1]   # where a step's time goes, for a browser
+    python bench/ps.py --only decisions [--workers 1,256]      # contributions that one master decides
     python bench/ps.py --only deepfm [--workers 1,2,4]          # `pliant train --strategy ps-async`
     python bench/ps.py --only dump                              # training while dumps are taken
     python bench/ps.py --only move                              # training while a server is added
@@ -20,15 +22,17 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
+import ps_decisions
 import ps_jobs
 import ps_measuring
 import ps_wire
 from harness import finish, machine, say
 
 AIMS = {"dense": 0.7, "pull": 3.0, "push": 4.0, "memory": 1.3, "measuring": 0.01}
-PARTS = ("dense", "embedding", "steps", "deepfm", "dump", "move", "measuring")
+PARTS = ("dense", "embedding", "steps", "decisions", "deepfm", "dump", "move", "measuring")
 
 
 def judge(result: dict[str, Any]) -> list[str]:
@@ -65,8 +69,16 @@ def run(part: str, options: argparse.Namespace) -> dict[str, Any]:
     rows = options.rows or (50_000 if quick else 1_000_000)
     if part == "measuring":
         return ps_measuring.measuring(rows, 5 if quick else 40)
+    if part == "decisions":
+        workers = options.workers or ((4,) if quick else (1, 16, 64, 256))
+        return ps_decisions.decisions(workers, options.windows or (1, 4, 16), options.seconds or (1 if quick else 4))
     if part == "steps":
-        return ps_jobs.whole(options.rows or (50_000 if quick else 200_000), 3 if quick else 8)
+        rows, seconds = options.rows or (50_000 if quick else 200_000), 3 if quick else 8
+        if options.trace:
+            ps_jobs.trace(rows, 3, (options.servers or (1,))[0], (options.workers or (1,))[0], options.trace)
+            return {}
+        servers, workers = options.servers or (1, 2), options.workers or (1, 4)
+        return ps_jobs.whole(rows, options.seconds or seconds, servers, workers, options.windows or (1, 4))
     if part == "deepfm":
         return ps_jobs.deepfm(20_000 if quick else 150_000, 512, options.workers or ((1, 2) if quick else (1, 2, 4)))
     return (ps_jobs.dump if part == "dump" else ps_jobs.move)(rows, 6 if quick else 24 if part == "dump" else 10)
@@ -82,11 +94,16 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small and short: does it run?")
     parser.add_argument("--repeats", type=int, default=0, help="turns of each system (5; quick: 1)")
     parser.add_argument("--rows", type=int, default=0, help="rows of the table")
-    parser.add_argument("--servers", type=_numbers, default=(), help="embedding: numbers of servers, such as 1,2")
     parser.add_argument(
-        "--workers", type=_numbers, default=(), help="embedding, deepfm: numbers of workers, such as 1,4"
+        "--servers", type=_numbers, default=(), help="embedding, steps: numbers of servers, such as 1,2"
+    )
+    parser.add_argument(
+        "--workers", type=_numbers, default=(), help="embedding, steps, deepfm: numbers of workers, such as 1,4"
     )
     parser.add_argument("--peers", action="store_true", help="embedding: bare sockets, Arrow Flight and pyzmq, too")
+    parser.add_argument("--windows", type=_numbers, default=(), help="steps: undecided pushes of a worker, such as 1,4")
+    parser.add_argument("--seconds", type=float, default=0.0, help="steps: of each measurement")
+    parser.add_argument("--trace", type=Path, help="steps: write a timeline of one job to this file instead")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     result: dict[str, Any] = {"machine": machine()}

@@ -15,10 +15,12 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import ps_trace
 from harness import median, say, table
 
 from pliant.native.click_log import write_click_log
@@ -49,15 +51,20 @@ class LoopJob:
 
 @contextmanager
 def loop_job(
-    *, rows: int, servers: Mapping[str, int], workers: int = 1, parameters: Mapping[str, Any]
+    *,
+    rows: int,
+    servers: Mapping[str, int],
+    workers: int = 1,
+    parameters: Mapping[str, Any],
+    env: Mapping[str, str] | None = None,
 ) -> Iterator[LoopJob]:
     with tempfile.TemporaryDirectory(prefix="bench-ps-") as name:
         folder = Path(name)
         command = ["python", str(LOOP), str(folder), *map(str, (rows, DIM, BATCH))]
         roles = {"worker": {"replicas": workers, "command": command}, "ps": {"replicas": dict(servers)}}
         spec = {"strategy": "ps-async", "roles": roles, "parameters": dict(parameters), "audit": False}
-        env = {"BENCH_WORKERS": str(workers), "OMP_NUM_THREADS": "1"}
-        with LocalJob(folder, command, spec=spec, env=env) as job:
+        whole_env = {"BENCH_WORKERS": str(workers), "OMP_NUM_THREADS": "1", **(env or {})}
+        with LocalJob(folder, command, spec=spec, env=whole_env) as job:
             ready = [folder / f"ready-{number}" for number in range(workers)]
             job.until(lambda: all(path.exists() for path in ready), "a filled table", LONG)
             yield LoopJob(job, folder)
@@ -146,13 +153,16 @@ def _balanced(job: LocalJob) -> bool:
     return status is not None and [seat.partitions for seat in status.seats] == [128, 128]
 
 
-def whole(rows: int, seconds: float) -> dict[str, Any]:
+def whole(
+    rows: int, seconds: float, servers: tuple[int, ...], workers: tuple[int, ...], windows: tuple[int, ...]
+) -> dict[str, Any]:
     """One step of a worker (pull and push of rows) all the way: log, master's decision, order."""
     result: dict[str, Any] = {}
     shown = []
-    for servers, workers in ((1, 1), (1, 4), (2, 1), (2, 4)):
-        limits = {"min": servers, "max": servers}
-        with loop_job(rows=rows, servers=limits, workers=workers, parameters={"dump_seconds": 0}) as running:
+    for count, each, window in product(servers, workers, windows):
+        limits = {"min": count, "max": count}
+        options = {"dump_seconds": 0, "push_window": window}
+        with loop_job(rows=rows, servers=limits, workers=each, parameters=options) as running:
             begun = time.time()
             time.sleep(seconds)
             ended = time.time()
@@ -163,10 +173,26 @@ def whole(rows: int, seconds: float) -> dict[str, Any]:
             "pull_ms": 1000 * median(inside[:, 1].tolist()),
             "push_ms": 1000 * median(inside[:, 2].tolist()),
         }
-        result[f"{servers} PS {workers} workers"] = found
-        shown.append((f"{servers} PS, {workers} workers", *(f"{value:,.1f}" for value in found.values())))
+        name = f"{count} PS, {each} workers, window {window}"
+        result[name] = found
+        shown.append((name, *(f"{value:,.1f}" for value in found.values())))
     table(f"Whole steps in a job, {BATCH} ids x {DIM} floats", ("", "steps/s", "ms a pull", "ms a push"), shown)
     return result
+
+
+def trace(rows: int, seconds: float, servers: int, workers: int, out: Path) -> None:
+    """A timeline of the steps of one job. Its processes note spans, so they are a little slower."""
+    with tempfile.TemporaryDirectory(prefix="bench-ps-trace-") as name:
+        with loop_job(
+            rows=rows,
+            servers={"min": servers, "max": servers},
+            workers=workers,
+            parameters={"dump_seconds": 0},
+            env=ps_trace.traced_environment(Path(name)),
+        ) as running:
+            time.sleep(seconds)
+            running.stop()
+        ps_trace.write_trace(Path(name), out)
 
 
 def deepfm(records: int, batch: int, workers: tuple[int, ...]) -> dict[str, Any]:

@@ -43,14 +43,18 @@ def main() -> None:
     dense = np.full(1000, 1e-3, np.float32)
     (folder / f"ready-{number}").touch()
     steps = []
+    window = parameters.window()  # as the job says
     while not (folder / "stop").exists():
         ids = random.integers(0, rows, batch)
         begun = time.perf_counter()
         model = parameters.pull({"table": ids})
         pulled = time.perf_counter()
-        parameters.push(model.iteration, examples=batch, dense={"w": dense}, rows={"table": (ids, gradients)})
+        window.push(model.iteration, examples=batch, dense={"w": dense}, rows={"table": (ids, gradients)})
+        window.collect()
         version = parameters._router.route.map.version
         steps.append((time.time(), pulled - begun, time.perf_counter() - pulled, version))
+    window.drain()
+    window.close()
     np.save(folder / f"{node}.npy", np.array(steps))
 
 

@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 
 from pliant.core.errors import InvalidRequest
 from pliant.core.parameters.book import ParameterBook
-from pliant.core.parameters.contributions import PushDecision, PushOutcome, PushRequest
+from pliant.core.parameters.contributions import PushDecision, PushOutcome, PushRequest, PushWithRecords
 from pliant.core.parameters.definitions import Definition
 from pliant.core.parameters.dumps import RestorePoint
 from pliant.core.parameters.orders import Contribution, Order, OrderKind
@@ -42,6 +42,7 @@ _OUTCOMES: dict[PushOutcome, pb.PushOutcome] = {
     PushOutcome.UNSCHEDULED: pb.PUSH_UNSCHEDULED,
     PushOutcome.MOVED: pb.PUSH_MOVED,
     PushOutcome.LOST: pb.PUSH_LOST,
+    PushOutcome.GAP: pb.PUSH_GAP,
 }
 _OUTCOMES_BACK = {message: outcome for outcome, message in _OUTCOMES.items()}
 
@@ -109,6 +110,7 @@ def parameter_map_message(book: ParameterBook, seats: Sequence[SeatStatus]) -> p
         iteration=book.iteration,
         sync=book.options.sync,
         batch=book.options.batch,
+        push_window=book.options.window,
         assign_order=book.assign_order,
     )
 
@@ -151,6 +153,20 @@ def restore_point(reply: pb.JoinSeatReply) -> RestorePoint:
 
 
 def order_message(order: Order) -> pb.Order:
+    if order.kind is OrderKind.APPLY:  # almost all of them
+        contributions = [
+            pb.Contribution(session=c.session, sequence=c.sequence, weight=c.weight, seats=c.seats)
+            for c in order.contributions
+        ]
+        return pb.Order(
+            number=order.number,
+            kind=pb.ORDER_APPLY,
+            map_version=order.map_version,
+            iteration=order.iteration,
+            contributions=contributions,
+            scale=order.scale,
+            factors=order.factors,
+        )
     return pb.Order(
         number=order.number,
         kind=_KINDS[order.kind],
@@ -210,14 +226,19 @@ def holders_from(messages: Iterable[pb.SeatHolder]) -> tuple[tuple[int, int], ..
     return tuple((holder.seat, holder.fencing_token) for holder in messages)
 
 
-def push_request(message: pb.ContributeRequest) -> PushRequest:
-    return PushRequest(
+def push_with_records(message: pb.ContributeRequest) -> PushWithRecords:
+    push = PushRequest(
         message.session,
         message.sequence,
         message.based_on,
         message.examples,
         holders_from(message.holders),
         message.map_version,
+    )
+    return PushWithRecords(
+        push,
+        tuple((p.lease, p.records) for p in message.progress),
+        tuple((p.lease, p.after) for p in message.progress if p.HasField("after")),
     )
 
 

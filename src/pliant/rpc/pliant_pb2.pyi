@@ -135,6 +135,7 @@ class PushOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     PUSH_UNSCHEDULED: _ClassVar[PushOutcome]
     PUSH_MOVED: _ClassVar[PushOutcome]
     PUSH_LOST: _ClassVar[PushOutcome]
+    PUSH_GAP: _ClassVar[PushOutcome]
 PHASE_UNSPECIFIED: Phase
 PHASE_PENDING: Phase
 PHASE_INVALID: Phase
@@ -224,6 +225,7 @@ PUSH_STALE: PushOutcome
 PUSH_UNSCHEDULED: PushOutcome
 PUSH_MOVED: PushOutcome
 PUSH_LOST: PushOutcome
+PUSH_GAP: PushOutcome
 
 class Empty(_message.Message):
     __slots__ = ()
@@ -1165,12 +1167,14 @@ class BeatRequest(_message.Message):
     def __init__(self, session: _Optional[str] = ..., step: _Optional[int] = ...) -> None: ...
 
 class LeaseProgress(_message.Message):
-    __slots__ = ("lease", "records")
+    __slots__ = ("lease", "records", "after")
     LEASE_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
     lease: int
     records: int
-    def __init__(self, lease: _Optional[int] = ..., records: _Optional[int] = ...) -> None: ...
+    after: int
+    def __init__(self, lease: _Optional[int] = ..., records: _Optional[int] = ..., after: _Optional[int] = ...) -> None: ...
 
 class LeaseFailure(_message.Message):
     __slots__ = ("lease", "message")
@@ -2322,7 +2326,7 @@ class SeatStatus(_message.Message):
     def __init__(self, seat: _Optional[int] = ..., node: _Optional[str] = ..., address: _Optional[str] = ..., fencing_token: _Optional[int] = ..., partitions: _Optional[int] = ..., floats: _Optional[int] = ..., weight: _Optional[float] = ..., leaving: _Optional[bool] = ..., stats: _Optional[_Union[SeatStats, _Mapping]] = ..., order: _Optional[int] = ...) -> None: ...
 
 class ParameterMap(_message.Message):
-    __slots__ = ("map", "seats_version", "seats", "tables", "variables", "initialized", "iteration", "sync", "batch", "assign_order")
+    __slots__ = ("map", "seats_version", "seats", "tables", "variables", "initialized", "iteration", "sync", "batch", "assign_order", "push_window")
     MAP_FIELD_NUMBER: _ClassVar[int]
     SEATS_VERSION_FIELD_NUMBER: _ClassVar[int]
     SEATS_FIELD_NUMBER: _ClassVar[int]
@@ -2333,6 +2337,7 @@ class ParameterMap(_message.Message):
     SYNC_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     ASSIGN_ORDER_FIELD_NUMBER: _ClassVar[int]
+    PUSH_WINDOW_FIELD_NUMBER: _ClassVar[int]
     map: PartitionMap
     seats_version: int
     seats: _containers.RepeatedCompositeFieldContainer[SeatStatus]
@@ -2343,7 +2348,8 @@ class ParameterMap(_message.Message):
     sync: bool
     batch: int
     assign_order: int
-    def __init__(self, map: _Optional[_Union[PartitionMap, _Mapping]] = ..., seats_version: _Optional[int] = ..., seats: _Optional[_Iterable[_Union[SeatStatus, _Mapping]]] = ..., tables: _Optional[_Iterable[_Union[TableSpec, _Mapping]]] = ..., variables: _Optional[_Iterable[_Union[VariableSpec, _Mapping]]] = ..., initialized: _Optional[_Iterable[str]] = ..., iteration: _Optional[int] = ..., sync: _Optional[bool] = ..., batch: _Optional[int] = ..., assign_order: _Optional[int] = ...) -> None: ...
+    push_window: int
+    def __init__(self, map: _Optional[_Union[PartitionMap, _Mapping]] = ..., seats_version: _Optional[int] = ..., seats: _Optional[_Iterable[_Union[SeatStatus, _Mapping]]] = ..., tables: _Optional[_Iterable[_Union[TableSpec, _Mapping]]] = ..., variables: _Optional[_Iterable[_Union[VariableSpec, _Mapping]]] = ..., initialized: _Optional[_Iterable[str]] = ..., iteration: _Optional[int] = ..., sync: _Optional[bool] = ..., batch: _Optional[int] = ..., assign_order: _Optional[int] = ..., push_window: _Optional[int] = ...) -> None: ...
 
 class DefineRequest(_message.Message):
     __slots__ = ("tables", "variables")
@@ -2400,6 +2406,18 @@ class ContributeReply(_message.Message):
     lost_leases: _containers.RepeatedScalarFieldContainer[int]
     scheduled: int
     def __init__(self, outcome: _Optional[_Union[PushOutcome, str]] = ..., iteration: _Optional[int] = ..., staleness: _Optional[int] = ..., reason: _Optional[str] = ..., lost_leases: _Optional[_Iterable[int]] = ..., scheduled: _Optional[int] = ...) -> None: ...
+
+class ContributeBatchRequest(_message.Message):
+    __slots__ = ("contributions",)
+    CONTRIBUTIONS_FIELD_NUMBER: _ClassVar[int]
+    contributions: _containers.RepeatedCompositeFieldContainer[ContributeRequest]
+    def __init__(self, contributions: _Optional[_Iterable[_Union[ContributeRequest, _Mapping]]] = ...) -> None: ...
+
+class ContributeBatchReply(_message.Message):
+    __slots__ = ("replies",)
+    REPLIES_FIELD_NUMBER: _ClassVar[int]
+    replies: _containers.RepeatedCompositeFieldContainer[ContributeReply]
+    def __init__(self, replies: _Optional[_Iterable[_Union[ContributeReply, _Mapping]]] = ...) -> None: ...
 
 class ScheduleRequest(_message.Message):
     __slots__ = ("first", "groups", "factors")

@@ -2450,6 +2450,11 @@ class ParametersStub:
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.ContributeRequest.SerializeToString,
                 response_deserializer=pliant_dot_rpc_dot_pliant__pb2.ContributeReply.FromString,
                 _registered_method=True)
+        self.ContributeBatch = channel.unary_unary(
+                '/pliant.v1.Parameters/ContributeBatch',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.ContributeBatchRequest.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.ContributeBatchReply.FromString,
+                _registered_method=True)
         self.Schedule = channel.unary_unary(
                 '/pliant.v1.Parameters/Schedule',
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.ScheduleRequest.SerializeToString,
@@ -2525,6 +2530,13 @@ class ParametersServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ContributeBatch(self, request, context):
+        """Several of one session, decided in their order and journaled together.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Schedule(self, request, context):
         """Reports the learning rates of future updates; the first report of one counts.
         """
@@ -2586,6 +2598,11 @@ def add_ParametersServicer_to_server(servicer, server):
                     servicer.Contribute,
                     request_deserializer=pliant_dot_rpc_dot_pliant__pb2.ContributeRequest.FromString,
                     response_serializer=pliant_dot_rpc_dot_pliant__pb2.ContributeReply.SerializeToString,
+            ),
+            'ContributeBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.ContributeBatch,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.ContributeBatchRequest.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.ContributeBatchReply.SerializeToString,
             ),
             'Schedule': grpc.unary_unary_rpc_method_handler(
                     servicer.Schedule,
@@ -2843,6 +2860,33 @@ class Parameters:
             '/pliant.v1.Parameters/Contribute',
             pliant_dot_rpc_dot_pliant__pb2.ContributeRequest.SerializeToString,
             pliant_dot_rpc_dot_pliant__pb2.ContributeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ContributeBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Parameters/ContributeBatch',
+            pliant_dot_rpc_dot_pliant__pb2.ContributeBatchRequest.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.ContributeBatchReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from pliant.core.parameters.contributions import MAX_WINDOW
 from pliant.core.parameters.options import PsOptions
 from pliant.core.parameters.partition_map import DEFAULT_PARTITIONS, MAX_PARTITIONS
 from pliant.spec.base import Count, Model, Positive, Seconds
@@ -26,6 +27,10 @@ class ParametersSpec(Model):
     )
     max_staleness: Count = Field(
         default=0, description="ps-async: a gradient older than this many iterations is recomputed; 0: never."
+    )
+    push_window: Annotated[int, Field(strict=True, ge=1, le=MAX_WINDOW)] = Field(
+        default=4,
+        description="ps-async: pushes of a worker that may wait for the master's decision while it computes; 1: it waits for each.",
     )
     max_iterations: Count = Field(
         default=0,
@@ -51,6 +56,7 @@ class ParametersSpec(Model):
             batch=self.batch_size,
             alpha=self.staleness_power,
             max_staleness=self.max_staleness,
+            window=self.push_window,
             max_iterations=self.max_iterations,
             dump_iterations=self.dump_iterations,
             dump_seconds=self.dump_seconds,

@@ -47,6 +47,7 @@ class PsMachine(RuleBasedStateMachine):
         self.servers: dict[int, Server] = {}  # by seat
         self.staged: dict[tuple[str, int], int] = {}  # accepted contributions: examples
         self.sequences: Counter[str] = Counter()
+        self.live: dict[str, list[int]] = {}  # accepted since the session began
         self.all_orders: list[Order] = []
         self.defined = 0
         self.known = 0  # updates whose learning rate was told
@@ -130,8 +131,25 @@ class PsMachine(RuleBasedStateMachine):
         else:
             assert decision.outcome is PushOutcome.ACCEPTED
             self.staged[worker, given["sequence"]] = examples
+            self.live.setdefault(worker, []).append(given["sequence"])
             again = self.do("contribute", **given)
             assert again.outcome is PushOutcome.REPEATED
+
+    @rule(worker=st.sampled_from("abc"), back=st.integers(1, 6))
+    def an_older_contribution_of_a_window_comes_again(self, worker: str, back: int) -> None:
+        sequence, accepted = self.sequences[worker] - back, self.live.get(worker, [])
+        if sequence < 1 or not accepted or sequence > accepted[-1]:
+            return
+        decision = self.do(
+            "contribute",
+            session=worker,
+            sequence=sequence,
+            based_on=self.book.iteration,
+            examples=1,
+            holders=[[s.number, s.fencing_token] for s in self.book.seats() if s.address],
+            map_version=self.book.map.version,
+        )
+        assert decision.outcome is (PushOutcome.REPEATED if sequence in accepted else PushOutcome.GAP)
 
     @rule(back=st.integers(0, 3), count=st.integers(1, 6))
     def a_worker_tells_learning_rates(self, back: int, count: int) -> None:
@@ -141,6 +159,7 @@ class PsMachine(RuleBasedStateMachine):
     @rule(worker=st.sampled_from("abc"))
     def a_worker_dies(self, worker: str) -> None:
         self.do("end_session", session=worker)
+        self.live.pop(worker, None)
 
     @rule()
     def no_more_records_come(self) -> None:

@@ -47,30 +47,45 @@ parameters.define([
 ])
 parameters.initialize({"w": np.full((3, 4), 0.5), "count": [0.0]})
 shards = job.shards("train", size=records, shard_size=40, epochs=epochs, shuffle=True, acknowledge=False)
-for shard in shards:
-    indices, done = np.array(shard.indices()), 0
-    while done < len(indices):
-        batch = indices[done:done + 8]
-        users = batch % 17
-        while True:
-            model = parameters.pull({"users": users})
-            if not hurries():
-                time.sleep(pause)
-            while model.iteration >= held_at and not hurries():
-                time.sleep(0.05)
-            told = parameters.push(
-                model.iteration,
-                examples=len(batch),
-                dense={"w": 0.01 * model.dense["w"], "count": [-1.0]},
-                rows={"seen": (batch, np.full((len(batch), 1), -1 / len(batch))), "users": (users, 0.1 * model.rows["users"])},
-                shards=[(shard, done + len(batch))],
-            )
-            if not told.stale:
+
+
+def computed(batch):
+    users = batch % 17
+    model = parameters.pull({"users": users})
+    if not hurries():
+        time.sleep(pause)
+    while model.iteration >= held_at and not hurries():
+        time.sleep(0.05)
+    gradients = {
+        "examples": len(batch),
+        "dense": {"w": 0.01 * model.dense["w"], "count": [-1.0]},
+        "rows": {"seen": (batch, np.full((len(batch), 1), -1 / len(batch))), "users": (users, 0.1 * model.rows["users"])},
+    }
+    return model.iteration, gradients
+
+
+def cut(shard):
+    indices = np.array(shard.indices())
+    for at in range(0, len(indices), 8):
+        yield indices[at:at + 8], min(at + 8, len(indices))
+
+
+if parameters.sync:
+    for shard in shards:
+        for batch, done in cut(shard):
+            while True:
+                iteration, gradients = computed(batch)
+                told = parameters.push(iteration, shards=[(shard, done)], **gradients)
+                if not told.stale:
+                    break
+            if not told.accepted:
+                print("lost", shard, told, flush=True)
                 break
-        if not told.accepted:
-            print("lost", shard, told, flush=True)
-            break
-        done += len(batch)
+else:
+    with parameters.pipeline(on_decided=lambda one: one.pushed.accepted or print(one, flush=True)) as pipeline:
+        for one in pipeline.batches(shards, cut):
+            iteration, gradients = computed(one.work)
+            pipeline.push(one, iteration, **gradients)
 found = parameters.pull({"seen": np.arange(records)}, at_least=parameters.latest())
 name = os.path.join(folder, f"seen-{job.node}-{job.incarnation}.npz")
 np.savez(name, seen=found.rows["seen"], iteration=found.iteration, count=found.dense["count"], w=found.dense["w"])

@@ -30,7 +30,7 @@ CONVERTERS: list[tuple[type[Any], Callable[[Any], object]]] = [
     (pb.PartitionMap, parameters.map_from_message),
     (pb.JoinSeatReply, parameters.restore_point),
     (pb.Order, parameters.order_from_message),
-    (pb.ContributeRequest, parameters.push_request),
+    (pb.ContributeRequest, parameters.push_with_records),
     (pb.ContributeReply, parameters.push_decision),
     (pb.ScheduleRequest, parameters.schedule_rows),
     (pb.TableSpec, lambda message: parameters.definitions_from([message])),

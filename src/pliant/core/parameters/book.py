@@ -10,8 +10,9 @@ Invariants:
 1. Order numbers rise by one. Orders after ``base``, the newest complete dump, are kept: a restarted server loads that dump and
    executes them again.
 2. A contribution (session, sequence) is in exactly one ``apply`` order if it was accepted, and in none if it was not. The same
-   one sent again gets the same answer. Accepting it is one journaled call, made together with the acknowledgement of its
-   records.
+   one sent again gets the same answer, also if up to ``MAX_WINDOW`` later ones of its session were accepted meanwhile; one that
+   was refused is never accepted after a later one. Accepting it is one journaled call, made together with the acknowledgement of
+   its records.
 3. sync: what was computed on an older iteration is never accepted. Accepted ones are gathered until their examples reach the
    batch size; then one ``apply`` order weights them by their examples, and the iteration rises by one. ``flush`` applies a last,
    smaller batch. async: each accepted one is an order of its own, whose learning rate is scaled by its staleness.
@@ -165,6 +166,9 @@ class ParameterBook(StateMachine):
             raise InvalidRequest(f"invalid contribution {sequence} with {examples} examples")
         if (last := self._contributions.repeated(session, sequence)) is not None:
             return PushDecision(PushOutcome.REPEATED, self.iteration, last.staleness)
+        if newer := self._contributions.passed_over(session, sequence):
+            reason = f"contribution {sequence} was refused before contribution {newer} was accepted"
+            return PushDecision(PushOutcome.GAP, self.iteration, reason=reason)
         if not 0 <= based_on <= self.iteration:
             raise InvalidRequest(f"gradient of iteration {based_on}, but the newest iteration is {self.iteration}")
         staleness = self.iteration - based_on
@@ -208,7 +212,7 @@ class ParameterBook(StateMachine):
         self._contributions.accept(contribution, decision.staleness)
         if not self.options.sync or self._contributions.pending_examples >= self.options.batch:
             self._apply((1.0 + decision.staleness) ** -self.options.alpha)
-        return replace(decision, iteration=self.iteration)
+        return PushDecision(PushOutcome.ACCEPTED, self.iteration, decision.staleness)
 
     def flush(self, now: float) -> Order | None:
         """No more records can come: apply what is pending."""

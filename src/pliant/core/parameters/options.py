@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pliant.core.errors import InvalidRequest
+from pliant.core.parameters.contributions import MAX_WINDOW
 from pliant.core.parameters.partition_map import DEFAULT_PARTITIONS
 
 
@@ -14,6 +15,7 @@ class PsOptions:
     batch: int = 1  # sync: examples of one iteration
     alpha: float = 0.0  # async: the learning rate is scaled by 1 / (1 + staleness) ** alpha
     max_staleness: int = 0  # async: a push that is staler is refused; 0: no limit
+    window: int = 1  # async: undecided pushes of one worker; 1: it waits for each decision
     max_iterations: int = 0  # training is over after this many, and no push is accepted; 0: no limit
     dump_iterations: int = 0  # between two dumps; 0: not by iterations
     dump_seconds: float = 60.0  # between two dumps; 0: not by time
@@ -27,6 +29,7 @@ class PsOptions:
             "batch": self.batch >= 1,
             "alpha": 0 <= self.alpha <= 100,
             "max_staleness": self.max_staleness >= 0,
+            "window": 1 <= self.window <= MAX_WINDOW,
             "max_iterations": self.max_iterations >= 0,
             "dump_iterations": self.dump_iterations >= 0,
             "dump_seconds": 0 <= self.dump_seconds < float("inf"),

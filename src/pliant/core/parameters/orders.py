@@ -100,6 +100,7 @@ class OrderLog:
     def __init__(self) -> None:
         self._base = 0
         self._orders: list[Order] = []
+        self._plain: list[dict[str, Any]] = []  # the first of them as JSON, since each is in many snapshots
 
     def __len__(self) -> int:
         return len(self._orders)
@@ -125,17 +126,20 @@ class OrderLog:
     def truncate(self, base: int) -> None:
         """A dump holds the effect of all orders up to this one."""
         self._orders = self._orders[base - self._base :]
+        self._plain = self._plain[base - self._base :]
         self._base = base
 
     def cancel(self, number: int) -> None:
         """Servers that have not executed it yet will do nothing."""
         at = number - self._base - 1
         self._orders[at] = replace(self._orders[at], kind=OrderKind.NOTHING, seats=())
+        del self._plain[at:]
 
     # --- as JSON
 
     def snapshot(self) -> dict[str, Any]:
-        return {"base": self._base, "orders": [order.to_json() for order in self._orders]}
+        self._plain += [order.to_json() for order in self._orders[len(self._plain) :]]
+        return {"base": self._base, "orders": self._plain.copy()}
 
     @classmethod
     def from_snapshot(cls, state: Mapping[str, Any]) -> OrderLog:

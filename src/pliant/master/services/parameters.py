@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from pliant.core.errors import InvalidRequest
+from pliant.core.parameters.contributions import MAX_WINDOW
 from pliant.core.planning.node_summary import MAX_PARTITION_LOADS
 from pliant.core.status_builder import seat_statuses
 from pliant.master.components.parameters.coordinator import ParameterCoordinator
@@ -93,12 +97,22 @@ class ParametersServicer(services.ParametersServicer):
         return convert.push_reply(decision)
 
     async def Contribute(self, request: pb.ContributeRequest, context: Context) -> pb.ContributeReply:
-        parameters = self._parameters
-        progress = [[p.lease, p.records] for p in request.progress]
-        decision = parameters.contribute(convert.push_request(request), progress)
-        reply = convert.push_reply(decision, parameters.book.scheduled)
+        (reply,) = self._contribute([request])
         await self._controller.journal.durable()
         return reply
+
+    async def ContributeBatch(self, request: pb.ContributeBatchRequest, context: Context) -> pb.ContributeBatchReply:
+        contributions = request.contributions
+        if not 1 <= len(contributions) <= MAX_WINDOW or len({one.session for one in contributions}) > 1:
+            raise InvalidRequest(f"a batch is 1 to {MAX_WINDOW} contributions of one session")
+        reply = pb.ContributeBatchReply(replies=self._contribute(contributions))
+        await self._controller.journal.durable()
+        return reply
+
+    def _contribute(self, requests: Sequence[pb.ContributeRequest]) -> list[pb.ContributeReply]:
+        parameters = self._parameters
+        decisions = parameters.contribute(requests[0].session, [convert.push_with_records(one) for one in requests])
+        return [convert.push_reply(decision, parameters.book.scheduled) for decision in decisions]
 
     async def Schedule(self, request: pb.ScheduleRequest, context: Context) -> pb.ScheduleReply:
         parameters = self._parameters

@@ -95,6 +95,11 @@ class ServedModel:
             self.restarted_batches += 1
             self.undo()
 
+    @property
+    def has_buffers(self) -> bool:
+        """Whether a batch changes more than gradients: then what became of it has to be known before the next one."""
+        return next(self._changing(), None) is not None
+
     def undo(self) -> None:
         """The last batch does not count, or not yet: what a batch norm saw counts once."""
         with torch.no_grad():

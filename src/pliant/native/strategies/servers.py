@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pliant.client.shards import Shard
+from pliant.client.shards import Shard, ShardStream
 from pliant.core.errors import CorruptData, NotFound
 from pliant.files.atomic import write_text
 from pliant.files.locks import FileLock
@@ -36,12 +37,19 @@ from pliant.native.strategies.served_model import ServedModel
 from pliant.native.strategies.server_specs import server_specs
 from pliant.native.strategies.server_state import state_of_dump
 from pliant.ps.client.model import Contributed
+from pliant.ps.client.push_window import Decided
 from pliant.rpc import pliant_pb2 as pb
 
 log = logging.getLogger(__name__)
 
 SHARD_BATCHES = 8  # of training, in one shard
 DUMP_TIMEOUT_S = 120.0  # of one call; it is repeated
+
+
+@dataclass
+class _Computed:
+    batch: Batch
+    loss: float = 0.0
 
 
 class ServerStrategy(Strategy):
@@ -85,15 +93,62 @@ class ServerStrategy(Strategy):
             acknowledge=False,
         )
         with shards:
-            for shard in shards:
-                self._new_epoch(shard.epoch)
-                self._learn(shard, feed)
-                if self._is_over():
-                    context.hooks.commit(TRAIN, 0, end=True)
-                    break
+            if self._client.sync or self._served.has_buffers:
+                self._learn_one_by_one(shards, feed)
+            else:
+                self._learn_through_window(shards, feed)
+            if self._is_over():
+                context.hooks.commit(TRAIN, 0, end=True)
             else:
                 self._end_last_epochs()
         self.finish()
+
+    def _learn_one_by_one(self, shards: ShardStream, feed: Feed) -> None:
+        """What became of a batch is known before the next one begins."""
+        for shard in shards:
+            self._new_epoch(shard.epoch)
+            self._learn(shard, feed)
+            if self._is_over():
+                return
+
+    def _learn_through_window(self, shards: ShardStream, feed: Feed) -> None:
+        """The master decides on a batch while the next ones are computed; those that it refuses come again. Everything is decided
+        when this returns."""
+        accepted: list[tuple[int, float, int]] = []
+
+        def decided(one: Decided) -> None:
+            self._served.ordered(one.pushed.iteration)
+            if one.pushed.accepted:
+                accepted.append((one.pushed.iteration, one.work.work.loss, one.work.shard.epoch))
+            elif one.pushed.stale:
+                self._stale += 1
+                self._served.stop_prefetching()
+                log.debug("recomputing a batch of %s: %s", one.work.shard, one.pushed.reason)
+            else:
+                log.info("released %s: %s", one.work.shard, one.pushed.reason)
+
+        def after() -> None:
+            while accepted:
+                self._after(*accepted.pop(0))
+
+        def cut(shard: Shard) -> Iterator[tuple[_Computed, int]]:
+            self._new_epoch(shard.epoch)
+            for batch, done in self._served.prefetching(self._batches(shard, feed)):
+                yield _Computed(batch), done
+
+        with self._client.pipeline(on_decided=decided) as pipeline:
+            for one in pipeline.batches(shards, cut):
+                batch = one.work.batch
+                one.work.loss = self._compute(batch)
+                dense, rows = self._served.gradients()
+                iteration = self._served.iteration
+                with failing_permanently(partial(self._gradients_text, iteration + 1, batch)):
+                    pipeline.push(one, iteration, examples=batch.size, dense=dense, rows=rows)
+                pipeline.collect()
+                after()
+                if self._is_over():
+                    break
+        after()
 
     def _is_over(self) -> bool:
         maximum = self.context.description.max_steps
@@ -134,9 +189,8 @@ class ServerStrategy(Strategy):
     def _contribute(self, batch: Batch, shard: Shard, done: int) -> tuple[Contributed, float]:
         """Until the gradient of these records is taken, or they are another's."""
         while True:
-            loss = self._served.compute(batch, partial(loss_of, self.context.file))
+            loss = self._compute(batch)
             step = self._served.iteration + 1
-            check_loss(loss, step, batch, self.context.reader)
             dense, rows = self._served.gradients()
             with failing_permanently(partial(self._gradients_text, step, batch)):
                 pushed = self._client.push(
@@ -150,6 +204,11 @@ class ServerStrategy(Strategy):
             self._stale += 1
             self._served.stop_prefetching()
             log.debug("recomputing the gradient of %d records: %s", batch.size, pushed.reason)
+
+    def _compute(self, batch: Batch) -> float:
+        loss = self._served.compute(batch, partial(loss_of, self.context.file))
+        check_loss(loss, self._served.iteration + 1, batch, self.context.reader)
+        return loss
 
     def _gradients_text(self, step: int, batch: Batch) -> str:
         return f"the gradients of step {step}, of {records_text(batch.ids, self.context.reader)}"

@@ -13,12 +13,12 @@ records of ``shards`` are accepted together, or neither is. Gradients are means 
 repeated; their gradients are added up. Servers that die, are replaced, or move parameters cost time and nothing else.
 
 Not thread-safe. Neighbours: ``routing`` (which server has what), ``push_staging``, ``core/parameters/book.py`` (the master's
-decision).
+decision), ``push_window`` and ``push_pipeline`` (pushes that do not wait for it).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import Any, Protocol
@@ -27,14 +27,16 @@ from weakref import WeakSet
 import numpy as np
 
 from pliant.core.errors import InvalidRequest, NotFound, RetryableError
-from pliant.core.parameters.contributions import PushOutcome
+from pliant.core.parameters.contributions import PushDecision, PushOutcome
 from pliant.files.time_meter import time_meter
 from pliant.ps.client.dense_copy import DenseCopy
 from pliant.ps.client.model import Contributed, Model
 from pliant.ps.client.model_stream import ModelStream
 from pliant.ps.client.prefetch import RowPrefetcher
 from pliant.ps.client.push_buffers import RowBuffers
-from pliant.ps.client.push_staging import PushStager
+from pliant.ps.client.push_pipeline import PushPipeline
+from pliant.ps.client.push_staging import PushStager, StagedPush
+from pliant.ps.client.push_window import Decided, PushWindow
 from pliant.ps.client.rate_schedule import Rates, ScheduleReporter
 from pliant.ps.client.routing import Conversation, Route, Router
 from pliant.ps.compiled.merging import group_by_seat
@@ -242,8 +244,7 @@ class PsClient:
         if examples < 1:
             raise InvalidRequest(f"invalid gradient over {examples} examples")
         self._count_unit()
-        gradients = {name: self._gradient(name, value) for name, value in (dense or {}).items()}
-        pairs = {table: self._row_gradients(table, *pair) for table, pair in (rows or {}).items()}
+        gradients, pairs = self._checked(dense or {}, rows or {})
         progress = [pb.LeaseProgress(lease=s.lease, records=s.offset + records) for s, records in shards]
         while True:
             if gone := tuple(s.lease for s, _ in shards if s.session != self._conversation.name or s.lost):
@@ -264,14 +265,8 @@ class PsClient:
             if reply is None:
                 continue
             decision = push_decision(reply)
-            if self._schedule is not None and self._schedule.is_due(reply.scheduled, reply.iteration):
-                self._schedule.report(max(reply.scheduled, reply.iteration))
+            self._report_schedule(reply, decision)
             if decision.outcome is PushOutcome.UNSCHEDULED:
-                if self._schedule is None:
-                    raise InvalidRequest(
-                        f"other workers use a learning-rate schedule: {decision.reason}",
-                        hint="call schedule() on all workers",
-                    )
                 continue  # they are known now
             if decision.outcome in (PushOutcome.ACCEPTED, PushOutcome.REPEATED):
                 for shard, records in shards:
@@ -282,6 +277,18 @@ class PsClient:
                 return Contributed(
                     False, stale, decision.iteration, decision.staleness, decision.reason, decision.lost_leases
                 )
+
+    def window(self, size: int | None = None) -> PushWindow:
+        """Pushes that go on without waiting for the master's decision on each, at most ``size`` of them (as the job says). With
+        ps-sync each waits: the next gradient would be one of an older iteration."""
+        wanted = self._router.route.push_window if size is None else size
+        return PushWindow(self._conversation, _WindowPusher(self), 1 if self.sync else wanted)
+
+    def pipeline(
+        self, size: int | None = None, *, on_decided: Callable[[Decided], None] | None = None
+    ) -> PushPipeline[Any]:
+        """A loop over shards whose pushes go through such a window. ``on_decided`` is called with each push that was decided."""
+        return PushPipeline(self.window(size), on_decided)
 
     def end(self) -> None:
         """From another thread: whoever waits for servers gets an error."""
@@ -297,6 +304,22 @@ class PsClient:
             meter = time_meter()
             meter.unit(meter.busy() - self._pulled_at)
         self._pulled_at = None
+
+    def _checked(
+        self, dense: Mapping[str, Any], rows: Mapping[str, tuple[Any, Any]]
+    ) -> tuple[dict[str, Floats], dict[str, tuple[Ids, Floats]]]:
+        gradients = {name: self._gradient(name, value) for name, value in dense.items()}
+        return gradients, {table: self._row_gradients(table, *pair) for table, pair in rows.items()}
+
+    def _report_schedule(self, reply: pb.ContributeReply, decision: PushDecision) -> None:
+        """Learning rates of updates to come, if the master should know more."""
+        if self._schedule is not None and self._schedule.is_due(reply.scheduled, reply.iteration):
+            self._schedule.report(max(reply.scheduled, reply.iteration))
+        if decision.outcome is PushOutcome.UNSCHEDULED and self._schedule is None:
+            raise InvalidRequest(
+                f"other workers use a learning-rate schedule: {decision.reason}",
+                hint="call schedule() on all workers",
+            )
 
     @property
     def _stubs(self) -> Any:
@@ -330,6 +353,25 @@ class PsClient:
             needed = (flat.size, spec.dim)
             raise InvalidRequest(f"{flat.size} ids of table {table!r} need gradients of {needed}, not {array.shape}")
         return flat, array.reshape(flat.size, spec.dim)
+
+
+class _WindowPusher:
+    """A client's pushes, without their decisions; for its windows."""
+
+    def __init__(self, client: PsClient) -> None:
+        self._client = client
+
+    def stage(
+        self, based_on: int, examples: int, dense: Mapping[str, Any], rows: Mapping[str, tuple[Any, Any]]
+    ) -> StagedPush:
+        self._client._count_unit()
+        gradients, pairs = self._client._checked(dense, rows)
+        return self._client._stager.stage(dense=gradients, rows=pairs, examples=examples, based_on=based_on)
+
+    def settle(self, staged: StagedPush, reply: pb.ContributeReply) -> PushDecision:
+        decision = self._client._stager.settle(staged, reply)
+        self._client._report_schedule(reply, decision)
+        return decision
 
 
 def _cut(counts: Any, server: int) -> slice:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pliant.core.errors import SessionExpired
-from pliant.core.parameters.contributions import PushOutcome
+from pliant.core.parameters.contributions import PushDecision, PushOutcome
 from pliant.ps.client.push_buffers import OutgoingRows, RowBuffers
 from pliant.ps.client.routing import Conversation, Route, Router
 from pliant.ps.payloads import BlockGradient, Floats, Ids, Push, RowGradients
@@ -112,12 +112,17 @@ class PushStager:
         except SessionExpired:
             self._conversation.renew(staged.session)
             return None
-        outcome = push_decision(reply).outcome
-        if outcome not in (PushOutcome.ACCEPTED, PushOutcome.REPEATED):
-            self._refused.add(staged)
-        if outcome is PushOutcome.MOVED:
-            self._router.refresh(newer=True)
+        self.settle(staged, reply)
         return reply
+
+    def settle(self, staged: StagedPush, reply: pb.ContributeReply) -> PushDecision:
+        """What follows from the master's decision for the pushes to come."""
+        decision = push_decision(reply)
+        if decision.outcome not in (PushOutcome.ACCEPTED, PushOutcome.REPEATED):
+            self._refused.add(staged)
+        if decision.outcome is PushOutcome.MOVED and self._router.route is staged.route:
+            self._router.refresh(newer=True)
+        return decision
 
     def _by_server(
         self, route: Route, dense: Mapping[str, Floats], rows: Mapping[str, tuple[Ids, Floats]], assign: bool

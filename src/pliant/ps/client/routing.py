@@ -61,6 +61,7 @@ class Route:
     iteration: int
     sync: bool
     batch: int
+    push_window: int
     assigned: bool  # all servers have the first values of variables
 
     @classmethod
@@ -82,6 +83,7 @@ class Route:
             message.iteration,
             message.sync,
             message.batch,
+            message.push_window or 1,
             all(seat.order >= message.assign_order for seat in message.seats if seat.floats),
         )
 

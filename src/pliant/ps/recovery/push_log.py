@@ -12,19 +12,22 @@ are not needed once the dump is complete. The fencing token in the name separate
 One segment of its own that is not needed any more is kept as ``spare-<fencing token>`` and written over by the next: pages that the
 system has to find for a growing file cost many times as much as the copy. So behind the last record there may be old ones; the
 checksum of a record begins with the name of its segment, which distinguishes them. What a server with another fencing token wrote
-is never overwritten: one that was frozen may resume and continue writing to it.
+is never overwritten: one that was frozen may resume and continue writing to it. For the same reason ``RESERVED_BYTES`` are
+allocated behind the end of a segment at a time, where the file system can.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
 import logging
 import os
 import re
 import stat
 import struct
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,12 +42,15 @@ MAGIC = 0x504C5348
 HEADER = struct.Struct("<IIQQ")
 MAX_RECORD_BYTES = 4 << 30  # bytes of one record
 MAX_META_BYTES = Limits().meta
+RESERVED_BYTES = 16 << 20
+_KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE: the file ends where its records do
 _NAME = re.compile(r"log-[0-9]{12,18}-[0-9]{12,18}")
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # never waits for a reader of a FIFO
 
 Record = tuple[bytes, bytes]
 Meta = bytes
 Data = memoryview | bytes
+Allocate = Callable[[int, int, int], int]  # file, first byte, bytes -> the error, or 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,9 @@ class PushLog:
             if left != self._spare:
                 left.unlink(missing_ok=True)
         self._used = {path: path.stat().st_size for path in segments(folder)}  # upper bounds
+        self._allocate: Allocate | None = native_fallocate()
         self._path, self._seed, self._file = self._begin(order)
+        self._reserved = os.fstat(self._file).st_size
 
     @property
     def bytes(self) -> int:
@@ -84,6 +92,7 @@ class PushLog:
             total = checksum(data, checksum(meta, self._seed))
             waiting = [memoryview(HEADER.pack(MAGIC, len(meta), len(data), total) + meta), memoryview(data)]
             at = begin = self._used[self._path]
+            self._reserve(begin + sum(map(len, waiting)))
             try:
                 while waiting:
                     at += (count := os.pwritev(self._file, waiting, at))
@@ -93,6 +102,7 @@ class PushLog:
                         waiting[0] = waiting[0][count:]
             except OSError:
                 os.truncate(self._file, begin)  # as if it had never begun
+                self._reserved = begin
                 raise
             self._used[self._path] = at
 
@@ -102,6 +112,7 @@ class PushLog:
             begun = self._begin(order)  # if that fails, the old one is still in use
             os.close(self._file)
             self._path, self._seed, self._file = begun
+            self._reserved = os.fstat(self._file).st_size
         for meta, payload in staged:
             self.append(meta, [payload])
 
@@ -122,6 +133,15 @@ class PushLog:
                 os.close(self._file)
             self._file = -1
 
+    def _reserve(self, size: int) -> None:
+        """Have the file system find pages for what comes, many at a time. If it cannot, a write finds them, or fails."""
+        if size <= self._reserved or self._allocate is None:
+            return
+        first, self._reserved = self._reserved, max(size, self._reserved + RESERVED_BYTES)
+        error = self._allocate(self._file, first, self._reserved - first)
+        if error in (errno.EOPNOTSUPP, errno.ENOSYS):
+            self._allocate = None
+
     def _begin(self, order: int) -> tuple[Path, int, int]:
         """Path, seed and open file of the segment of this order."""
         path = self._folder / f"log-{self._fencing_token:012d}-{order:012d}"
@@ -134,6 +154,19 @@ class PushLog:
                 self._spare.rename(path)
             self._used[path] = 0
         return path, _seed_of(path), os.open(path, _WRITE, 0o666)
+
+
+def native_fallocate() -> Allocate | None:
+    """The system call itself: where a file system has none, ``os.posix_fallocate`` writes into every block instead."""
+    call = getattr(ctypes.CDLL(None, use_errno=True), "fallocate64", None)
+    if call is None:
+        return None
+    call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+
+    def allocate(file: int, first: int, size: int) -> int:
+        return ctypes.get_errno() if call(file, _KEEP_SIZE, first, size) else 0
+
+    return allocate
 
 
 def segments(folder: Path) -> list[Path]:

@@ -26,7 +26,7 @@ from pliant.core.events import (
     ServerReported,
 )
 from pliant.core.parameters.book import ParameterBook
-from pliant.core.parameters.contributions import PushDecision, PushOutcome, PushRequest
+from pliant.core.parameters.contributions import PushDecision, PushOutcome, PushWithRecords
 from pliant.core.parameters.orders import Order
 from pliant.core.parameters.seats import Seat
 from pliant.core.status import ServerStats
@@ -211,23 +211,50 @@ class ParameterCoordinator(Component):
         self._changes.notify()
         return decision
 
-    def contribute(self, push: PushRequest, progress: list[list[int]]) -> PushDecision:
-        """A gradient and the records that it was computed from, as (lease, records): both are accepted, or neither is."""
-        self._check_session(push.session)
-        decision = self.book.decide(**push.to_json())
-        if decision.outcome is PushOutcome.ACCEPTED:
-            if lost := self._shards.book.unreportable(push.session, progress):
+    def contribute(self, session: str, contributions: Sequence[PushWithRecords]) -> list[PushDecision]:
+        """Decide on these of one session, in their order. What is accepted is journaled in one transaction.
+
+        1. A gradient and the records that it was computed from are accepted together, or neither is.
+        2. Of a shard, records are accepted without a gap: a contribution that names what it comes ``after`` is refused unless
+           exactly that was accepted. So when one in the middle of a window is refused, those after it of the same shard are.
+        """
+        self._check_session(session)
+        accepted = self.book.contributions
+        progress: dict[int, int] = {}
+        try:
+            return [self._decide(one, progress) for one in contributions]
+        finally:  # also if one of them is invalid: those before it count
+            if progress:
+                self._shards.acknowledge(session, [list(pair) for pair in progress.items()])
+            if self.book.contributions > accepted:
+                self._flush()
+                self._rebalancer.rebalance()  # between two iterations, which may be the only time when nothing is pending
+                self._changes.notify()
+            self._end_training()
+
+    def _decide(self, one: PushWithRecords, progress: dict[int, int]) -> PushDecision:
+        """``progress``: records by lease that are accepted with contributions before this one and not acknowledged yet; those of
+        this one are added. The caller acknowledges them before anything else happens, so they are in the same transaction."""
+        push = one.push
+        arguments = push.to_json()
+        decision = self.book.decide(**arguments)
+        if decision.outcome in self._refused:
+            self._refused[decision.outcome] += 1
+        if decision.outcome is not PushOutcome.ACCEPTED:
+            return decision
+        if one.progress:
+            lost = self._shards.book.unreportable(push.session, one.progress)
+            lost += [lease for lease, records in one.progress if records <= progress.get(lease, 0)]
+            if lost:
                 reason = "a shard of its records was leased to another worker"
                 return PushDecision(PushOutcome.LOST, decision.iteration, reason=reason, lost_leases=tuple(lost))
-            decision = self._journal.do(self.book.contribute, **push.to_json())  # and with it, in one transaction:
-            if progress:
-                self._shards.acknowledge(push.session, progress)
-            self._flush()
-            self._rebalancer.rebalance()  # between two iterations, which may be the only time when nothing is pending
-            self._changes.notify()
-        elif decision.outcome in self._refused:
-            self._refused[decision.outcome] += 1
-        self._end_training()
+            accepted = self._shards.book.accepted_records
+            if any((progress.get(lease) or accepted(push.session, lease)) != records for lease, records in one.after):
+                reason = "records of its shard that come before its own are not accepted"
+                return PushDecision(PushOutcome.GAP, decision.iteration, decision.staleness, reason)
+        decision = self._journal.do(self.book.contribute, **arguments)
+        for lease, records in one.progress:
+            progress[lease] = max(records, progress.get(lease, 0))
         return decision
 
     def end_session(self, session: str) -> None:

@@ -1,0 +1,119 @@
+"""Workers that do not compute, and a parameter server that does not update, in one process: they load a master with contributions.
+
+    python ps_contributors.py SOCKET TOKEN_FILE WORKERS WINDOW SECONDS
+
+Each worker has one shard, and always one batch of WINDOW contributions on its way, each with one record of it. The server asks
+for orders as a real one does. Prints one line of JSON: accepted contributions, seconds, and how long a batch took.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+
+from pliant.rpc import pliant_pb2 as pb
+from pliant.rpc.channel import Address, AsyncMasterClient
+from pliant.rpc.identity import read_token_file
+
+WORKERS_OF_A_CHANNEL = 16
+WARM_UP_S = 1.0
+
+
+class Contributors:
+    def __init__(self, address: Address, workers: int, window: int, seconds: float) -> None:
+        self._address = address
+        self._workers = workers
+        self._window = window
+        self._seconds = seconds
+        self._iteration = 0
+        self._counts: list[tuple[float, float, int]] = []  # end, seconds, accepted
+
+    async def run(self) -> None:
+        server = AsyncMasterClient(self._address)
+        holder = (await server.call(server.stubs.parameters.JoinSeat, pb.JoinSeatRequest(node="ps-0"))).holder
+        ready = pb.SeatReadyRequest(holder=holder, address="127.0.0.1:1")
+        await server.call(server.stubs.parameters.SeatReady, ready)
+        following = asyncio.create_task(self._follow(server, holder))
+        version = (await server.call(server.stubs.parameters.GetMap, pb.GetMapRequest())).map.version
+        clients = [AsyncMasterClient(self._address) for _ in range(-(-self._workers // WORKERS_OF_A_CHANNEL))]
+        begun = time.perf_counter()
+        until = begun + WARM_UP_S + self._seconds
+        work = [
+            self._contribute(clients[n // WORKERS_OF_A_CHANNEL], f"s{n}", holder, version, until)
+            for n in range(self._workers)
+        ]
+        await asyncio.gather(*work)
+        following.cancel()
+        inside = [one for one in self._counts if begun + WARM_UP_S <= one[0] < until]
+        took = sorted(one[1] for one in inside)
+        print(
+            json.dumps(
+                {
+                    "accepted": sum(one[2] for one in inside),
+                    "all": sum(one[2] for one in self._counts),
+                    "seconds": self._seconds,
+                    "batch_ms": 1000 * took[len(took) // 2],
+                }
+            )
+        )
+        for client in (*clients, server):
+            await client.close()
+
+    async def _contribute(
+        self, client: AsyncMasterClient, session: str, holder: pb.SeatHolder, version: int, until: float
+    ) -> None:
+        shards = client.stubs.shards
+        await client.call(shards.OpenSession, pb.OpenSessionRequest(session=session, node=f"guest-{session}"))
+        asked = pb.ExchangeRequest(session=session, request=1, dataset="d", want=1)
+        lease = (await client.call(shards.Exchange, asked)).shards[0].lease
+        done = 0
+        while time.perf_counter() < until:
+            contributions = [
+                pb.ContributeRequest(
+                    session=session,
+                    sequence=number + 1,
+                    based_on=self._iteration,
+                    examples=1,
+                    holders=[holder],
+                    map_version=version,
+                    progress=[pb.LeaseProgress(lease=lease, records=number + 1, after=number)],
+                )
+                for number in range(done, done + self._window)
+            ]
+            begun = time.perf_counter()
+            if self._window == 1:
+                replies = [await client.call(client.stubs.parameters.Contribute, contributions[0])]
+            else:
+                request = pb.ContributeBatchRequest(contributions=contributions)
+                replies = (await client.call(client.stubs.parameters.ContributeBatch, request)).replies
+            ended = time.perf_counter()
+            accepted = sum(reply.outcome == pb.PUSH_ACCEPTED for reply in replies)
+            if accepted < self._window:
+                raise RuntimeError(f"refused: {replies[-1]}")
+            done += accepted
+            self._iteration = max(self._iteration, replies[-1].iteration)
+            self._counts.append((ended, ended - begun, accepted))
+
+    async def _follow(self, client: AsyncMasterClient, holder: pb.SeatHolder) -> None:
+        after = 0
+        while True:
+            request = pb.NextOrdersRequest(holder=holder, after=after)
+            reply = await client.call(client.stubs.parameters.NextOrders, request)
+            for order in reply.orders:
+                after = order.number
+                if order.kind == pb.ORDER_DUMP:
+                    report = pb.ReportDumpRequest(holder=holder, order=order.number)
+                    await client.call(client.stubs.parameters.ReportDump, report)
+
+
+def main() -> None:
+    target, token, workers, window, seconds = sys.argv[1:]
+    address = Address(target, read_token_file(Path(token)))
+    asyncio.run(Contributors(address, int(workers), int(window), float(seconds)).run())
+
+
+if __name__ == "__main__":
+    main()
