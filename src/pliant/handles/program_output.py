@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from pliant.files.folder_watch import FolderWatch
 from pliant.handles.job_handle import LinePrinter
 
 NOT_PROGRAMS = {"master.log", "agents.log"}
@@ -30,6 +31,10 @@ class OutputTail:
         self._nodes = nodes
         self._read: dict[str, int] = {}
         self._rest: dict[str, bytes] = {}  # an unfinished last line
+        self._watch = FolderWatch(logs, writes=True)
+
+    def fileno(self) -> int:
+        return self._watch.fileno()
 
     def skip_to_last(self, lines: int) -> None:
         """Start with the last ``lines`` lines of each file."""
@@ -38,6 +43,7 @@ class OutputTail:
 
     def show_new(self) -> bool:
         """Returns whether there was anything."""
+        self._watch.clear()
         shown = False
         for path in self._files():
             for line in self._new_lines(path):
@@ -51,6 +57,7 @@ class OutputTail:
             if rest:
                 self._printer(Path(name).stem, rest.decode(errors="replace"))
         self._rest.clear()
+        self._watch.close()
 
     def _files(self) -> list[Path]:
         found = sorted(self._logs.glob("*.log"), key=lambda path: (len(path.name), path.name))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import select
 import time
+from collections.abc import Sequence
 
 from pliant.cli.following.follow import Detached, Follower, Lifetime
 from pliant.cli.following.interrupts import Interrupts
 from pliant.core.errors import JobFailed
 from pliant.core.summary import JobSummary
+from pliant.files.folder_watch import FolderWatch
 from pliant.handles.job_handle import JobHandle
 from pliant.handles.local import INTERRUPTED, LocalJob
 
 __all__ = ["Detached", "attach_to"]
 
+POLL_INTERVAL_S = 0.2  # for the end of the job, where the system does not report new files
 REVIVAL_TIMEOUT_S = 10.0  # without launcher and master: an agent may be starting them again
 
 
@@ -45,6 +49,7 @@ class SupervisedElsewhere:
     def __init__(self, handle: LocalJob) -> None:
         self._handle = handle
         self._last_seen = time.monotonic()
+        self._watch = FolderWatch(handle.home.path)  # the summary comes there
 
     @property
     def unrecorded_stop(self) -> str:
@@ -68,5 +73,8 @@ class SupervisedElsewhere:
     def request_stop(self, reason: str, *, at_once: bool) -> None:
         return  # who is attached does not stop the job
 
-    def wait(self, seconds: float) -> None:
-        time.sleep(seconds)
+    def wait(self, seconds: float, beside: Sequence[int] = ()) -> None:
+        self._watch.clear()
+        if not self._handle.is_over():
+            own = [self._watch.fileno()] if self._watch.is_working else []
+            select.select([*own, *beside], [], [], seconds if own else min(seconds, POLL_INTERVAL_S))
