@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import logging
 import math
-import random
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import torch
@@ -29,6 +28,7 @@ from pliant.torch.loop_progress import LoopProgress
 from pliant.torch.loop_terms import are_equal, digest, disagreement, gather
 from pliant.torch.misuse import LoopGuard, missing_backward
 from pliant.torch.plan import StepPlan, unit_seed
+from pliant.torch.read_ahead import Unit, UnitReader
 from pliant.torch.step import Step
 from pliant.torch.termination import TerminationNotice
 from pliant.torch.training_state import TrainingState
@@ -55,20 +55,21 @@ class StepController:
         self._meter = time_meter()
         self._unit_began = 0.0
         self.progress = LoopProgress(state.position)
-        self._dataset: Any = None
-        self._collate: Callable[[list[Any]], Any] = list
+        self._reader: UnitReader | None = None
         self._params: Sequence[torch.nn.Parameter] = ()  # of the current step
         self._weight = 1.0  # of the current micro-batch: its share of the step's records
         self._leaves = False  # after this step, as the others know
         self.checkpointer: Checkpointer | None = None
         self.stop_requested = False  # by this worker
 
-    def begin_loop(self, dataset: Any, collate: Callable[[list[Any]], Any]) -> None:
-        self._dataset, self._collate = dataset, collate
+    def begin_loop(self, reader: UnitReader) -> None:
+        self._reader = reader
         self._guard.begin_loop()
 
     def end_loop(self) -> None:
         self._guard.end_loop()
+        if self._reader is not None:
+            self._reader.close()
 
     @property
     def _plan(self) -> StepPlan:
@@ -83,10 +84,12 @@ class StepController:
         boundary = self._position.boundary
         while True:
             try:
-                for unit, last in self._units_to_do():
-                    indices = self._plan.indices(step.index, unit)
-                    if indices:
-                        batch = self._begin_unit(step, unit, indices, last=last)
+                todo = self._units_to_do()
+                self._expect(step.index, [unit for unit, _ in todo])
+                for unit, last in todo:
+                    wanted = self._unit(step.index, unit)
+                    if wanted.indices:
+                        batch = self._begin_unit(step, wanted, last=last)
                         yield batch
                         self._end_unit(step, unit)
                     else:
@@ -129,17 +132,26 @@ class StepController:
         todo = [unit for unit in share if unit not in done]
         return [(unit, number == len(todo)) for number, unit in enumerate(todo, start=1)]
 
-    def _begin_unit(self, step: Step, unit: int, indices: Sequence[int], *, last: bool) -> Any:
-        seed = unit_seed(self._state.seed, step.index + (self._position.loop << 40), unit)
-        random.seed(seed)
-        torch.manual_seed(seed)
-        if (numpy := sys.modules.get("numpy")) is not None:
-            numpy.random.seed(seed & 0xFFFFFFFF)
-        step.unit, step.backwards = unit, 0
+    def _unit(self, step: int, number: int) -> Unit:
+        seed = unit_seed(self._state.seed, step + (self._position.loop << 40), number)
+        return Unit(step, number, self._plan.indices(step, number), seed)
+
+    def _expect(self, step: int, todo: Sequence[int]) -> None:
+        """What comes next, if the world stays as it is: the rest of this step, and this worker's share of the following ones."""
+        assert self._reader is not None
+        hosted = hosted_by(self._elastic.world.rank, self._elastic.seats)
+        share = range(hosted.start * self._state.accumulate, hosted.stop * self._state.accumulate)
+        following = ((later, unit) for later in range(step + 1, self._state.limit) for unit in share)
+        units = (self._unit(*key) for key in chain(((step, unit) for unit in todo), following))
+        self._reader.expect(unit for unit in units if unit.indices)
+
+    def _begin_unit(self, step: Step, wanted: Unit, *, last: bool) -> Any:
+        assert self._reader is not None
+        step.unit, step.backwards = wanted.number, 0
         self._unit_began = time.monotonic()
-        self._weight = len(indices) / step.records
+        self._weight = len(wanted.indices) / step.records
         with self._meter.data:
-            batch = self._collate(_fetch(self._dataset, indices))
+            batch = self._reader.take(wanted)
         self._accumulator.begin_unit(self._elastic.world, last=last)
         self._guard.begin_unit(self._params if self._accumulator.units else ())
         return batch
@@ -242,8 +254,3 @@ class StepController:
             self.checkpointer.take(
                 self._position.total, self._state.state_dict, world.rank, world.size, world.round, wait=wait
             )
-
-
-def _fetch(dataset: Any, indices: Sequence[int]) -> list[Any]:
-    many = getattr(dataset, "__getitems__", None)
-    return list(many(list(indices))) if many is not None else [dataset[i] for i in indices]
