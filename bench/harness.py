@@ -6,6 +6,7 @@ Absolute figures move from run to run; every bench runs the peer in the same run
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -23,6 +24,30 @@ from rich.table import Table
 
 CACHE = Path.home() / ".cache" / "pliant" / "bench"
 LEAD = 0.5  # seconds between an order and the moment at which all clients begin
+
+
+def options_of(doc: str | None, rounds: int, quick_rounds: int = 1) -> argparse.ArgumentParser:
+    """The parser of a bench, with the options that all of them have; read it with ``parsed``."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--rounds", type=_positive, help=f"of which the median is taken [{rounds}; quick: {quick_rounds}]"
+    )
+    parser.add_argument("--quick", action="store_true", help="small and short: whether it runs, not a measurement")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON on standard output")
+    parser.set_defaults(full_rounds=rounds, quick_rounds=quick_rounds)
+    return parser
+
+
+def parsed(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    options = parser.parse_args()
+    options.rounds = options.rounds or (options.quick_rounds if options.quick else options.full_rounds)
+    return options
+
+
+def _positive(text: str) -> int:
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return number
 
 
 @dataclass(frozen=True)

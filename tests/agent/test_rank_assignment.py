@@ -3,10 +3,11 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import sys
 
 import pytest
 
-from pliant.agent.rank_assignment import GroupSlot, RankAssignment
+from pliant.agent.rank_assignment import CONNECT_S, LOOK_AGAIN_S, GroupSlot, RankAssignment, SocketWatch
 from pliant.rpc import pliant_pb2 as pb
 
 GROUP = pb.Group(
@@ -79,6 +80,26 @@ def test_a_connection_that_was_closed_before_anybody_looked_is_evidence_too() ->
         client.close()
         accepted.close()
     assert slot.was_used("")
+
+
+def test_the_table_of_connections_is_read_only_while_a_program_has_new_sockets() -> None:
+    now = 0.0
+    watch = SocketWatch(lambda: now)
+    code = "import socket; input(); s = socket.socket(); print(1, flush=True); input()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], text=True, **pipes) as program:  # type: ignore[call-overload]
+        assert not watch.is_due(program.pid), "it has none"
+        program.stdin.write("\n")
+        program.stdin.flush()
+        program.stdout.readline()
+        assert watch.is_due(program.pid)
+        now += CONNECT_S
+        assert watch.is_due(program.pid), "it may have connected it meanwhile"
+        now += 1.0
+        assert not watch.is_due(program.pid)
+        now += LOOK_AGAIN_S
+        assert watch.is_due(program.pid)
+        program.kill()
 
 
 @pytest.mark.parametrize(

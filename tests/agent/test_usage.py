@@ -5,10 +5,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import psutil
 import pytest
 
 from pliant.agent.usage import MB, MemoryWatchdog, UsageSampler, process_tree
+from pliant.platforms import process_stat
 from pliant.platforms.cgroup import CgroupReading
 
 
@@ -97,12 +97,33 @@ def test_a_process_that_ended_uses_nothing() -> None:
 
 
 def test_processes_that_vanish_between_listing_and_reading_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def vanish(self: psutil.Process) -> None:
-        raise psutil.NoSuchProcess(self.pid)
+    with program("print('up'); input()") as process, program("print('up'); input()") as other:
+        other.kill()
+        other.wait()
+        monkeypatch.setattr(process_stat, "_children", lambda pid: [other.pid] if pid == process.pid else [])
+        usage = UsageSampler(process.pid).sample()
+    assert usage.processes == 1
 
-    monkeypatch.setattr(psutil.Process, "memory_info", vanish)
-    with program("print('up'); input()") as process:
-        assert UsageSampler(process.pid).sample().memory_mb == 0.0
+
+def test_a_process_that_one_listing_misses_is_not_counted_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    with program(CHILD.format(code=BURN.format(seconds=0.3))) as process:
+        go_on(process)
+        sampler = UsageSampler(process.pid, clock=clock)
+        with monkeypatch.context() as patched:
+            patched.setattr(process_stat, "_children", lambda pid: [])
+            clock.now += 1.0
+            assert sampler.sample().processes == 2
+        clock.now += 1.0
+        assert sampler.sample().cpu < 0.2
+
+
+def test_where_the_kernel_lists_no_children_psutil_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_stat, "_lists_children", lambda: False)
+    with program(CHILD.format(code=HOLD.format(mb=40))) as process:
+        usage = UsageSampler(process.pid).sample()
+    assert usage.memory_mb > 45
+    assert usage.processes == 2
 
 
 def test_a_cgroup_of_its_own_is_believed_before_the_processes() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pliant.core.errors import CorruptData, InvalidRequest
+from pliant.core.errors import CorruptData, InvalidRequest, NotAvailable
 from pliant.data import (
     DataReader,
     Dataset,
@@ -127,7 +127,7 @@ def test_any_chain_is_safe_to_leave_at_any_point(
     else:
         consumed += held
         assert source.all_done
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
     assert len(consumed) == len(set(consumed))
     safe = [i for shard in source.given for i in shard.indices()[: shard.acknowledged]]
     if "filter" not in steps and not ("batch" in steps and drop):
@@ -140,9 +140,54 @@ def test_leaving_the_loop_reports_what_was_consumed_and_no_more(master: Master) 
     for record in stream:
         if record == 20:
             break
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
     assert source.shards[0].reports == [20]
     assert not source.shards[0].finished
+
+
+def test_a_stream_that_is_closed_gives_no_more_records(master: Master) -> None:
+    source = master(100, 50)
+    stream = records_of(source, numbers(100))
+    assert [next(stream) for _ in range(7)] == list(range(7))
+    stream.close()
+    assert next(stream, None) is None
+    assert source.shards[0].reports == [6], "the seventh may not be finished"
+
+
+def test_a_position_that_is_asked_for_in_the_middle_is_exact(master: Master) -> None:
+    class Asked:
+        """A source that is asked for exact positions."""
+
+        def __init__(self) -> None:
+            self.source = master(100, 50)
+            self.report: Any = None
+
+        def __iter__(self) -> Iterator[Any]:
+            return iter(self.source)
+
+        def on_flush(self, report: Any) -> None:
+            self.report = report or self.report
+
+    asked = Asked()
+    for record in records_of(asked, numbers(100)):
+        asked.report()
+        reports = asked.source.shards[record // 50].reports
+        assert (reports or [0])[-1] == record % 50, "all but the one in hand"
+    assert asked.source.all_done
+
+
+def test_a_master_that_refuses_an_acknowledgement_ends_the_stream(master: Master) -> None:
+    def refuse(records: int = 0) -> None:
+        raise NotAvailable("revoked")
+
+    for function in (None, generator):
+        source = master(100, 50)
+        source.shards[0].done = refuse
+        stream = records_of(source, numbers(100), dataset_fn=function)
+        with pytest.raises(NotAvailable):
+            list(stream)
+        assert next(stream, None) is None
+        stream.close()
 
 
 def test_progress_is_reported_now_and_then(master: Master) -> None:
@@ -176,7 +221,7 @@ def test_reading_and_leasing_stop_when_nobody_consumes(master: Master) -> None:
     enough.wait(0.2)  # time to run away, if it would
     assert len(read) <= 60
     assert len(source.given) <= 8
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
 
 
 def test_the_next_lease_and_the_next_records_are_fetched_during_training(master: Master) -> None:
@@ -193,7 +238,7 @@ def test_the_next_lease_and_the_next_records_are_fetched_during_training(master:
     assert next(stream) == 0
     assert read_on.wait(MAX_WAIT_S)
     assert not any(shard.finished for shard in source.shards)
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
 
 
 def test_a_failing_function_is_raised_in_the_loop_with_its_record_after_those_before_it(
@@ -326,5 +371,5 @@ def test_no_thread_is_left_behind(master: Master) -> None:
     for number in range(20):
         stream = records_of(master(50, 5), numbers(50), dataset_fn=random.Random(number).choice(FUNCTIONS))
         next(stream)
-        stream.close()  # type: ignore[attr-defined]
+        stream.close()
     wait_until(lambda: active_count() <= before, what="the end of the threads")

@@ -43,7 +43,6 @@ from pliant.rpc.channel import Address, AsyncMasterClient
 log = logging.getLogger(__name__)
 
 EXIT_REJECTED = 4  # the master has given this node up
-REPORT_INTERVAL_S = 0.2  # of what became of checkpoints
 EXIT_FAILED = 1  # where the platform reads the exit code: the program did not complete
 
 
@@ -102,7 +101,7 @@ class Agent:
         beside = [
             asyncio.create_task(self._link.send_heartbeats()),
             asyncio.create_task(snapshots.run()),
-            asyncio.create_task(self._report_checkpoints()),
+            asyncio.create_task(self._reports.run(self._link.checkpoint_written)),
         ]
         if copy is not None:
             beside.append(asyncio.create_task(copy.run()))
@@ -146,12 +145,6 @@ class Agent:
         await asyncio.sleep(0)  # the report is sent first: peers wait for it, what is left of the program does not
         await self._runner.end()
         return await reporting
-
-    async def _report_checkpoints(self) -> None:
-        """For ever; cancel it."""
-        while True:
-            await self._reports.offer(self._link.checkpoint_written)
-            await asyncio.sleep(REPORT_INTERVAL_S)
 
     async def _try_destination(self) -> ExitReport | None:
         """Before the first run: whether checkpoints can be written where the job's spec says. None: the program may start."""

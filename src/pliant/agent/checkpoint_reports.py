@@ -7,6 +7,7 @@ one that may have arrived is simply sent again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import deque
@@ -28,10 +29,26 @@ class CheckpointReports:
         self._waiting: deque[WriteResult] = deque(maxlen=MAX_WAITING)
         self._one = asyncio.Lock()
         self._retry_at = 0.0  # monotonic
+        self._added = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None  # of who waits for news
 
     def add(self, *results: WriteResult) -> None:
         """From any thread. Of parts that went well nothing is to be said until the checkpoint is complete."""
         self._waiting.extend(result for result in results if result.problem or result.complete)
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                self._loop.call_soon_threadsafe(self._added.set)
+
+    async def run(self, send: Send) -> None:
+        """Send what comes; for ever, cancel it."""
+        self._loop = asyncio.get_running_loop()
+        while True:
+            self._added.clear()
+            await self.offer(send)
+            if self._waiting:
+                await asyncio.sleep(max(0.0, self._retry_at - time.monotonic()))
+            else:
+                await self._added.wait()
 
     async def offer(self, send: Send) -> None:
         """Send what waits, if the master answers; ``send`` tries once."""

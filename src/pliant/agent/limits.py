@@ -7,6 +7,7 @@ else ``MemoryWatchdog`` samples memory and the agent kills the program that exce
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,9 @@ from pliant.platforms.cgroup import CgroupLimit, CgroupReading, cgroup_job, read
 log = logging.getLogger(__name__)
 
 
+OWN_LIMIT_INTERVAL_S = 10.0  # a platform may change that of a running container
+
+
 class NodeLimits:
     def __init__(self, environment: NodeEnvironment) -> None:
         self._environment = environment
@@ -29,6 +33,7 @@ class NodeLimits:
         """As requested; the platform may change them while the node runs."""
         self._record = environment.node_dir / "agent.json" if environment.node_dir is not None else None
         self._read_at = 0  # st_mtime_ns of the record
+        self._own_limit_mb, self._own_limit_due = 0, 0.0  # of the agent's own group; monotonic
 
     def apply(self) -> None:
         """Also for a program without limits: it may get some later, and then all that it holds has to be counted."""
@@ -90,8 +95,11 @@ class NodeLimits:
         """As requested, else as the agent's own cgroup has it; 0: none."""
         if self.resources.memory_mb:
             return self.resources.memory_mb
-        group = read_current()
-        return group.memory_limit_bytes >> 20 if group is not None and group.memory_limit_bytes else 0
+        if time.monotonic() >= self._own_limit_due:
+            self._own_limit_due = time.monotonic() + OWN_LIMIT_INTERVAL_S
+            group = read_current()
+            self._own_limit_mb = group.memory_limit_bytes >> 20 if group is not None and group.memory_limit_bytes else 0
+        return self._own_limit_mb
 
     def make_watchdog(self, pid: int) -> MemoryWatchdog | None:
         """None where the kernel enforces the limit."""

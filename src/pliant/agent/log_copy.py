@@ -11,7 +11,10 @@ import sys
 from pathlib import Path
 from typing import BinaryIO
 
+from pliant.files.folder_watch import FolderWatch
+
 POLL_INTERVAL_S = 0.2
+WATCHED_INTERVAL_S = 2.0  # where the kernel reports what is written
 MAX_CHUNK_BYTES = 1 << 20
 
 
@@ -23,8 +26,14 @@ class LogCopy:
 
     async def run(self) -> None:
         """For ever."""
-        while True:
-            await asyncio.sleep(0 if self.catch_up() else POLL_INTERVAL_S)
+        with FolderWatch(self._log.parent, writes=True) as watch:
+            pause = WATCHED_INTERVAL_S if watch.is_working else POLL_INTERVAL_S
+            while True:
+                watch.clear()
+                if self.catch_up():
+                    await asyncio.sleep(0)
+                else:
+                    await watch.changed(pause)
 
     def catch_up(self) -> int:
         """Copy the next chunk; returns its size."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import random
 import socket
 import time
 from collections.abc import Callable
@@ -37,6 +38,8 @@ REVIVE_INTERVAL_S = 2.0  # of silence of the master, between two attempts to hav
 HEARTBEAT_TIMEOUT_S = 5.0
 STOPPING_WAIT_S = 3.0  # for a master that does not answer, once the program of a node that stops has ended
 DEFAULT_HEARTBEAT_INTERVAL_S = 1.0
+HEARTBEAT_JITTER = 0.1  # share by which intervals differ: agents that registered together do not stay together
+WATCH_INTERVAL_S = 1.0  # between two looks at the program, however rare heartbeats are
 
 
 class Orphaned(Exception):
@@ -150,10 +153,22 @@ class MasterLink:
                 self._stop.request(self._environment.grace)
             else:
                 self._last_answer = time.monotonic()
+                self._heartbeat_interval = reply.heartbeat_seconds or self._heartbeat_interval
                 self._obey(request, reply)
-            await self._slot.until_heartbeat_due(self._heartbeat_interval)
+            await self._until_heartbeat_due()
 
     # --- inside
+
+    async def _until_heartbeat_due(self) -> None:
+        """At once if there is news: an assignment is wanted, or the program is stopped, which is reported every second."""
+        interval = self._heartbeat_interval * random.uniform(1 - HEARTBEAT_JITTER, 1)
+        due = time.monotonic() + interval
+        while (left := due - time.monotonic()) > 0:
+            if await self._slot.until_heartbeat_due(min(left, WATCH_INTERVAL_S), interval):
+                return
+            self._runner.watch_memory()
+            if self._runner.is_stopped:
+                return
 
     def _checkpoint(self, result: WriteResult) -> pb.CheckpointReport:
         return pb.CheckpointReport(

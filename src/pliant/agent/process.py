@@ -34,6 +34,7 @@ from pathlib import Path
 import psutil
 
 from pliant.core.errors import PermanentError, PliantError
+from pliant.platforms.process_stat import STOPPED, read_stat
 from pliant.platforms.processes import all_gone, has_mark, is_alive, send, when_gone
 
 RUN_ID = "PLIANT_RUN_ID"
@@ -141,10 +142,8 @@ class Program:
     @property
     def is_stopped(self) -> bool:
         """Whether it is halted by SIGSTOP or a debugger (state T), alive but not running."""
-        try:
-            return psutil.Process(self.pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
-        except psutil.NoSuchProcess:
-            return False
+        found = read_stat(self.pid)
+        return found is not None and found.state in STOPPED
 
     async def wait(self) -> int:
         """The return code, once it ended. What it started may still run: see ``kill``."""

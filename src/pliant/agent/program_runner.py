@@ -125,15 +125,19 @@ class ProgramRunner:
 
     def sample(self) -> Usage | None:
         """What the program uses now; kills it if it exceeds a limit that the kernel does not enforce."""
-        self._limits.refresh()
         usage = self._sampler.sample() if self._sampler is not None else None
         self._peak_mb = max(self._peak_mb, usage.memory_mb if usage is not None else 0.0)
+        self.watch_memory()
+        return usage
+
+    def watch_memory(self) -> None:
+        """Kill the program if it exceeds a limit that the kernel does not enforce."""
+        self._limits.refresh()
         if self._watchdog is not None:
             self._watchdog.limit_mb = self._limits.resources.memory_mb
         if self._watchdog is not None and self.program is not None and (problem := self._watchdog.check()) is not None:
             self._over_memory = problem
             self.program.signal_group(signal.SIGKILL)
-        return usage
 
     def time_spent(self) -> TimeSpent | None:
         """Where the time of the program went so far, as it counts itself; None: it does not run, or cannot count."""

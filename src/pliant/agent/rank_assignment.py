@@ -11,18 +11,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
+import os
 import re
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from pliant.agent.usage import process_tree
+from pliant.platforms.process_stat import tree_stats
 from pliant.rpc import pliant_pb2 as pb
 
 log = logging.getLogger(__name__)
 
 _TIME_WAIT = "06"  # as the kernel's table of sockets writes it
+CONNECT_S = 15.0  # that new sockets of a program are looked at
+LOOK_AGAIN_S = 30.0  # after that, even if it has no new ones
 UNASSIGNED_HEARTBEAT_INTERVAL_S = 0.1  # while the program waits for its assignment
 
 
@@ -87,10 +94,54 @@ class RankAssignment:
         return re.search(rf"\b{self.port}\b", last_words) is not None
 
 
+class SocketWatch:
+    """When to look at the machine's table of connections, which takes the kernel milliseconds even if it is empty.
+
+    As long as a program has the sockets that it had, once they had time to connect, it uses no port that it did not use.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._known: frozenset[str] = frozenset()
+        self._look_until = -math.inf
+        self._look_again = -math.inf
+
+    def is_due(self, pid: int) -> bool:
+        now, sockets = self._clock(), _sockets_of(pid)
+        if sockets is None:
+            return True
+        if sockets != self._known:
+            self._known, self._look_until = sockets, now + CONNECT_S
+        if not sockets or (now > self._look_until and now < self._look_again):
+            return False
+        self._look_again = now + LOOK_AGAIN_S
+        return True
+
+
+def _sockets_of(pid: int) -> frozenset[str] | None:
+    """Of the program and its children, by name; None: they cannot be read."""
+    found: set[str] = set()
+    for process in tree_stats(pid):
+        folder = f"/proc/{process.pid}/fd"
+        try:
+            descriptors = os.listdir(folder)
+        except FileNotFoundError:  # it ended
+            continue
+        except OSError:
+            return None
+        for descriptor in descriptors:
+            with contextlib.suppress(OSError):
+                target = os.readlink(f"{folder}/{descriptor}")
+                if target.startswith("socket:"):
+                    found.add(target)
+    return frozenset(found) if found or Path("/proc/self/fd").exists() else None
+
+
 class GroupSlot:
     def __init__(self) -> None:
         self._assignment: RankAssignment | None = None
         self._used = False  # the program was seen to use its assignment
+        self._sockets = SocketWatch()
         self.recall = ""  # why the program must end, to be started again with its group
         self.is_recalled = False  # and it was ended for that reason
         self._news = asyncio.Event()
@@ -111,6 +162,7 @@ class GroupSlot:
     def assign(self, group: pb.Group) -> None:
         self._assignment = RankAssignment.from_message(group)
         self.recall, self.is_recalled, self._used = "", False, False
+        self._sockets = SocketWatch()
         if self._assignment is None:
             self._hurry.set()
         self.wake()
@@ -134,13 +186,16 @@ class GroupSlot:
         self._news.clear()
         await self._news.wait()
 
-    async def until_heartbeat_due(self, seconds: float) -> None:
-        """Wait for the next heartbeat: a short time, if an assignment is wanted."""
+    async def until_heartbeat_due(self, seconds: float, interval: float) -> bool:
+        """Wait so long; True: the next heartbeat is due before that, as an assignment is wanted.
+
+        ``interval``: between two heartbeats of an agent that has one."""
         self._hurry.clear()
+        if self._assignment is None:
+            seconds = max(UNASSIGNED_HEARTBEAT_INTERVAL_S, interval / 10)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(
-                self._hurry.wait(), seconds if self._assignment is not None else UNASSIGNED_HEARTBEAT_INTERVAL_S
-            )
+            await asyncio.wait_for(self._hurry.wait(), seconds)
+        return self._hurry.is_set() or self._assignment is None
 
     def message(self) -> pb.Group | None:
         """The assignment, as the master sent it."""
@@ -153,7 +208,8 @@ class GroupSlot:
 
     def is_used_by(self, pid: int) -> bool:
         """Sampled until it is seen once."""
-        self._used = self._used or (self._assignment is not None and self._assignment.is_used_by(pid))
+        if not self._used and self._assignment is not None and self._sockets.is_due(pid):
+            self._used = self._assignment.is_used_by(pid)
         return self._used
 
     def was_used(self, last_words: str) -> bool:

@@ -13,10 +13,12 @@ from pathlib import Path
 
 from pliant.checkpoint.slots import SlotFolder, WriteResult, node_folder, sweep
 from pliant.checkpoint.writeout import Drain
+from pliant.files.folder_watch import FolderWatch
 
 log = logging.getLogger(__name__)
 
 _POLL_INTERVAL_S = 0.1  # for a new snapshot: two small files
+_WATCHED_INTERVAL_S = 10.0  # the same where the kernel reports what is new
 
 
 class SnapshotWriter:
@@ -45,9 +47,12 @@ class SnapshotWriter:
 
     async def run(self) -> None:
         """For ever; cancel it."""
-        while True:
-            await self.flush()
-            await asyncio.sleep(_POLL_INTERVAL_S)
+        with FolderWatch(self._folder.path) as watch:
+            pause = _WATCHED_INTERVAL_S if watch.is_working else _POLL_INTERVAL_S
+            while True:
+                watch.clear()
+                await self.flush()
+                await watch.changed(pause)
 
     async def flush(self) -> bool:
         """Write out what is pending; False if something could not be written."""

@@ -1,7 +1,7 @@
 """What a program takes of its machine: CPU and memory, of the whole tree of processes below one pid.
 
 A node with a cgroup of its own is measured by the kernel (exact, short-lived processes included); any other by
-``psutil``. Sampling is a call, made by the agent at its own pace; nothing here has a thread. Processes may vanish
+the table of processes. Sampling is a call, made by the agent at its own pace; nothing here has a thread. Processes may vanish
 between listing and reading: what cannot be read is not counted.
 
 ``MemoryWatchdog`` stands in for a memory limit where there is no cgroup to enforce one.
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import psutil
 
 from pliant.platforms.cgroup import CgroupReading
+from pliant.platforms.process_stat import ProcessStat, read_stat, tree_stats
 
 KB, MB = 1 << 10, 1 << 20
 
@@ -50,7 +51,7 @@ class UsageSampler:
         self._at = -math.inf
         self._group_seconds: float | None = None
         self._throttled_s: float | None = None
-        self._seconds: dict[psutil.Process, float] = {}
+        self._known: dict[tuple[int, float], ProcessStat] = {}  # as of the sample before
         self._last = Usage(0.0, 0.0, 0)
         self.sample()  # the base for the first interval
 
@@ -60,16 +61,13 @@ class UsageSampler:
         if elapsed <= 0:
             return self._last
         reading = self._cgroup() if self._cgroup else None
-        memory, throttled, seconds = 0, 0.0, dict[psutil.Process, float]()
-        for process in process_tree(self._pid):
-            try:
-                times = process.cpu_times()
-                memory += process.memory_info().rss
-            except (psutil.NoSuchProcess, psutil.AccessDenied):
-                continue
-            seconds[process] = times.user + times.system
-        spent = sum(value - self._seconds.get(process, 0.0) for process, value in seconds.items())
-        self._seconds = seconds
+        found = self._read_tree()
+        memory, throttled = sum(process.resident_bytes for process in found.values()), 0.0
+        spent = sum(
+            process.cpu_seconds - (self._known[key].cpu_seconds if key in self._known else 0.0)
+            for key, process in found.items()
+        )
+        self._known = found
         if reading is not None:
             memory = reading.memory_bytes
             if reading.cpu_seconds is not None:
@@ -80,10 +78,17 @@ class UsageSampler:
                 throttled = reading.throttled_s - self._throttled_s
             self._throttled_s = reading.throttled_s
         self._at = now
-        self._last = Usage(
-            max(0.0, spent / elapsed), memory / MB, len(seconds), min(1.0, max(0.0, throttled / elapsed))
-        )
+        self._last = Usage(max(0.0, spent / elapsed), memory / MB, len(found), min(1.0, max(0.0, throttled / elapsed)))
         return self._last
+
+    def _read_tree(self) -> dict[tuple[int, float], ProcessStat]:
+        """What was there before is asked again: the kernel's list may miss a process whose sibling ends meanwhile, and all
+        that it ever used would count for the interval in which it is seen again."""
+        found = {process.key: process for process in tree_stats(self._pid)}
+        for key in self._known.keys() - found.keys():
+            if (process := read_stat(key[0])) is not None and process.key == key:
+                found[key] = process
+        return found
 
 
 class MemoryWatchdog:
@@ -128,13 +133,7 @@ def process_tree(pid: int) -> Iterator[psutil.Process]:
 
 
 def _resident_mb(pid: int) -> float:
-    total = 0
-    for process in process_tree(pid):
-        try:
-            total += process.memory_info().rss
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue
-    return total / MB
+    return sum(process.resident_bytes for process in tree_stats(pid)) / MB
 
 
 def _proportional_mb(pid: int) -> float:

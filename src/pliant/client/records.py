@@ -31,10 +31,9 @@ class RecordStream:
         self._prefetch: dict[str, Any] = {} if prefetch is None else {"prefetch": prefetch}
 
     def __iter__(self) -> Iterator[Any]:
-        from pliant.data import records_of
+        from pliant.data.pipeline import leased_records
 
-        with self._lease() as shards:
-            yield from records_of(shards, self.reader, **self._options, **self._prefetch)
+        return leased_records(self._lease, self.reader, **self._options, **self._prefetch)
 
     def batches(self, batch_size: int, *, drop_remainder: bool = False) -> Iterator[Any]:
         """NumPy batches, for JAX and plain NumPy."""

@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate, count
+from itertools import accumulate, chain, count
 from numbers import Integral
 from operator import eq
 from types import TracebackType
@@ -60,6 +60,20 @@ def order_of(shard: ShardRange) -> Sequence[int]:
     if chosen and chosen[-1] - chosen[0] + 1 == len(chosen) and all(map(eq, chosen, count(chosen[0]))):
         return range(chosen[0], chosen[0] + len(chosen))
     return chosen
+
+
+class LazyBlock(ABC):
+    """Neighbouring records that are made when they are taken, a list at a time."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def runs(self) -> Iterator[list[Any]]:
+        """The records, in lists small enough to stay in the cache of a core."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return chain.from_iterable(self.runs())
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +167,8 @@ class DataReader(ABC):
         first = self.parts.starts[number] if number is not None else 0
         limit = (self.parts.starts[number + 1] if number is not None else len(self)) - first
         if len(order):
-            self._check(min(order), max(order) + 1, limit, shard.name)
+            least, most = (order.start, order.stop - 1) if is_run(order) else (min(order), max(order))
+            self._check(least, most + 1, limit, shard.name)
         if not first:
             return order
         return range(first + order.start, first + order.stop) if is_run(order) else [first + i for i in order]
@@ -232,9 +247,10 @@ class PartReader(DataReader):
     def fetch(self, indices: Sequence[int]) -> list[Any]:
         if not len(indices):
             return []
-        self._check(min(indices), max(indices) + 1)
         if is_run(indices):
-            return list(self.read(indices.start, indices.stop))
+            found = self.read(indices.start, indices.stop)
+            return found if isinstance(found, list) else list(found)
+        self._check(min(indices), max(indices) + 1)
         if len(self.parts.names) == 1:
             return list(self.gather_part(0, list(indices)))
         groups: dict[int, tuple[list[int], list[int]]] = {}
@@ -243,11 +259,11 @@ class PartReader(DataReader):
             slots, positions = groups.setdefault(number, ([], []))
             slots.append(slot)
             positions.append(place)
-        found: list[Any] = [None] * len(indices)
+        picked: list[Any] = [None] * len(indices)
         for number, (slots, positions) in groups.items():
             for slot, record in zip(slots, self.gather_part(number, positions), strict=True):
-                found[slot] = record
-        return found
+                picked[slot] = record
+        return picked
 
 
 def is_run(indices: Sequence[int]) -> TypeGuard[range]:

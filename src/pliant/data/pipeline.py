@@ -18,13 +18,17 @@ All acknowledgements are made in the consuming thread. Leaving the loop early re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from itertools import chain
+from operator import length_hint
+from typing import Any, cast
 
 from pliant.core.errors import InvalidRequest, PliantError
 from pliant.data.channel import Closed
-from pliant.data.contract import DataReader, Metadata
+from pliant.data.contract import DataReader, LazyBlock, Metadata
 from pliant.data.feed import Blocks, Failure, ReadThread
 from pliant.data.progress import LeasedShard, ShardProgress
 from pliant.data.stream import PAUSE, Dataset, Item, Signal
@@ -45,16 +49,40 @@ def records_of(
     mode: str = "train",
     prefetch: int = PREFETCH,
     flush_after: float = FLUSH_AFTER,
-) -> Iterator[Any]:
+) -> Records:
     """The records of leased shards, through the user's ``dataset_fn(dataset, mode, metadata)`` if there is one.
 
     ``shards`` yields leased shards, and may yield ``None`` to say that there are none for now; a source that just waits
     is taken to be dry after ``flush_after`` seconds.
     """
+    return leased_records(
+        lambda: nullcontext(shards),
+        reader,
+        dataset_fn=dataset_fn,
+        mode=mode,
+        prefetch=prefetch,
+        flush_after=flush_after,
+    )
+
+
+def leased_records(
+    lease: Callable[[], AbstractContextManager[Shards]],
+    reader: DataReader,
+    *,
+    dataset_fn: DatasetFn | None = None,
+    mode: str = "train",
+    prefetch: int = PREFETCH,
+    flush_after: float = FLUSH_AFTER,
+) -> Records:
+    """The same for shards that are leased when the loop begins, and released when it ends."""
     if prefetch < 1:
         raise InvalidRequest(f"prefetch is {prefetch}; allowed: 1 record or more")
     work = _plain if dataset_fn is None else _Transform(dataset_fn, mode)
-    return _consume(shards, reader, work, prefetch, flush_after)
+
+    def make_thread(shards: Shards) -> ReadThread:
+        return ReadThread(shards, reader, work, prefetch=prefetch, flush_after=flush_after)
+
+    return Records.over(_Consumption(lease, make_thread))
 
 
 def batches_of(
@@ -78,22 +106,79 @@ def batches_of(
     return records_of(shards, reader, dataset_fn=batched, mode=mode, **options)
 
 
-def _consume(
-    shards: Shards, reader: DataReader, work: Callable[[ReadThread], Iterator[Any]], prefetch: int, flush_after: float
-) -> Iterator[Any]:
-    thread = ReadThread(shards, reader, work, prefetch=prefetch, flush_after=flush_after)
-    current: ShardProgress | None = None  # whose untouched block is being consumed
-    base = used = 0  # records of it before the block, and of the block
+class Records(chain[Any]):
+    """Values for a loop, which takes them without any Python code between two of them; ``close`` ends it early."""
 
-    def report() -> None:
-        if current is not None:
-            current.report(base + used)
-        thread.report()
+    _runs: Generator[Iterable[Any], None, None]
 
-    on_flush = getattr(shards, "on_flush", None)  # a source that is asked for exact positions calls this first
-    if callable(on_flush):
-        on_flush(report)
-    try:
+    @classmethod
+    def over(cls, consumption: _Consumption) -> Records:
+        runs = consumption.runs()
+        made = cast(Records, cls.from_iterable(runs))
+        made._runs = runs
+        return made
+
+    def close(self) -> None:
+        """Report what was consumed, and lease no more. Also what happens when the iterator is dropped."""
+        self._runs.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Neighbouring records that the loop takes from a list, one by one; how many it took, the list's iterator knows."""
+
+    progress: ShardProgress
+    base: int  # records of the shard before them
+    size: int
+    records: Iterator[Any]  # of a list
+
+    @property
+    def consumed(self) -> int:
+        """The last one that was taken may not be finished."""
+        return max(0, self.size - length_hint(self.records) - 1)
+
+    def report(self) -> None:
+        self.progress.report(self.base + self.consumed)
+
+    def abandon(self) -> None:
+        """The loop gets no more of them."""
+        self.progress.advance(self.base + self.consumed - self.progress.prefix, now=True)
+        for _ in self.records:
+            continue
+
+
+class _Consumption:
+    def __init__(
+        self,
+        lease: Callable[[], AbstractContextManager[Shards]],
+        make_thread: Callable[[Shards], ReadThread],
+    ) -> None:
+        self._lease = lease
+        self._make_thread = make_thread
+        self._current: _Run | None = None
+        self._has_failed = False
+
+    def runs(self) -> Generator[Iterable[Any], None, None]:
+        """What the loop takes its values from, until there are no more shards."""
+        with self._lease() as shards:
+            thread = self._make_thread(shards)
+
+            def report() -> None:
+                if (current := self._current) is not None:
+                    current.report()
+                thread.report()
+
+            on_flush = getattr(shards, "on_flush", None)  # a source that is asked for exact positions calls this first
+            if callable(on_flush):
+                on_flush(report)
+            try:
+                yield from self._runs_of(thread)
+            finally:
+                if callable(on_flush):
+                    on_flush(None)
+                thread.stop()
+
+    def _runs_of(self, thread: ReadThread) -> Iterator[Iterable[Any]]:
         while True:
             try:
                 with time_meter().data:
@@ -102,36 +187,41 @@ def _consume(
                 return
             if isinstance(entry, Failure):
                 raise entry.error
-            if not isinstance(entry, Blocks):
-                yield from _consume_items(entry)
-                continue
-            for block in entry.blocks:
-                current, used = (
-                    None,
-                    0,
-                )  # written out here: a generator in the generator would cost as much again per record
-                base = entry.progress.prefix
-                current = entry.progress
-                try:
-                    for record in block:
-                        yield record
-                        used += 1
-                except GeneratorExit:  # the loop was left; the last record it received may not be finished
-                    entry.progress.advance(used, now=True)
-                    raise
-                entry.progress.advance(used)
-    finally:
-        if callable(on_flush):
-            on_flush(None)
-        thread.stop()
+            if isinstance(entry, Blocks):
+                for block in entry.blocks:
+                    yield from self._runs_of_block(entry.progress, block)
+            else:
+                yield self._values_of(entry)
+                if self._has_failed:
+                    return
 
+    def _runs_of_block(self, progress: ShardProgress, block: Iterable[Any]) -> Iterator[Iterable[Any]]:
+        """Progress advances when the block is consumed as a whole, or is left."""
+        base = progress.prefix
+        for records in (
+            block.runs() if isinstance(block, LazyBlock) else [block if isinstance(block, list) else [*block]]
+        ):
+            run = self._current = _Run(progress, base, len(records), iter(records))
+            try:
+                yield run.records
+            except GeneratorExit:  # the loop was left; the last record it received may not be finished
+                self._current = None
+                run.abandon()
+                raise
+            self._current = None
+            base += run.size
+        progress.advance(base - progress.prefix)
 
-def _consume_items(items: list[Item]) -> Iterator[Any]:
-    for value, marks in items:
-        if not isinstance(value, Signal):
-            yield value
-        for origin, position in marks:
-            origin.consumed(position)
+    def _values_of(self, items: list[Item]) -> Iterator[Any]:
+        try:
+            for value, marks in items:
+                if not isinstance(value, Signal):
+                    yield value
+                for origin, position in marks:
+                    origin.consumed(position)
+        except Exception:
+            self._has_failed = True
+            raise
 
 
 def _plain(thread: ReadThread) -> Iterator[Blocks]:

@@ -51,6 +51,9 @@ class Output(Protocol):
     def show_new(self) -> bool:
         """Print what was added; returns whether there was anything."""
 
+    def fileno(self) -> int:
+        """Readable when there may be something new; -1: nobody says so, look again from time to time."""
+
     def finish(self) -> None:
         """Nothing more will be written: print what is left, such as unfinished last lines."""
 

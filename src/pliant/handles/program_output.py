@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import IO
 
+from pliant.files.folder_watch import FolderWatch
 from pliant.handles.job_handle import LinePrinter
 
 NOT_PROGRAMS = {"master.log", "agents.log"}
@@ -31,6 +32,10 @@ class OutputTail:
         self._nodes = nodes
         self._read: dict[str, int] = {}
         self._rest: dict[str, bytes] = {}  # an unfinished last line
+        self._watch = FolderWatch(logs, writes=True)
+
+    def fileno(self) -> int:
+        return self._watch.fileno()
 
     def skip_to_last(self, lines: int) -> None:
         """Start with the last ``lines`` lines of each file."""
@@ -40,6 +45,7 @@ class OutputTail:
 
     def show_new(self) -> bool:
         """Returns whether there was anything."""
+        self._watch.clear()
         shown = False
         for path in self._files():
             for line in self._new_lines(path):
@@ -53,6 +59,7 @@ class OutputTail:
             if rest:
                 self._printer(Path(name).stem, rest.decode(errors="replace"))
         self._rest.clear()
+        self._watch.close()
 
     def _files(self) -> list[Path]:
         found = sorted(self._logs.glob("*.log"), key=lambda path: (len(path.name), path.name))

@@ -27,6 +27,7 @@ from pliant.master.components.signals import EndRequested, JobOver, NodesChanged
 from pliant.master.journal.journal import Journal
 
 C = TypeVar("C", bound=Component)
+MAX_HEARTBEATS_PER_S = 160  # of all agents together, as long as the time-out allows; each costs about 0.25 ms
 
 
 class JobController:
@@ -40,7 +41,7 @@ class JobController:
         *,
         read_events: Callable[[int, int], list[EventRecord]],
         read_audit: Callable[[], JobAudit] | None = None,
-        heartbeat_seconds: float = 1.0,
+        heartbeat_timeout: float = 15.0,
         session_timeout: float = 30.0,
     ) -> None:
         self.name = name
@@ -51,7 +52,8 @@ class JobController:
         self.components: list[Component] = []
         self.read_events = read_events
         self.read_audit = read_audit
-        self.heartbeat_seconds = heartbeat_seconds
+        self._heartbeat_timeout = heartbeat_timeout
+        self.heartbeat_seconds = min(1.0, heartbeat_timeout / 5)  # between two of an agent
         # Who waits at the master is silent meanwhile: no wait, and no pause between two beats, may come near the time-out.
         self.beat_seconds = min(2.0, session_timeout / 5)
         self.max_wait_s = min(30.0, session_timeout / 3)
@@ -100,6 +102,7 @@ class JobController:
         for component in self.components:
             component.check()
             await component.tick()
+        self._pace_heartbeats()
         self._check_end()
 
     async def stop(self) -> None:
@@ -113,6 +116,13 @@ class JobController:
                 self.woken.set()
             case EndRequested(reason, at_once, failed):
                 self.end_job(reason, at_once=at_once, failed=failed)
+
+    def _pace_heartbeats(self) -> None:
+        """Many agents send fewer each: what they cost this master is bounded. One that is lost still fits into the time-out."""
+        nodes = self.find(NodeManager)
+        wanted = len(nodes.book.live()) / MAX_HEARTBEATS_PER_S if nodes is not None else 0.0
+        least, most = min(1.0, self._heartbeat_timeout / 5), self._heartbeat_timeout * 0.4
+        self.heartbeat_seconds = min(max(least, wanted), most)
 
     # --- what concerns the job as a whole
 

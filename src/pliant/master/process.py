@@ -58,7 +58,9 @@ from pliant.spec import JobSpec, initial_state, load_spec
 log = logging.getLogger(__name__)
 
 TICK_S = 0.1  # between two ticks
-MAX_TICK_S = 2.0  # a longer pause means that this process did not run
+IDLE_TICK_S = 1.0  # the same while no decision was made for some time
+ACTIVE_S = 5.0  # this time
+MAX_TICK_S = 2.0  # a pause that is longer by this means that this process did not run
 MAX_EVENTS_KEPT = 500  # with the summary of an ended job: the last ones
 MAX_POINTS_KEPT = 4000  # of its series, likewise: 200 kB
 MAX_EVENTS_READ = 1 << 31
@@ -116,7 +118,11 @@ class Master:
         self._journal: Journal | None = None
         self._broken = asyncio.Event()
         self._token = ""
-        self._last_tick = time.monotonic()
+        self._tick_due = time.monotonic()
+        self._active_at, self._seen = (
+            time.monotonic(),
+            0,
+        )  # when the journal last had a new decision, and how many it had
         self._max_tick_s = min(MAX_TICK_S, self.spec.fault.heartbeat_timeout / 4)
 
     async def run(self) -> Phase:
@@ -243,7 +249,7 @@ class Master:
             SignalBus(),
             read_events=lambda after, limit: read_events(events, after=after, limit=limit),
             read_audit=self._read_audit if self.spec.audit else None,
-            heartbeat_seconds=min(1.0, self.spec.fault.heartbeat_timeout / 5),
+            heartbeat_timeout=self.spec.fault.heartbeat_timeout,
             session_timeout=self.spec.fault.session_timeout,
         )
         takes_over = self._takes_over and self.state.rendezvous is not None and self.state.parameters is None
@@ -380,11 +386,16 @@ class Master:
             raise RetryableError(self._leaving)
         self._check_folder(controller)
 
-    @staticmethod
-    async def _pause(controller: JobController) -> None:
+    async def _pause(self, controller: JobController) -> None:
         controller.woken.clear()
+        now, noted = time.monotonic(), controller.journal.noted
+        if noted != self._seen:
+            self._seen, self._active_at = noted, now
+        idle_tick = min(IDLE_TICK_S, self._max_tick_s / 2)
+        seconds = TICK_S if now - self._active_at < ACTIVE_S else max(TICK_S, idle_tick)
+        self._tick_due = now + seconds
         try:
-            async with asyncio.timeout(TICK_S):  # not wait_for, which up to Python 3.11 may lose a cancellation
+            async with asyncio.timeout(seconds):  # not wait_for, which up to Python 3.11 may lose a cancellation
                 await controller.woken.wait()
         except TimeoutError:
             return
@@ -397,8 +408,7 @@ class Master:
 
     def _forgive_absence(self, controller: JobController) -> None:
         """If this master itself was frozen or starved, the silence of others meanwhile is not theirs."""
-        now = time.monotonic()
-        absent, self._last_tick = now - self._last_tick, now
+        absent = time.monotonic() - self._tick_due
         if absent >= self._max_tick_s:
             log.warning("this master was paused for %.1f s", absent)
             controller.signals.publish(MasterPaused(absent))

@@ -19,12 +19,13 @@ import argparse
 import contextlib
 import logging
 import os
+import select
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -233,6 +234,7 @@ class SupervisedMaster:
         self._supervisor = supervisor
         self._problem: PliantError | None = None
         self._thread = threading.Thread(target=self._work, name="supervisor", daemon=True)
+        self._over, self._tell_over = os.pipe()  # closed at the other end once the job is over
 
     @property
     def unrecorded_stop(self) -> str:
@@ -254,8 +256,9 @@ class SupervisedMaster:
             raise self._problem
         return False
 
-    def wait(self, seconds: float) -> None:
-        self._thread.join(seconds)
+    def wait(self, seconds: float, beside: Sequence[int] = ()) -> None:
+        if self._over in select.select([self._over, *beside], [], [], seconds)[0]:
+            self._thread.join(seconds)
 
     def _work(self) -> None:
         try:
@@ -264,6 +267,8 @@ class SupervisedMaster:
             self._problem = error
         except OSError as error:  # of a disk or a process table that fails
             self._problem = PliantError(f"the master cannot be supervised: {error}")
+        finally:
+            os.close(self._tell_over)
 
 
 def watch_launcher(job_dir: JobDir) -> None:

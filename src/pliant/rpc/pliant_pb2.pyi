@@ -927,13 +927,14 @@ class HeartbeatRequest(_message.Message):
     def __init__(self, node: _Optional[str] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., generation: _Optional[int] = ..., grouped: _Optional[bool] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
-    __slots__ = ("stop", "grace", "reason", "register", "group", "recall", "kill")
+    __slots__ = ("stop", "grace", "reason", "register", "group", "recall", "heartbeat_seconds", "kill")
     STOP_FIELD_NUMBER: _ClassVar[int]
     GRACE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     REGISTER_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     RECALL_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_SECONDS_FIELD_NUMBER: _ClassVar[int]
     KILL_FIELD_NUMBER: _ClassVar[int]
     stop: bool
     grace: float
@@ -941,8 +942,9 @@ class HeartbeatReply(_message.Message):
     register: bool
     group: Group
     recall: str
+    heartbeat_seconds: float
     kill: str
-    def __init__(self, stop: _Optional[bool] = ..., grace: _Optional[float] = ..., reason: _Optional[str] = ..., register: _Optional[bool] = ..., group: _Optional[_Union[Group, _Mapping]] = ..., recall: _Optional[str] = ..., kill: _Optional[str] = ...) -> None: ...
+    def __init__(self, stop: _Optional[bool] = ..., grace: _Optional[float] = ..., reason: _Optional[str] = ..., register: _Optional[bool] = ..., group: _Optional[_Union[Group, _Mapping]] = ..., recall: _Optional[str] = ..., heartbeat_seconds: _Optional[float] = ..., kill: _Optional[str] = ...) -> None: ...
 
 class ProgramStartedRequest(_message.Message):
     __slots__ = ("node", "incarnation", "pid")

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import logging
 import math
-import random
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import torch
@@ -28,6 +27,7 @@ from pliant.torch.loop_progress import LoopProgress
 from pliant.torch.loop_terms import are_equal, digest, disagreement, gather
 from pliant.torch.misuse import LoopGuard, missing_backward
 from pliant.torch.plan import StepPlan, unit_seed
+from pliant.torch.read_ahead import Unit, UnitReader
 from pliant.torch.step import Step
 from pliant.torch.termination import TerminationNotice
 from pliant.torch.training_state import TrainingState
@@ -54,20 +54,21 @@ class StepController:
         self._meter = time_meter()
         self._unit_began = 0.0
         self.progress = LoopProgress(state.position)
-        self._dataset: Any = None
-        self._collate: Callable[[list[Any]], Any] = list
+        self._reader: UnitReader | None = None
         self._params: Sequence[torch.nn.Parameter] = ()  # of the current step
         self._weight = 1.0  # of the current micro-batch: its share of the step's records
         self._leaves = False  # after this step, as the others know
         self.checkpointer: Checkpointer | None = None
         self.stop_requested = False  # by this worker
 
-    def begin_loop(self, dataset: Any, collate: Callable[[list[Any]], Any]) -> None:
-        self._dataset, self._collate = dataset, collate
+    def begin_loop(self, reader: UnitReader) -> None:
+        self._reader = reader
         self._guard.begin_loop()
 
     def end_loop(self) -> None:
         self._guard.end_loop()
+        if self._reader is not None:
+            self._reader.close()
 
     @property
     def _plan(self) -> StepPlan:
@@ -82,10 +83,12 @@ class StepController:
         before = self._position.progress
         while True:
             try:
-                for unit, last in self._begin_round():
-                    indices = self._plan.indices(step.index, unit)
-                    if indices:
-                        batch = self._begin_unit(step, unit, indices, last=last)
+                todo = self._begin_round()
+                self._expect(step.index, [unit for unit, _ in todo])
+                for unit, last in todo:
+                    wanted = self._unit(step.index, unit)
+                    if wanted.indices:
+                        batch = self._begin_unit(step, wanted, last=last)
                         yield batch
                         self._end_unit(step, unit)
                     else:
@@ -130,22 +133,34 @@ class StepController:
         """The units that each rank brings to this step, the same on every worker: what it has and its share of what is missing."""
         peer_units, seats = self._elastic.peer_units, self._elastic.seats
         if peer_units is None or not any(peer_units):
-            return [frozenset(units) for units in hosted_units(tuple(n * self._state.accumulate for n in seats))]
+            return [frozenset(units) for units in self._hosted()]
         shares = share_missing(self._state.units, peer_units, seats)
         return [units | frozenset(share) for units, share in zip(peer_units, shares, strict=True)]
 
-    def _begin_unit(self, step: Step, unit: int, indices: Sequence[int], *, last: bool) -> Any:
-        seed = unit_seed(self._state.seed, step.index + (self._position.loop << 40), unit)
-        random.seed(seed)
-        torch.manual_seed(seed)
-        if (numpy := sys.modules.get("numpy")) is not None:
-            numpy.random.seed(seed & 0xFFFFFFFF)
-        step.unit, step.backwards = unit, 0
+    def _hosted(self) -> tuple[range, ...]:
+        """The units of each rank in a step that nobody has begun."""
+        return hosted_units(tuple(n * self._state.accumulate for n in self._elastic.seats))
+
+    def _unit(self, step: int, number: int) -> Unit:
+        seed = unit_seed(self._state.seed, step + (self._position.loop << 40), number)
+        return Unit(step, number, self._plan.indices(step, number), seed)
+
+    def _expect(self, step: int, todo: Sequence[int]) -> None:
+        """What comes next, if the world stays as it is: the rest of this step, and this worker's share of the following ones."""
+        assert self._reader is not None
+        share = self._hosted()[self._elastic.world.rank]
+        following = ((later, unit) for later in range(step + 1, self._state.limit) for unit in share)
+        units = (self._unit(*key) for key in chain(((step, unit) for unit in todo), following))
+        self._reader.expect(unit for unit in units if unit.indices)
+
+    def _begin_unit(self, step: Step, wanted: Unit, *, last: bool) -> Any:
+        assert self._reader is not None
+        step.unit, step.backwards = wanted.number, 0
         self._unit_began = time.monotonic()
-        self._weight = len(indices) / step.records
+        self._weight = len(wanted.indices) / step.records
         with self._meter.data:
-            batch = self._collate(_fetch(self._dataset, indices))
-        self._accumulator.begin_unit(unit, last=last)
+            batch = self._reader.take(wanted)
+        self._accumulator.begin_unit(wanted.number, last=last)
         self._guard.begin_unit(self._params if self._accumulator.units else ())
         return batch
 
@@ -244,8 +259,3 @@ class StepController:
             self.checkpointer.take(
                 self._position.total, self._state.state_dict, world.rank, world.size, world.round, wait=wait
             )
-
-
-def _fetch(dataset: Any, indices: Sequence[int]) -> list[Any]:
-    many = getattr(dataset, "__getitems__", None)
-    return list(many(list(indices))) if many is not None else [dataset[i] for i in indices]

@@ -97,7 +97,11 @@ class Tab:
         self.dialogs: list[str] = []
         self.page.on("pageerror", lambda error: self.complaints.append(f"{error}\n{error.stack}"))
         self.page.on("console", self._heard)
-        self.page.on("dialog", lambda dialog: (self.dialogs.append(dialog.message), dialog.dismiss()))
+        self.page.on("dialog", self._refuse)
+
+    def _refuse(self, dialog: Any) -> None:
+        self.dialogs.append(dialog.message)
+        dialog.dismiss()
 
     def _heard(self, message: Any) -> None:
         if message.type in ("error", "warning") and not LOST.search(message.text):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import time
+import select
+from collections.abc import Sequence
 
 from pliant.cli.following.follow import Detached, Follower, Lifetime
 from pliant.cli.following.interrupts import Interrupts
 from pliant.core.summary import JobSummary
+from pliant.files.folder_watch import FolderWatch
 from pliant.handles.job_handle import JobHandle
 from pliant.handles.local import LocalJob
 from pliant.handles.supervision import Supervision
 
-__all__ = ["Detached", "SupervisedElsewhere", "attach_to"]
+
+POLL_INTERVAL_S = 0.2  # for the end of the job, where the system does not report new files
 
 
 def attach_to(handle: JobHandle, *, tail: int, show_output: bool, progress: bool, to_stderr: bool) -> JobSummary:
@@ -40,6 +43,10 @@ def _lifetime(handle: JobHandle, follower: Follower) -> Lifetime:
 
 
 class SupervisedElsewhere(Supervision):
+    def __init__(self, handle: LocalJob) -> None:
+        super().__init__(handle)
+        self._watch = FolderWatch(handle.home.path)  # the summary comes there
+
     @property
     def unrecorded_stop(self) -> str:
         return ""
@@ -50,5 +57,8 @@ class SupervisedElsewhere(Supervision):
     def request_stop(self, reason: str, *, at_once: bool) -> None:
         return  # who is attached does not stop the job
 
-    def wait(self, seconds: float) -> None:
-        time.sleep(seconds)
+    def wait(self, seconds: float, beside: Sequence[int] = ()) -> None:
+        self._watch.clear()
+        if not self._handle.is_over():
+            own = [self._watch.fileno()] if self._watch.is_working else []
+            select.select([*own, *beside], [], [], seconds if own else min(seconds, POLL_INTERVAL_S))

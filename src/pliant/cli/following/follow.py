@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from pliant.cli.following.held_output import HeldOutput
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 STOP_REASON = "stopped by Ctrl-C"
 UNANSWERED_STOP_S = 10.0  # a master that does not answer for so long is replaced: it may be frozen
+OUTPUT_INTERVAL_S = 0.1  # between two looks at what programs write, even if they write all the time
+FIRST_SECONDS_S = 10.0  # in which much happens: the status is asked for more often
+STATUS_INTERVAL_S = 1.0  # after them
 PROGRESS_INTERVAL_S = 5.0  # where there is no terminal for a live view
 
 
@@ -44,8 +48,8 @@ class Lifetime(Protocol):
     def running(self) -> bool:
         """Whether the job is not over. Raises if it cannot be followed any longer."""
 
-    def wait(self, seconds: float) -> None:
-        """Wait, at most until it is over."""
+    def wait(self, seconds: float, beside: Sequence[int] = ()) -> None:
+        """Wait, at most until it is over, or until one of these descriptors is readable."""
 
     def request_stop(self, reason: str, *, at_once: bool) -> None:
         """Somebody wants the job stopped; its master is asked by the follower."""
@@ -94,6 +98,9 @@ class Follower:
         self._failing_checkpoints: set[str] = set()  # directories
         self._plans = PlanReporter(self.say, from_now_on=detaches)
         self._waiting_said = ""  # what the job was last said to wait for
+        self._began = time.monotonic()
+        self._status_due = 0.0  # monotonic
+        self._shown_at = 0.0  # when output was last shown; monotonic
 
     def follow(self, lifetime: Lifetime) -> JobSummary:
         """Until the job is over."""
@@ -103,7 +110,7 @@ class Follower:
             if self._progress and self._console.is_terminal:
                 from rich.live import Live
 
-                with Live(console=self._console, refresh_per_second=8, transient=True) as live:
+                with Live(console=self._console, auto_refresh=False, transient=True) as live:
                     self._watch(lifetime, live)
             else:
                 self._watch(lifetime, None)
@@ -144,24 +151,49 @@ class Follower:
     def _watch(self, lifetime: Lifetime, live: Live | None) -> None:
         while lifetime.running():
             self._send_stop(lifetime)
-            status = self._status()
-            if status is not None:
-                self._say_introduction()
-                self._say_waiting(status)
-                self._say_warnings(status)
-                self._say_recovered(status)
-                if self._progress and self._caller is not None:
-                    self._plans.report(status, self._caller, timeout=self._handle.call_timeout_s)
-            if live is not None:
-                live.update(progress_view(status))
-            elif status is not None and self._progress and time.monotonic() - self._reported_at > PROGRESS_INTERVAL_S:
-                self._reported_at = time.monotonic()
-                self.say(_one_line(status))
+            if time.monotonic() >= self._status_due:
+                self._look(live)
             if self._output is not None:
-                self._output.show_new()
+                if self._output.show_new():
+                    self._shown_at = time.monotonic()
                 self._held.release_due()
-            lifetime.wait(self._handle.refresh_interval_s)
+            self._wait(lifetime)
         self._say_introduction()
+
+    def _look(self, live: Live | None) -> None:
+        """Ask how the job is doing, and say what is new."""
+        status = self._status()
+        if status is not None:
+            self._say_introduction()
+            self._say_waiting(status)
+            self._say_warnings(status)
+            self._say_recovered(status)
+            if self._progress and self._caller is not None:
+                self._plans.report(status, self._caller, timeout=self._handle.call_timeout_s)
+        if live is not None:
+            live.update(progress_view(status), refresh=True)
+        elif status is not None and self._progress and time.monotonic() - self._reported_at > PROGRESS_INTERVAL_S:
+            self._reported_at = time.monotonic()
+            self.say(_one_line(status))
+        now = time.monotonic()
+        is_new = status is None or now - self._began < FIRST_SECONDS_S
+        self._status_due = now + (self._handle.refresh_interval_s if is_new else STATUS_INTERVAL_S)
+
+    def _wait(self, lifetime: Lifetime) -> None:
+        """Until the next question is due, something was written, somebody presses Ctrl-C, or the job is over."""
+        now = time.monotonic()
+        until = self._status_due
+        beside = [self._interrupts.fileno()]
+        if self._stop_sent < self._interrupts.count:
+            until = now + self._handle.refresh_interval_s  # the master has yet to hear of it
+        if self._output is not None and self._output.fileno() < 0:
+            until = min(until, now + self._handle.refresh_interval_s)
+        elif self._output is not None and now - self._shown_at >= OUTPUT_INTERVAL_S:
+            beside.append(self._output.fileno())
+        elif self._output is not None:
+            until = min(until, self._shown_at + OUTPUT_INTERVAL_S)
+        lifetime.wait(max(0.0, until - now), [descriptor for descriptor in beside if descriptor >= 0])
+        self._interrupts.clear()
 
     def _say_waiting(self, status: JobStatus) -> None:
         """As soon as it is known, and once: what keeps the job from running as it should."""

@@ -5,8 +5,8 @@ The platform restarts the master. This only reports why a job has no master yet;
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import select
+from collections.abc import Callable, Sequence
 
 from pliant.cli.following.follow import Follower
 from pliant.cli.following.interrupts import Interrupts
@@ -64,8 +64,5 @@ class ElasticJobLifetime:
     def request_stop(self, reason: str, *, at_once: bool) -> None:
         return  # the platform restarts the master, which is asked
 
-    def wait(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        before = self._interrupts.count
-        while time.monotonic() < until and self._interrupts.count == before:
-            time.sleep(min(0.1, seconds))
+    def wait(self, seconds: float, beside: Sequence[int] = ()) -> None:
+        select.select(beside, [], [], seconds)

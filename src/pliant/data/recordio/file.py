@@ -15,6 +15,7 @@ from threading import Lock
 import numpy as np
 
 from pliant.data import index_cache
+from pliant.data.contract import LazyBlock
 from pliant.data.files import PathLike
 from pliant.data.recordio.chunk import HEADER, ChunkDamage, ChunkHeader
 from pliant.data.recordio.compression import Compression
@@ -63,7 +64,7 @@ class PayloadCache:
             self._used = 0
 
 
-class LazyRecords:
+class LazyRecords(LazyBlock):
     """Records that become ``bytes`` when they are iterated.
 
     An uncompressed chunk of a mapped file is also checked only then: the checksum brings the bytes into the cache of the core
@@ -82,10 +83,10 @@ class LazyRecords:
     def __len__(self) -> int:
         return self._stop - self._start
 
-    def __iter__(self) -> Iterator[bytes]:
+    def runs(self) -> Iterator[list[bytes]]:
         held = self._held
         payload = held if isinstance(held, Payload) else self._file.payload(self._chunk, held)
-        return payload.iterate(self._start, self._stop)
+        return payload.runs(self._start, self._stop)
 
 
 class RecordFile:

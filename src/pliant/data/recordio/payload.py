@@ -79,9 +79,12 @@ class Payload:
         bounds = zip(self._starts[positions].tolist(), self._ends[positions].tolist(), strict=True)
         return [buffer[a:b] for a, b in bounds]
 
-    def iterate(self, start: int, stop: int) -> Iterator[bytes]:
+    def runs(self, start: int, stop: int) -> Iterator[list[bytes]]:
         step = max(1, _RUN_BYTES // max(1, self._mean_length()))
-        return chain.from_iterable(self.take(a, min(a + step, stop)) for a in range(start, stop, step))
+        return (self.take(a, min(a + step, stop)) for a in range(start, stop, step))
+
+    def iterate(self, start: int, stop: int) -> Iterator[bytes]:
+        return chain.from_iterable(self.runs(start, stop))
 
     def _mean_length(self) -> int:
         if self._ends is None or self.count == 0:

@@ -87,6 +87,9 @@ class PodOutput:
             self._work.result()  # raises what ended it, such as a missing permission
         return self._show(MAX_AT_ONCE)
 
+    def fileno(self) -> int:
+        return -1
+
     def finish(self) -> None:
         """The job is over: what is still arriving is printed."""
         self._over = True

@@ -94,6 +94,11 @@ class Journal:
 
         self._note(put)
 
+    @property
+    def noted(self) -> int:
+        """How much was noted so far: it grows with every decision and event."""
+        return self._noted
+
     async def durable(self) -> None:
         """Wait until everything noted so far is on disk. Raises ``MasterUnavailable`` from the first failure on."""
         target = self._noted

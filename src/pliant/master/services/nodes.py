@@ -68,11 +68,19 @@ class NodesServicer(services.NodesServicer):
         self._controller.require(MemoryStats).collect_node_resource_usage(
             request.node, node_usage(usage, self._controller.clock.now())
         )
+        if usage.stopped:
+            self._controller.woken.set()  # whoever waits for it has waited long enough
         kill = self._programs.heartbeat(request.node, request.incarnation, stopped=usage.stopped)
         recall, group = self._groups.heartbeat(request.node, request.generation, request.grouped)
         await self._controller.journal.durable()
         return pb.HeartbeatReply(
-            stop=stop, grace=grace, reason=reason, recall=recall, group=_group_message(group), kill=kill
+            stop=stop,
+            grace=grace,
+            reason=reason,
+            recall=recall,
+            group=_group_message(group),
+            kill=kill,
+            heartbeat_seconds=self._controller.heartbeat_seconds,
         )
 
     async def ProgramStarted(self, request: pb.ProgramStartedRequest, context: Context) -> pb.Empty:
