@@ -14,6 +14,7 @@ import inspect
 import linecache
 import os
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,8 @@ def _prepare_imports(payload: Payload, folder: Path) -> None:
     sent = folder / "files" if (folder / "files").is_dir() else folder
     given = [entry for entry in payload.path if os.path.exists(entry)]
     sys.path[:] = list(dict.fromkeys([str(sent), *given, *sys.path]))
+    if payload.sources:
+        sys.excepthook = traceback.print_exception  # which knows them; that of Python 3.12 and before reads files only
     for name, text in payload.sources.items():
         lines = text.splitlines(keepends=True)
         linecache.cache[name] = (len(text), None, lines, name)
