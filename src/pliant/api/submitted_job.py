@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from pliant.api.functions.payload import FILE_NAME
 from pliant.api.live_view import LiveView, is_notebook
-from pliant.core.errors import Conflict, InvalidRequest, JobFailed, NotAvailable, NotFound, WaitTimeout
+from pliant.core.errors import (
+    Conflict,
+    InvalidRequest,
+    JobFailed,
+    NotAvailable,
+    NotFound,
+    PliantError,
+    WaitTimeout,
+)
 from pliant.core.job import Phase
 from pliant.core.printable import escaped_output
 from pliant.core.resources import RolloutMode
@@ -202,7 +210,10 @@ class SubmittedJob:
         return await asyncio.to_thread(self.result)
 
     def __repr__(self) -> str:
-        status = self._handle.peek().status
+        try:
+            status = self._handle.peek().status
+        except (PliantError, OSError) as error:
+            return f"<job {self.name}: {type(error).__name__}>"
         percent = status.progress.percent
         done = f", {percent:.0f} %" if percent is not None else ""
         return f"<job {self.name}: {status.phase.value}{done}>"

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from pliant.api.functions.packing import pack
-from pliant.api.functions.payload import FILE_NAME, digest_of
+from pliant.api.functions.payload import FILE_NAME, SENT_FILES, digest_of
 from pliant.api.functions.references import folder_of_imports, is_installed
 from pliant.api.submitted_job import SubmittedJob
 from pliant.core.errors import InvalidRequest, NotFound
@@ -222,12 +222,12 @@ def _launch_here(spec: JobSpec, program: _Program, files: Sequence[Path], folder
 
     home = folder_of(spec.name, folder)
     if files and not program.payload:
-        spec = _with_import_path(spec, home.path / "files")
+        spec = _with_import_path(spec, home.path / SENT_FILES)
     job = prepare(spec, folder)
     try:
         if program.payload:
             write_bytes(home.path / FILE_NAME, program.payload, mode=FILE_MODE)
-        _copy(files, home.path / "files")
+        _copy(files, home.path / SENT_FILES)
     except BaseException:
         job.undo()
         raise
