@@ -280,13 +280,10 @@ def _submit_to_kubernetes(
 ) -> SubmittedJob:
     from pliant.api.find import close_at_end
     from pliant.handles.cluster import Cluster
-    from pliant.handles.find import kubernetes_extra
+    from pliant.handles.find import open_session
     from pliant.handles.open_handles import close_at_exit
     from pliant.launch.manifest import completed, on_kubernetes, with_scripts
 
-    with kubernetes_extra():
-        from pliant.handles.kubernetes.session import Session
-        from pliant.launch.submitting import submit as send
     close_at_end()
     sent = [*files, *_module_files(program.modules, files)]
     spec, scripts = with_scripts(spec, sent)
@@ -296,7 +293,9 @@ def _submit_to_kubernetes(
             write_bytes(folder / FILE_NAME, program.payload, mode=FILE_MODE)
             sent.append(folder / FILE_NAME)
         submission = completed(on_kubernetes(spec, name=None, namespace=namespace), [*sent, *scripts], image)
-    session = Session(Cluster(submission.namespace, context))
+    session = open_session(Cluster(submission.namespace, context))
+    from pliant.launch.submitting import submit as send  # needs the same packages
+
     try:
         return SubmittedJob(close_at_exit(send(session, submission, overwrite=overwrite)))
     except BaseException:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pliant.core.errors import NotAvailable
 from pliant.handles.cluster import Cluster
@@ -19,12 +20,15 @@ from pliant.handles.open_handles import close_at_exit
 from pliant.handles.ray import RayJob, is_on_ray
 from pliant.master.job_dir import JobDir
 
+if TYPE_CHECKING:
+    from pliant.handles.kubernetes.session import Session
+
 
 def find_job_handle(name: str | None, job_dir: Path | None = None, cluster: Cluster | None = None) -> JobHandle:
     """A job of the cluster, if one is given; else by folder, by name, or the newest one of this machine."""
     if cluster is None:
         return _of_folder(find_job_dir(name, job_dir))
-    with kubernetes_extra():
+    with _kubernetes_extra():
         from pliant.handles.kubernetes.job_handle import find_job
     return close_at_exit(find_job(name, cluster))
 
@@ -33,7 +37,7 @@ def all_job_handles(cluster: Cluster | None = None) -> list[JobHandle]:
     """Oldest first."""
     if cluster is None:
         return [_of_folder(home) for home in all_job_dirs()]
-    with kubernetes_extra():
+    with _kubernetes_extra():
         from pliant.handles.kubernetes.job_handle import all_jobs
     return [close_at_exit(job) for job in all_jobs(cluster)]
 
@@ -43,7 +47,7 @@ def _of_folder(home: JobDir) -> LocalJob:
 
 
 @contextmanager
-def kubernetes_extra() -> Iterator[None]:
+def _kubernetes_extra() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
@@ -51,3 +55,10 @@ def kubernetes_extra() -> Iterator[None]:
             f"Kubernetes jobs need a package that is not installed: {error.name}",
             hint="pip install 'pliant[kubernetes]'",
         ) from None
+
+
+def open_session(cluster: Cluster) -> Session:
+    """A connection to a cluster, for what is created there."""
+    with _kubernetes_extra():
+        from pliant.handles.kubernetes.session import Session
+    return Session(cluster)
