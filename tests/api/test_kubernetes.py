@@ -72,7 +72,9 @@ def test_an_importable_function_is_sent_with_its_modules(
 
 def test_a_closure_brings_the_modules_that_it_names(sent: list[tuple[Submission, Cluster]], module: ModuleType) -> None:
     pytest.importorskip("cloudpickle")
-    pliant.submit(lambda: module.train(1), platform="kubernetes", files=[Path(module.__file__ or "")])
+    pliant.submit(
+        lambda: module.train(pliant.connect().name), platform="kubernetes", files=[Path(module.__file__ or "")]
+    )
     ((submission, _),) = sent
     assert set(submission.files) == {FILE_NAME, "training.py", "scaling.py"}
 

@@ -310,7 +310,7 @@ def _module_files(modules: frozenset[str], given: Sequence[Path]) -> list[Path]:
     found: dict[Path, None] = {}
     names = {path.name for path in given}
     for module in sorted(modules):
-        if is_installed(module):
+        if is_installed(module) or module.partition(".")[0] == "pliant":
             continue
         folder = folder_of_imports(module)
         origin = getattr(sys.modules[module], "__file__", None)
