@@ -150,6 +150,10 @@ class SubmittedJob:
         self, *, now: bool = False, reason: str = "stopped from Python", timeout: float = STOP_TIMEOUT_S
     ) -> JobSummary:
         """Stop it, wait until it is over and return its summary. ``now``: kill its programs without their time of grace."""
+        if self.folder is not None and not self.folder.exists():
+            raise NotFound(
+                f"job {self.name} was removed: {self.folder} does not exist", hint="list jobs with pliant.jobs()"
+            )
         return self._handle.stop(now=now, reason=reason, deadline=time.monotonic() + timeout)
 
     def wait(self, timeout: float | None = None, *, progress: bool | None = None) -> JobSummary:
