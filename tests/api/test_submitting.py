@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 import pliant
+from pliant.api.submitted_job import SubmittedJob
 from pliant.core.errors import InvalidRequest, JobFailed, NotFound, PermanentError, WaitTimeout
+from pliant.handles.local import LocalJob
+from pliant.master.job_dir import JobDir
 
 
 @pytest.fixture(autouse=True)
@@ -71,6 +74,15 @@ def test_jobs_and_attach_of_a_machine_without_jobs() -> None:
         pliant.attach()
     with pytest.raises(NotFound, match="'nothing' not found"):
         pliant.attach("nothing")
+
+
+def test_a_job_whose_folder_was_removed_is_shown_and_cannot_be_stopped(tmp_path: Path) -> None:
+    job = SubmittedJob(LocalJob(JobDir(tmp_path / "gone")))
+    assert repr(job) == "<job gone: Interrupted>"
+    assert "was interrupted" in job._repr_html_()
+    assert job.events() == []
+    with pytest.raises(NotFound, match="was removed"):
+        job.stop()
 
 
 def test_errors_are_what_programs_catch() -> None:

@@ -41,7 +41,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         wait_until(
             lambda: not [one for one in find_marked(left) if one.pid != os.getpid()], what="the end of all processes"
         )
-    finally:
+    finally:  # of a failed test
         kill_all([one for one in find_marked(left) if one.pid != os.getpid()])
 
 
@@ -146,6 +146,10 @@ def test_a_failure_raises_the_node_and_the_remote_traceback() -> None:
         asyncio.run(awaited(job))
 
 
+def interrupted(_: object) -> bool:
+    raise KeyboardInterrupt
+
+
 async def awaited(job: pliant.SubmittedJob) -> Any:
     return await job
 
@@ -163,7 +167,7 @@ def test_a_job_is_scaled_awaited_and_waited_for_with_a_limit(tmp_path: Path, mon
     with pytest.raises(InvalidRequest, match="lots"):
         job.scale(memory="lots")
     with monkeypatch.context() as patch:
-        patch.setattr("pliant.api.submitted_job.time.sleep", lambda _: signal.raise_signal(signal.SIGINT))
+        patch.setattr("pliant.handles.supervision.Supervision.running", interrupted)
         with pytest.raises(KeyboardInterrupt, match=r"is still running; job\.stop\(\) stops it"):
             job.wait()
     assert job.plans().plans == ()

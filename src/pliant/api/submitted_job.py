@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from pliant.api.functions.payload import FILE_NAME
 from pliant.api.live_view import LiveView, is_notebook
-from pliant.core.errors import Conflict, InvalidRequest, JobFailed, NotAvailable, NotFound, WaitTimeout
+from pliant.core.errors import (
+    Conflict,
+    InvalidRequest,
+    JobFailed,
+    NotAvailable,
+    NotFound,
+    PliantError,
+    WaitTimeout,
+)
 from pliant.core.job import Phase
 from pliant.core.printable import escaped_output
 from pliant.core.resources import RolloutMode
@@ -142,6 +150,10 @@ class SubmittedJob:
         self, *, now: bool = False, reason: str = "stopped from Python", timeout: float = STOP_TIMEOUT_S
     ) -> JobSummary:
         """Stop it, wait until it is over and return its summary. ``now``: kill its programs without their time of grace."""
+        if self.folder is not None and not self.folder.exists():
+            raise NotFound(
+                f"job {self.name} was removed: {self.folder} does not exist", hint="list jobs with pliant.jobs()"
+            )
         return self._handle.stop(now=now, reason=reason, deadline=time.monotonic() + timeout)
 
     def wait(self, timeout: float | None = None, *, progress: bool | None = None) -> JobSummary:
@@ -202,7 +214,10 @@ class SubmittedJob:
         return await asyncio.to_thread(self.result)
 
     def __repr__(self) -> str:
-        status = self._handle.peek().status
+        try:
+            status = self._handle.peek().status
+        except (PliantError, OSError) as error:
+            return f"<job {self.name}: {type(error).__name__}>"
         percent = status.progress.percent
         done = f", {percent:.0f} %" if percent is not None else ""
         return f"<job {self.name}: {status.phase.value}{done}>"

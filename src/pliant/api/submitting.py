@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from pliant.api.functions.packing import pack
-from pliant.api.functions.payload import FILE_NAME, digest_of
+from pliant.api.functions.payload import FILE_NAME, SENT_FILES, digest_of
 from pliant.api.functions.references import folder_of_imports, is_installed
 from pliant.api.submitted_job import SubmittedJob
 from pliant.core.errors import InvalidRequest, NotFound
@@ -222,12 +222,12 @@ def _launch_here(spec: JobSpec, program: _Program, files: Sequence[Path], folder
 
     home = folder_of(spec.name, folder)
     if files and not program.payload:
-        spec = _with_import_path(spec, home.path / "files")
+        spec = _with_import_path(spec, home.path / SENT_FILES)
     job = prepare(spec, folder)
     try:
         if program.payload:
             write_bytes(home.path / FILE_NAME, program.payload, mode=FILE_MODE)
-        _copy(files, home.path / "files")
+        _copy(files, home.path / SENT_FILES)
     except BaseException:
         job.undo()
         raise
@@ -280,13 +280,10 @@ def _submit_to_kubernetes(
 ) -> SubmittedJob:
     from pliant.api.find import close_at_end
     from pliant.handles.cluster import Cluster
-    from pliant.handles.find import kubernetes_extra
+    from pliant.handles.find import open_session
     from pliant.handles.open_handles import close_at_exit
     from pliant.launch.manifest import completed, on_kubernetes, with_scripts
 
-    with kubernetes_extra():
-        from pliant.handles.kubernetes.session import Session
-        from pliant.launch.submitting import submit as send
     close_at_end()
     sent = [*files, *_module_files(program.modules, files)]
     spec, scripts = with_scripts(spec, sent)
@@ -296,7 +293,9 @@ def _submit_to_kubernetes(
             write_bytes(folder / FILE_NAME, program.payload, mode=FILE_MODE)
             sent.append(folder / FILE_NAME)
         submission = completed(on_kubernetes(spec, name=None, namespace=namespace), [*sent, *scripts], image)
-    session = Session(Cluster(submission.namespace, context))
+    session = open_session(Cluster(submission.namespace, context))
+    from pliant.launch.submitting import submit as send  # needs the same packages
+
     try:
         return SubmittedJob(close_at_exit(send(session, submission, overwrite=overwrite)))
     except BaseException:
@@ -311,7 +310,7 @@ def _module_files(modules: frozenset[str], given: Sequence[Path]) -> list[Path]:
     found: dict[Path, None] = {}
     names = {path.name for path in given}
     for module in sorted(modules):
-        if is_installed(module):
+        if is_installed(module) or module.partition(".")[0] == "pliant":
             continue
         folder = folder_of_imports(module)
         origin = getattr(sys.modules[module], "__file__", None)

@@ -22,6 +22,7 @@ from pliant.master.job_dir import JobDir
 
 if TYPE_CHECKING:
     from pliant.handles.kubernetes.namespace_jobs import NamespaceJobs
+    from pliant.handles.kubernetes.session import Session
 
 
 def find_job_handle(name: str | None, job_dir: Path | None = None, cluster: Cluster | None = None) -> JobHandle:
@@ -62,3 +63,10 @@ def kubernetes_extra() -> Iterator[None]:
             f"Kubernetes jobs need a package that is not installed: {error.name}",
             hint="pip install 'pliant[kubernetes]'",
         ) from None
+
+
+def open_session(cluster: Cluster) -> Session:
+    """A connection to a cluster, for what is created there."""
+    with kubernetes_extra():
+        from pliant.handles.kubernetes.session import Session
+    return Session(cluster)

@@ -16,7 +16,7 @@ import pytest
 
 from pliant.api.functions.packing import pack
 from pliant.api.functions.pickling import MAX_PAYLOAD_BYTES, captures_of, pickled
-from pliant.core.errors import InvalidRequest
+from pliant.core.errors import InvalidRequest, NotAvailable
 
 pytest.importorskip("cloudpickle")
 
@@ -121,6 +121,13 @@ def test_a_function_of_a_module_that_was_made_by_a_program_is_refused(monkeypatc
 def test_standard_streams_are_those_of_the_other_side(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO()))  # as in a notebook, which has its own
     assert pack(closing_over(sys.stdout), (), {}, has_path=True).payload.body
+
+
+def test_without_cloudpickle_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
+    with pytest.raises(NotAvailable, match="not installed: cloudpickle") as found:
+        pack(closing_over(1), (), {}, has_path=True)
+    assert "pliant[notebook]" in found.value.hint
 
 
 def test_a_pickle_says_which_modules_it_needs() -> None:

@@ -14,14 +14,16 @@ import inspect
 import linecache
 import os
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pliant.api.functions.payload import Payload, read_checked
+from pliant.api.functions.payload import SENT_FILES, Payload, Stamps, read_checked
 from pliant.api.functions.results import write
 from pliant.api.functions.values import decode
 from pliant.core.nodes.environment import NodeEnvironment
+from pliant.platforms.kubernetes.names import FILES_FOLDER
 
 Call = tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]]
 
@@ -41,10 +43,13 @@ def main() -> None:
 
 
 def _prepare_imports(payload: Payload, folder: Path) -> None:
-    """Files that were sent along first, then what the submitter could import, in its order, then what is left of ours."""
-    sent = folder / "files" if (folder / "files").is_dir() else folder
-    given = [entry for entry in payload.path if os.path.exists(entry)]
-    sys.path[:] = list(dict.fromkeys([str(sent), *given, *sys.path]))
+    """Files that were sent first, then what the submitter could import, in its order, then what is left of ours."""
+    sent = folder if folder == Path(FILES_FOLDER) else folder / SENT_FILES
+    is_same_python = payload.stamps.python == Stamps.here().python  # else its standard library is not ours
+    given = [str(sent), *(payload.path if is_same_python else ())]
+    sys.path[:] = list(dict.fromkeys([*(entry for entry in given if os.path.exists(entry)), *sys.path]))
+    if payload.sources:
+        sys.excepthook = traceback.print_exception  # which knows them; that of Python 3.12 and before reads files only
     for name, text in payload.sources.items():
         lines = text.splitlines(keepends=True)
         linecache.cache[name] = (len(text), None, lines, name)

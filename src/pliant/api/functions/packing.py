@@ -19,7 +19,7 @@ from typing import Any
 
 from pliant.api.functions.payload import Payload, Stamps
 from pliant.api.functions.pickling import MAX_PAYLOAD_BYTES, captures_of, pickled, too_large
-from pliant.api.functions.references import FunctionReference, folder_of_imports, reference_to
+from pliant.api.functions.references import folder_of_imports, reference_to
 from pliant.api.functions.values import NotPlain, PlainValue, encode
 from pliant.core.errors import InvalidRequest
 
@@ -56,7 +56,7 @@ def pack(
         Stamps.here(),
         reference,
         arguments.structure if arguments is not None else None,
-        _import_path(reference) if has_path else (),
+        _import_path(modules) if has_path else (),
         {} if reference else _sources(function),
         body,
     )
@@ -90,7 +90,8 @@ def _check_arguments(function: Callable[..., Any], args: Sequence[Any], kwargs: 
         signature.bind(*args, **kwargs)
     except TypeError as error:
         raise InvalidRequest(
-            f"{label}{signature} cannot be called with these arguments: {error}", hint="check args=(…) and kwargs={…}"
+            f"{label}{signature!s:.200} cannot be called with these arguments: {error}",
+            hint="check args=(…) and kwargs={…}",
         ) from None
 
 
@@ -103,10 +104,10 @@ def _plain_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> PlainVal
     return found if not found.tensors else None
 
 
-def _import_path(reference: FunctionReference | None) -> tuple[str, ...]:
-    """That of this process, as absolute folders, and the folder of the function's module."""
-    folder = folder_of_imports(reference.module) if reference else None
-    found = [str(folder)] if folder is not None and not _is_on_path(folder) else []
+def _import_path(modules: frozenset[str]) -> tuple[str, ...]:
+    """That of this process, as absolute folders, and those of modules that it does not lead to."""
+    folders = [folder_of_imports(module) for module in sorted(modules)]
+    found = [str(folder) for folder in folders if folder is not None and not _is_on_path(folder)]
     return tuple(dict.fromkeys([*found, *(os.path.abspath(entry) for entry in sys.path)]))
 
 

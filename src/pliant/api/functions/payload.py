@@ -32,6 +32,7 @@ from pliant.platforms.kubernetes.names import FILES_FOLDER
 
 MAGIC = b"pliant-function 1\n"
 FILE_NAME = "function.pliant"
+SENT_FILES = "files"  # beside it, in the job's folder
 MAX_FILE_BYTES = 8 << 20  # more than is ever written
 REPLACED = "submit the function again; only Pliant writes this file"
 

@@ -71,6 +71,7 @@ def pickled(
     what: object, label: str, captures: Sequence[Capture], *, limit: int = MAX_PAYLOAD_BYTES
 ) -> tuple[bytes, frozenset[str]]:
     """The pickle, and the modules that it names. ``label``: the function's name for errors. Raises ``InvalidRequest``."""
+    cloudpickle_module()
     output = _CountedBytes(limit)
     try:
         modules = _dump(what, output)
@@ -134,7 +135,6 @@ def cloudpickle_module() -> Any:
 
 
 def _dump(what: object, output: _CountedBytes) -> frozenset[str]:
-    cloudpickle_module()
     pickler = _pickler_class()(output)
     pickler.dump(what)
     return frozenset(pickler.modules)

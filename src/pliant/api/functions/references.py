@@ -66,7 +66,7 @@ def is_importable(module: str) -> bool:
 
 def folder_of_imports(module: str) -> Path | None:
     """The folder that must be on the import path for it; None: it is built in, or in a place of its own."""
-    origin = getattr(sys.modules[module].__spec__, "origin", None)
+    origin = getattr(getattr(sys.modules.get(module), "__spec__", None), "origin", None)
     if not origin or not Path(origin).is_file():
         return None
     path = Path(origin).resolve()

@@ -134,7 +134,8 @@ def results_in(folder: Path) -> list[ResultFile]:
         return []
     found = [(path, _FILE.fullmatch(path.name)) for path in results.iterdir()]
     files = [ResultFile(match["node"], int(match["number"]), path) for path, match in found if match]
-    return sorted(files, key=lambda file: (file.number, file.path.name))
+    newest = {file.node: file for file in sorted(files, key=lambda file: file.path.lstat().st_mtime_ns)}
+    return sorted(newest.values(), key=lambda file: (file.number, file.node))
 
 
 def read(file: ResultFile, *, allow_pickle: bool = False) -> Any:
