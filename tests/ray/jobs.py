@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from typing import Any
 
 import psutil
@@ -17,6 +18,7 @@ LONG_S = 400.0  # seconds that a failure takes
 def move_to_ray(job: LocalJob, address: str, *, cpu: float = 0.0) -> None:
     """Before it is started."""
     spec: dict[str, Any] = yaml.safe_load(job.yaml.read_text())
+    job.name = spec["name"] = unique_name(job)
     given = {name: value for name, value in job._env.items() if os.environ.get(name) != value and name != "PLIANT_HOME"}
     worker = spec["roles"]["worker"]
     worker["env"] = {**given, **worker.get("env", {})}
@@ -28,6 +30,11 @@ def move_to_ray(job: LocalJob, address: str, *, cpu: float = 0.0) -> None:
         **spec.get("fault", {}),
     }  # seconds; Ray tells of deaths, a starved agent lives
     job.yaml.write_text(yaml.safe_dump(spec))
+
+
+def unique_name(job: LocalJob) -> str:
+    """All tests share a cluster, on which no two jobs have the same name."""
+    return f"{job.name}-{zlib.crc32(str(job.folder).encode()):08x}"
 
 
 def wait_until_all_work(job: LocalJob, workers: int) -> None:

@@ -30,13 +30,13 @@ def test_a_job_on_ray_gets_its_plans_from_the_brain_which_knows_the_cluster(
             watch(brain, ray_cluster.address)
             machines = brain.ask("SELECT cpu FROM machines")
             assert sorted(row.cpu for row in machines) == [2.0, 2.0, 4.0]
-            nodes = brain.ask("SELECT name, phase FROM observed_nodes WHERE namespace = 'ray' AND job = 'fit'")
-            assert ("fit/worker-0", "Running") in {(row.name, row.phase) for row in nodes}
+            nodes = brain.ask("SELECT name, phase FROM observed_nodes WHERE namespace = 'ray'")
+            assert (f"{job.name}/worker-0", "Running") in {(row.name, row.phase) for row in nodes}
             job.finish()
         assert all(plan.origin for plan in job.plans())
         [(namespace, phase)] = brain.ask("SELECT namespace, phase FROM jobs")
         assert (namespace, phase) == ("ray", "Succeeded")
-        assert brain.accepted("fit") == job.summary()["progress"]["records_total"]
+        assert brain.accepted(job.name) == job.summary()["progress"]["records_total"]
 
 
 def watch(brain: BrainProcess, address: str) -> None:

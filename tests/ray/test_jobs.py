@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,6 @@ def reading(
         TRAIN,
         role={"replicas": replicas},
         gated=True,
-        name=f"job-{zlib.crc32(str(folder).encode()):08x}",
         spec={"fault": dict(fault or {})},
     )
     move_to_ray(job, cluster.address, cpu=cpu)
@@ -136,7 +134,6 @@ def test_a_node_that_takes_more_memory_than_it_asked_for_is_replaced_and_the_nex
         tmp_path,
         ["python", "-c", hungry + work],
         role={"resources": {"memory": "256Mi"}},
-        name=f"oom-{zlib.crc32(str(tmp_path).encode()):08x}",
         spec={"fault": {"oom": {"backoff": {"first": 0.05}}}},
     )
     move_to_ray(job, ray_cluster.address)

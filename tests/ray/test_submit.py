@@ -35,8 +35,8 @@ for shard in job.shards("numbers", size=40, shard_size=2):
 class Submitter:
     """A person with a folder, a job's file in it, and the command line."""
 
-    def __init__(self, folder: Path, address: str) -> None:
-        self.folder, self.job_dir = folder, folder / "jobs" / "sent"
+    def __init__(self, folder: Path, address: str, *, name: str = "sent") -> None:
+        self.folder, self.job_dir = folder, folder / "jobs" / name
         self.sources = folder / "sources"
         self.sources.mkdir()
         (self.sources / "train.py").write_text(PROGRAM)
@@ -47,7 +47,7 @@ class Submitter:
             "env": {"GATE": str(folder / "gate")},
         }
         ray = {"address": address, "runtime_env": {"working_dir": "sources"}}
-        spec = {"name": "sent", "audit": True, "platform": {"kind": "ray", "ray": ray}, "roles": {"worker": worker}}
+        spec = {"name": name, "audit": True, "platform": {"kind": "ray", "ray": ray}, "roles": {"worker": worker}}
         (folder / "job.yaml").write_text(yaml.safe_dump(spec))
 
     def gives(self, *command: str, code: int = 0) -> str:
@@ -105,3 +105,18 @@ def test_a_working_dir_that_is_not_there_is_refused_before_anything_starts(
     shutil.rmtree(person.sources)
     person.gives("submit", "job.yaml", code=2)
     assert not person.job_dir.exists()
+
+
+def test_two_jobs_of_one_name_do_not_run_on_one_cluster(tmp_path: Path, ray_cluster: RayTestCluster) -> None:
+    folders = [tmp_path / name for name in ("one", "two")]
+    for folder in folders:
+        folder.mkdir()
+    job = LocalJob(folders[0], [], name="sent")
+    first, second = (Submitter(folder, ray_cluster.address, name="twice") for folder in folders)
+    try:
+        first.gives("submit", "job.yaml", "--job-dir", str(job.home.path))
+        second.gives("submit", "job.yaml", code=2)
+        assert not second.job_dir.exists()
+        first.gives("stop", "--now", "--job-dir", str(job.home.path))
+    finally:
+        job.end_all()

@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.native.test_ps_strategies import LONG, check, train
 from tests.e2e.torch.training_job import PROGRAM, TIMEOUT_S, TrainingJob
 from tests.ray.conftest import RayTestCluster
-from tests.ray.jobs import LONG_S, actor_of, move_to_ray, wait_until_runs
+from tests.ray.jobs import LONG_S, actor_of, move_to_ray, unique_name, wait_until_runs
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(1800)]
 
@@ -39,6 +39,7 @@ def test_parameter_servers_count_each_record_once_although_one_is_killed(
     tmp_path: Path, ray_cluster: RayTestCluster
 ) -> None:
     job = train(tmp_path, "ps-sync", pause=0.05)
+    job.name = unique_name(job)
     given = {name: value for name, value in job._env.items() if os.environ.get(name) != value and name != "PLIANT_HOME"}
     for name, value in given.items():
         job._options += ["--env", f"{name}={value}"]

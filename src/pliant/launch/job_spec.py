@@ -103,7 +103,7 @@ def with_uploads(options: RayOptions | dict[str, Any]) -> dict[str, Any]:
     if not isinstance(folder, str) or "://" in folder:
         return value
     if not Path(folder).is_dir() and not folder.endswith(".zip"):
-        raise NotFound(f"the runtime environment's working_dir {folder} is no folder here", hint="check the path")
+        raise NotFound(f"runtime_env.working_dir {folder} is not a directory of this machine", hint="check the path")
     return {**value, "runtime_env": {**value["runtime_env"], "working_dir": absolute(folder)}}
 
 

@@ -123,7 +123,7 @@ def _submit_to_ray(file: Path, options: RunOptions, *, dry_run: bool) -> NoRetur
     from pliant.launch.job_spec import check_launchable, make_spec
 
     if file.suffix not in (".yaml", ".yml"):
-        raise InvalidRequest(f"{file} is no job's file", hint="pass a .yaml file; `pliant run` starts a program")
+        raise InvalidRequest(f"{file} is not a YAML file", hint="pass a job.yaml; `pliant run` starts a program")
     spec = make_spec([str(file)], options.name, options.changes())
     check_launchable(spec)
     if dry_run:

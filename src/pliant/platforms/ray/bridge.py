@@ -33,7 +33,7 @@ async def _serve(given: Mapping[str, Any], out: Any) -> int:
     import ray  # takes a second, and may not be installed
 
     from pliant.platforms.ray.cluster import RayCluster
-    from pliant.platforms.ray.names import NAMESPACE
+    from pliant.platforms.ray.names import NAMESPACE, NameTaken
 
     def write(value: Mapping[str, Any]) -> None:
         with contextlib.suppress(BrokenPipeError):
@@ -61,6 +61,8 @@ async def _serve(given: Mapping[str, Any], out: Any) -> int:
         try:
             answer = getattr(cluster, request["call"])(*request["arguments"])
             write({"id": request["id"], "answer": answer})
+        except NameTaken as error:
+            write({"id": request["id"], "conflict": str(error)})
         except (ray.exceptions.RayError, OSError, ValueError, RuntimeError) as error:
             write({"id": request["id"], "error": f"{type(error).__name__}: {error}"})
     cluster.close()

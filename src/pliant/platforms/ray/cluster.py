@@ -29,7 +29,7 @@ from pliant.core.nodes.fault_policy import ExitReason
 from pliant.files.atomic import read_json, write_json
 from pliant.platforms.ray.actor import CommandActor
 from pliant.platforms.ray.deaths import DeathCause, classify, took_the_memory
-from pliant.platforms.ray.names import MASTER, NAMESPACE, RECORD, actor_name, host_name
+from pliant.platforms.ray.names import MASTER, NAMESPACE, RECORD, NameTaken, actor_name, host_name
 
 MB = 1 << 20
 PENDING_SAID_S = 2.0  # a node that is pending for longer waits for room
@@ -135,7 +135,7 @@ class RayCluster:
         deadline = time.monotonic() + PREDECESSOR_S
         while self._alive_by_name(name) is not None:  # the master of a job that has just ended lingers
             if time.monotonic() > deadline:
-                raise ValueError(f"the master of a job named {self._job} already runs on this cluster")
+                raise NameTaken(f"a job named {self._job} is already running on this Ray cluster")
             time.sleep(0.1)
         options = self._make.options(
             name=name,

@@ -69,9 +69,10 @@ def main() -> int:
         for pid in left:
             _send(pid, signal.SIGKILL)
         time.sleep(ROUND_S)
-    if code is None:
+    while code is None and time.monotonic() < deadline:  # it can be a zombie while threads of it are still ending
         code = _reap(child.pid)
-    if sweep and code:  # a command that ended well has swept
+        time.sleep(0 if code is not None else ROUND_S)
+    if sweep and code != 0:  # a command that ended well has swept
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             subprocess.run(sweep, timeout=SWEEP_S, check=False)
     child.returncode = code = -signal.SIGKILL if code is None else code

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pliant.core.errors import NotAvailable, RetryableError
+from pliant.core.errors import Conflict, NotAvailable, RetryableError
 from pliant.core.nodes.environment import without_node_variables
 from pliant.platforms.ray.addresses import check_listening
 
@@ -52,7 +52,7 @@ class BridgeLink:
         await self._started()
 
     async def call(self, name: str, *arguments: Any) -> Any:
-        """Raises ``RayUnavailable``."""
+        """Raises ``RayUnavailable``; ``Conflict`` if a job's name is taken."""
         await self._started()
         assert self._process is not None
         assert self._process.stdin is not None
@@ -154,7 +154,9 @@ class BridgeLink:
                 elif "fatal" in value:
                     problem = value["fatal"]
                 elif (answer := self._answers.get(value["id"])) is not None and not answer.done():
-                    if "error" in value:
+                    if "conflict" in value:
+                        answer.set_exception(Conflict(value["conflict"], hint="choose another --name"))
+                    elif "error" in value:
                         answer.set_exception(RayUnavailable(value["error"]))
                     else:
                         answer.set_result(value["answer"])

@@ -7,6 +7,10 @@ MASTER = "master"
 RECORD = "ray.json"  # in a job's folder: its cluster; in a node's folder: its actor
 
 
+class NameTaken(Exception):
+    """A master of a job of this name runs on the cluster."""
+
+
 def actor_name(job: str, node: str) -> str:
     return f"{job}/{node}"
 
