@@ -21,6 +21,7 @@ from tests.fuzz.targets import (
     readers,
     recordio,
     rpc_messages,
+    series,
 )
 
 TARGETS: dict[str, Callable[[], Target]] = {
@@ -38,6 +39,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "job_spec": job_spec.Fuzz,
     "journal": journal.Fuzz,
     "notes": notes.Fuzz,
+    "series": series.Fuzz,
     "parquet": readers.Parquet,
     "npy": readers.Npy,
     "npz": readers.Npz,
