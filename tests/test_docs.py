@@ -208,7 +208,8 @@ def calls(tree: ast.Module, there: dict[str, Any]) -> Iterator[tuple[ast.Call, A
     ids=lambda value: str(value).partition("\n")[0],
 )
 def test_what_the_code_of_the_documents_imports_and_calls_exists(where: str, code: str) -> None:
-    pytest.importorskip("torch")
+    for package in ("torch", *re.findall(r"pliant\.integrations\.(\w+)", code)):
+        pytest.importorskip(package)
     tree = ast.parse(code, where)
     ours = imported(tree)
     there = {name: known(path) for name, path in OBJECTS.items()} | ours

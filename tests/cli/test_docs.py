@@ -33,7 +33,8 @@ from pliant.core.waiting import SCALED_TO_ZERO, TOO_LARGE, UNSCHEDULABLE
 ROOT = Path(__file__).parents[2]
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))}
 CLI = PAGES["cli.md"]
-OF_OTHERS = {  # options of torchrun, kubectl, helm, docker and of programs in examples
+OF_OTHERS = {  # options of torchrun, kubectl, helm, docker, tensorboard and of programs in examples
+    "--logdir",
     *("--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--rdzv-conf", "--local-addr"),
     *("--create-namespace", "--set", "--type", "--epochs"),
 }

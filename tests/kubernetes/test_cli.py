@@ -154,6 +154,7 @@ def test_every_command_works_on_a_real_job(cli: Cli) -> None:
     assert [node["name"] for node in found["nodes"]] == nodes
     assert [row["phase"] for row in cli.json("jobs")] == ["Running"]
     assert {node["name"] for node in cli.json("top", "reading")["nodes"]} == set(nodes)
+    job.wait_for(lambda: set(cli.json("series", "reading")["nodes"]) >= set(nodes), "the use of both nodes")
     assert "worker-1 is running" in cli("events", "reading").stdout
     assert cli("audit", "reading").exit_code == 1
     assert cli("scale", "reading", "--workers", "9").exit_code == 2
@@ -172,6 +173,9 @@ def test_every_command_works_on_a_real_job(cli: Cli) -> None:
     assert audited.exit_code == 0, audited.output
     assert "exact" in audited.stdout
     assert "one is enough" in cli("events", "reading").stdout
+    kept = cli.json("series", "reading")
+    assert set(kept["nodes"]) >= set(nodes)
+    assert max(kept["records_per_second"]["max"]) > 0
     assert cli("top", "reading").exit_code == 2
     assert cli("stop", "reading").exit_code == 0
     assert cli("jobs", "--prune", "--yes").stdout == "removed reading\n"

@@ -17,6 +17,7 @@ from pliant.client.lease_client import LeaseClient
 from pliant.client.metric_values import metric_values
 from pliant.client.progress_reporter import ProgressReporter
 from pliant.client.records import RecordStream
+from pliant.client.report_listener import ReportCallback, ReportListener
 from pliant.client.session import Session
 from pliant.client.shards import ShardStream
 from pliant.client.standalone import StandaloneBook
@@ -26,6 +27,7 @@ from pliant.core.progress import LOSS, TrainingProgress
 from pliant.core.shards.datasets import DatasetSpec, FilePart, ShardType, StreamPartition
 from pliant.core.status import JobStatus
 from pliant.rpc import pliant_pb2 as pb
+from pliant.rpc.brain.identity import job_uid
 from pliant.rpc.channel import Address, MasterClient
 from pliant.rpc.checkpoints import checkpoint_from, checkpoint_message
 from pliant.rpc.datasets import from_message, to_message
@@ -59,6 +61,8 @@ class Job:
     def __init__(self, address: Address | None = None) -> None:
         environment = NodeEnvironment.from_env(os.environ)
         self.name = environment.job or "alone"
+        # Tells it from other jobs of its name, and is the same in all of its programs.
+        self.uid = job_uid(address.token if address is not None else uuid.uuid4().hex)
         self.node = environment.node or (f"guest-{os.getpid()}" if address else "alone")
         self.role = environment.role or "worker"
         self.incarnation = environment.incarnation or 0  # this run of the program on this node: 0, 1, 2, …
@@ -72,6 +76,7 @@ class Job:
         self._observer = TrainingObserver()
         self._lock = threading.Lock()
         self._reporter: ProgressReporter | None = None
+        self._listeners: list[ReportListener] = []
         if self._master is not None:
             self._reporter = ProgressReporter(self._master, self.node, close_timeout=environment.orphan_timeout)
         self._growing = threading.Lock()
@@ -287,8 +292,16 @@ class Job:
         values = metric_values({**(metrics or {}), **more, **({LOSS: loss} if loss is not None else {})})
         self.report_progress(TrainingProgress(int(step), total_steps=int(total), metrics=values), int(records))
 
+    def on_report(self, callback: ReportCallback, *, when: Callable[[], bool] = lambda: True) -> None:
+        """Pass the metrics of each report of this program on: ``callback(step, metrics)`` is called in a thread of its own, for
+        reports at which ``when()`` is true. For trackers such as ``pliant.integrations.mlflow``."""
+        self._listeners.append(ReportListener(callback, when))
+
     def report_progress(self, progress: TrainingProgress, records: int = 0) -> None:
         """The same, for a training loop that knows all of it."""
+        numbers = {name: value for name, value in progress.metrics.items() if value is not None}
+        for listener in self._listeners:
+            listener.put(progress.step, numbers)
         if self._reporter is not None:
             self._reporter.put(progress, records)
 
@@ -338,6 +351,8 @@ class Job:
             return
         self.closed = True
         self._observer.close()
+        for listener in self._listeners:
+            listener.close()
         atexit.unregister(self.close)
         died = self._under_agent and getattr(sys, "last_value", None) is not None  # of an error that nobody caught
         if self._reporter is not None:

@@ -30,18 +30,22 @@ MB = 1 << 20
 
 
 DATASETS: tuple[tuple[str, str, Callable[[DatasetStatus], float]], ...] = (
-    ("records_done", "Records finished.", lambda dataset: dataset.records_done),
-    ("records", "Records of all epochs.", lambda dataset: dataset.records_total),
-    ("shards_in_work", "Shards leased to workers.", lambda dataset: dataset.shards_in_work),
-    ("shards_waiting", "Shards that were returned.", lambda dataset: dataset.shards_waiting),
-    ("shards_parked", "Shards that failed too often, and are not handed out again.", lambda d: len(d.parked)),
+    ("pliant_dataset_records_done", "Records finished.", lambda dataset: dataset.records_done),
+    ("pliant_dataset_records", "Records of all epochs.", lambda dataset: dataset.records_total),
+    ("pliant_dataset_shards_in_work", "Shards leased to workers.", lambda dataset: dataset.shards_in_work),
+    ("pliant_dataset_shards_waiting", "Shards that were returned.", lambda dataset: dataset.shards_waiting),
+    (
+        "pliant_dataset_shards_parked",
+        "Shards that failed too often, and are not handed out again.",
+        lambda d: len(d.parked),
+    ),
 )
 NODES: tuple[tuple[str, str, Callable[[NodeStatus], float]], ...] = (
-    ("cpu", "CPU cores in use.", lambda node: node.cpu),
-    ("cpu_limit", "CPU cores that it may use; 0: no limit.", lambda node: node.cpu_limit),
-    ("memory_bytes", "Memory in use.", lambda node: node.memory_mb * MB),
-    ("memory_limit_bytes", "Memory that it may use; 0: no limit.", lambda node: node.memory_limit_mb * MB),
-    ("restarts", "Restarts.", lambda node: node.restarts),
+    ("pliant_node_cpu", "CPU cores in use.", lambda node: node.cpu),
+    ("pliant_node_cpu_limit", "CPU cores that it may use; 0: no limit.", lambda node: node.cpu_limit),
+    ("pliant_node_memory_bytes", "Memory in use.", lambda node: node.memory_mb * MB),
+    ("pliant_node_memory_limit_bytes", "Memory that it may use; 0: no limit.", lambda node: node.memory_limit_mb * MB),
+    ("pliant_node_restarts", "Restarts.", lambda node: node.restarts),
 )
 
 
@@ -86,7 +90,7 @@ def status_metrics(status: JobStatus) -> Iterator[Metric]:
         yield family
     yield _training_metrics(status)
     for name, text, read in DATASETS:
-        family = GaugeMetricFamily(f"pliant_dataset_{name}", text, labels=["job", "dataset"])
+        family = GaugeMetricFamily(name, text, labels=["job", "dataset"])
         for dataset in status.datasets:
             family.add_metric([job, dataset.name], read(dataset))
         yield family
@@ -163,7 +167,7 @@ def _checkpoints(status: JobStatus) -> Iterator[Metric]:
 
 def _node_use(job: str, nodes: list[NodeStatus]) -> Iterator[Metric]:
     for name, text, read in NODES:
-        family = GaugeMetricFamily(f"pliant_node_{name}", text, labels=["job", "node"])
+        family = GaugeMetricFamily(name, text, labels=["job", "node"])
         for node in nodes:
             family.add_metric([job, node.name], read(node))
         yield family

@@ -7,8 +7,9 @@ grow by what is only drawn.
 
 from __future__ import annotations
 
+import errno
 import json
-import logging
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,13 @@ from pliant.core.series.job_series import JobSeries
 from pliant.files.atomic import write_bytes
 from pliant.files.regular import MAX_JSON_BYTES, read_bytes
 
-log = logging.getLogger(__name__)
+MIN_FREE_BYTES = 8 << 20
+
+
+def check_room(folder: Path) -> None:
+    """The last of a disk is for the journal: raises ``OSError`` if little is left."""
+    if shutil.disk_usage(folder).free < MIN_FREE_BYTES:
+        raise OSError(errno.ENOSPC, "the disk is almost full")
 
 
 def write_series(path: Path, series: JobSeries, *, durable: bool = False) -> None:

@@ -23,6 +23,7 @@ from tests.fuzz.targets import (
     readers,
     recordio,
     rpc_messages,
+    series,
 )
 
 TARGETS: dict[str, Callable[[], Target]] = {
@@ -43,6 +44,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "function_payload": function_payload.Fuzz,
     "function_result_json": function_result.Json,
     "function_result_safetensors": function_result.Safetensors,
+    "series": series.Fuzz,
     "parquet": readers.Parquet,
     "npy": readers.Npy,
     "npz": readers.Npz,

@@ -26,7 +26,7 @@ from pliant.master.components.base import BackgroundComponent
 from pliant.master.components.signals import JobOver, Signal, StepReported
 from pliant.master.components.stats import MemoryStats
 from pliant.master.event_file import EventFile
-from pliant.master.series_file import read_series, write_series
+from pliant.master.series_file import check_room, read_series, write_series
 
 log = logging.getLogger(__name__)
 
@@ -116,11 +116,12 @@ class SeriesRecorder(BackgroundComponent):
         for curve, value in speed.values():
             curve.add(now, step, value)
         self._events.add(now, step, {SPEED + name: value for name, (_, value) in speed.items()})
-        for name, usage in self._stats.report_resource_usage().items():
+        usages = self._stats.report_resource_usage()
+        for name, usage in usages.items():
             if usage.time > self._usage_times.get(name, -math.inf):
                 limits = (usage.cpu_limit, usage.memory_limit_mb)
                 book.add_usage(now, step, name, cpu=usage.cpu, memory_mb=usage.memory_mb, limits=limits)
-                self._usage_times[name] = usage.time
+        self._usage_times = {name: usage.time for name, usage in usages.items()}
         self._add_evaluations()
 
     def _add_metrics(self, step: int, metrics: Mapping[str, float | None]) -> None:
@@ -153,8 +154,9 @@ class SeriesRecorder(BackgroundComponent):
 
     async def write(self, *, durable: bool = False) -> None:
         async with self._writing:
+            now, series, records = self._clock.now(), self.series(), self._events.take()
             try:
-                now, series, records = self._clock.now(), self.series(), self._events.take()
+                await asyncio.to_thread(check_room, self._path.parent)
                 await asyncio.to_thread(self._event_file.append, now, records)
                 await asyncio.to_thread(write_series, self._path, series, durable=durable)
                 self._has_failed = False
