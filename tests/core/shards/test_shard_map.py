@@ -38,7 +38,9 @@ def test_each_shard_is_shown_by_what_became_of_it() -> None:
     assert epoch.cells == "ddplr....."
     assert epoch.held == ((3, 0),)
     assert the_map(book).holders == ("worker-0",)
-    assert [(held.node, held.ordinal, held.start, held.end) for held in the_map(book).leases] == [("worker-0", 3, 30, 40)]
+    assert [(held.node, held.ordinal, held.start, held.end) for held in the_map(book).leases] == [
+        ("worker-0", 3, 30, 40)
+    ]
 
 
 def test_a_finished_epoch_is_complete() -> None:

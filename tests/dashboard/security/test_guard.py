@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.dashboard.asgi import HOST, Browser, Reply
+from tests.dashboard.fakes import FakeJob, FakeSource
 
 from pliant.dashboard.security.guard import CSP, Addresses, plain_page
 from pliant.dashboard.security.sessions import IDLE_S, MAX_SESSIONS, Sessions
-from tests.dashboard.asgi import HOST, Browser, Reply
-from tests.dashboard.fakes import FakeJob, FakeSource
 
 
 def get(browser: Browser, target: str, **headers: str) -> Reply:

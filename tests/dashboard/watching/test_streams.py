@@ -10,6 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.dashboard.asgi import Browser
+from tests.dashboard.fakes import FakeJob, FakeSource
 
 from pliant.core.errors import MasterUnavailable, NotFound
 from pliant.core.events import EventRecord, NodeRunning
@@ -24,8 +26,6 @@ from pliant.dashboard.watching.job_subject import KEPT_EVENTS, JobSubject, LogTa
 from pliant.dashboard.watching.stream import JobStream, Position, follow
 from pliant.handles.log_pages import LogLine, LogPage
 from pliant.testing.waiting import MAX_WAIT_S
-from tests.dashboard.asgi import Browser
-from tests.dashboard.fakes import FakeJob, FakeSource
 
 
 def events(first: int, last: int) -> list[EventRecord]:
@@ -260,9 +260,7 @@ def test_a_stream_ends_when_the_server_does_and_says_so() -> None:
                 state.stop()
 
         stream = JobStream(subject, frozenset({"job"}), "")
-        response = EventStream(
-            state, session, lambda: follow([stream], Position()), [subject.viewed(stream.topics)]
-        )
+        response = EventStream(state, session, lambda: follow([stream], Position()), [subject.viewed(stream.topics)])
         async with asyncio.timeout(MAX_WAIT_S):
             await response({"type": "http"}, receive, send)
         assert bodies[-1].startswith(b"event: bye")
