@@ -2,6 +2,8 @@
 
 import { get } from "./store.js";
 
+const TIMEOUT_MS = 20000; // a server that is frozen does not close its connections
+
 export class Refusal extends Error {
   constructor(error, hint, status) {
     super(error);
@@ -27,7 +29,7 @@ export function jobPath(id, what = "", options = {}) {
 
 async function ask(path, options) {
   try {
-    return await fetch(path, { credentials: "same-origin", cache: "no-store", ...options });
+    return await fetch(path, { credentials: "same-origin", cache: "no-store", signal: AbortSignal.timeout(TIMEOUT_MS), ...options });
   } catch {
     throw new Refusal("the dashboard's server does not answer", "check that `pliant dashboard` is still running", 0);
   }

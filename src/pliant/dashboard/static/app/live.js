@@ -4,14 +4,15 @@
 // is opened again from the number of the last event and from the last line of output; documents arrive whole again. What is shown stays meanwhile,
 // and the page says how old it is.
 
-import { read } from "./api.js";
+import { jobPath, read } from "./api.js";
 import { get, noJob, set, startClock } from "./store.js";
 
 const SILENCE_S = 15; // the server is heard every five seconds
 const MAX_LINES = 5000; // of output that the page keeps
 const RETRY_S = [0.5, 1, 2, 4, 8];
+const HIDDEN_S = 10; // a browser has six connections to a server: tabs that nobody sees give theirs back
 
-const held = { source: null, query: "", wanted: null, tries: 0, retry: 0, continues: false };
+const held = { source: null, query: "", wanted: null, tries: 0, retry: 0, continues: false, hidden: 0 };
 
 export function follow(wanted) {
   held.wanted = wanted;
@@ -117,11 +118,28 @@ async function reopen() {
     const config = await read("api/config"); // tells why, which an EventSource does not
     set({ config, error: null, skew: config.now - Date.now() / 1000 });
   } catch (problem) {
+    if (held.wanted === null) set({ error: { error: problem.message, hint: problem.hint, status: problem.status } });
     if (problem.status === 401) set({ error: { error: problem.message, hint: problem.hint, status: 401 } });
     else lost();
     return;
   }
-  if (held.wanted) open();
+  if (held.wanted && !(await isMissing(held.wanted.job))) open();
+}
+
+// A stream that is refused does not say why. A job that is not there may appear: it is asked for again, at leisure.
+async function isMissing(id) {
+  if (id === undefined || get().job.docs.job) return false;
+  try {
+    await read(jobPath(id));
+    return false;
+  } catch (problem) {
+    if (problem.status !== 404) return false;
+    const time = Date.now() / 1000;
+    set({ problems: { ...get().problems, job: { error: problem.message, hint: problem.hint } }, connection: { state: "live", since: time, heard: time } });
+    clearTimeout(held.retry);
+    held.retry = setTimeout(reopen, RETRY_S[RETRY_S.length - 1] * 1000);
+    return true;
+  }
 }
 
 function documentOf(topic) {
@@ -189,6 +207,7 @@ export async function start() {
   const embedded = document.getElementById("pliant-documents");
   if (embedded) return startEmbedded(JSON.parse(embedded.textContent));
   startClock(watch);
+  document.addEventListener("visibilitychange", rest);
   try {
     const config = await read("api/config");
     set({ config, skew: config.now - Date.now() / 1000 });
@@ -207,6 +226,19 @@ function startEmbedded({ version, generated_at: since, job: id, config, document
     connection: { state: "embedded", since, heard: since },
     job: { ...noJob(id), docs: { ...docs, logs }, events: list, lastEvent: list.length ? list[list.length - 1].number : 0 },
   });
+}
+
+function rest() {
+  clearTimeout(held.hidden);
+  if (document.visibilityState === "hidden") {
+    held.hidden = setTimeout(() => {
+      close();
+      set({ connection: { ...get().connection, state: "paused" } });
+    }, HIDDEN_S * 1000);
+  } else if (!held.source && held.wanted && get().connection.state === "paused") {
+    set({ connection: { ...get().connection, state: "connecting" } });
+    open();
+  }
 }
 
 function watch() {

@@ -5,7 +5,7 @@ import { useEffect, useState } from "./html.js";
 const initial = {
   config: null, // who serves this page and what it allows
   error: null, // the page cannot work at all: {error, hint, status}
-  connection: { state: "connecting", since: 0, heard: 0 }, // connecting, live, lost, ended; embedded: in a report
+  connection: { state: "connecting", since: 0, heard: 0 }, // connecting, live, lost, paused; embedded: in a report
   skew: 0, // seconds that the server's clock is ahead of the browser's
   jobs: null, // the documents, as the server sent them last; null: not yet
   cluster: null,

@@ -58,7 +58,7 @@ export function Rows({ label, items, rowHeight, row, head, className = "", chose
       ${items.slice(first, last).map((item, offset) => {
         const index = first + offset;
         return html`<div key=${keyOf ? keyOf(item) : index} class="row ${index === chosen ? "chosen" : ""}" role="row" aria-rowindex=${index + (head ? 2 : 1)}
-          aria-selected=${onChoose ? (index === chosen ? "true" : "false") : undefined}
+          aria-current=${index === chosen ? "true" : undefined}
           style=${{ transform: `translateY(${index * rowHeight}px)`, height: `${rowHeight}px` }} onClick=${onChoose && (() => onChoose(index === chosen ? -1 : index))}>
           ${row(item, index)}
         </div>`;

@@ -9,7 +9,7 @@ export const STATES = {
   d: ["done", "--done"],
   h: ["partly done", "--done"],
   l: ["leased", "--wait"],
-  r: ["returned, waits to be handed out again", "--warn"],
+  r: ["returned, to be leased again", "--warn"],
   p: ["parked", "--bad"],
   x: ["lost", "--bad"],
   ".": ["to do", "--line"],

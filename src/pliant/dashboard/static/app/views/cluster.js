@@ -36,7 +36,7 @@ function Totals({ total, machines, waiting }) {
   const ready = Object.values(machines ?? {}).filter((machine) => machine.ready).length;
   return html`<dl class="tiles">
     ${UNITS.filter(([unit]) => total.size[unit] > 0).map(([unit, name, show]) => html`<div class="tile wide" key=${unit}><dt>${name}</dt><dd>
-      <span class="tile-value">${show(total.asked[unit])}<span class="muted"> of ${show(total.size[unit])} asked for</span></span>
+      <span class="tile-value">${show(total.asked[unit])}<span class="muted"> of ${show(total.size[unit])} requested</span></span>
       <${Stack} size=${total.size[unit]} asked=${total.asked[unit]} used=${unit === "gpu" ? null : total.used[unit]} />
       <span class="tile-more">${unit === "gpu" ? "" : `${show(total.used[unit])} used (${percent((100 * total.used[unit]) / total.size[unit])}), `}${show(total.free[unit])} free</span></dd></div>`)}
     <div class="tile"><dt>Machines</dt><dd><span class="tile-value">${count(ready)}<span class="muted"> / ${count(Object.keys(machines ?? {}).length)}</span></span><span class="tile-more">ready</span></dd></div>
@@ -55,8 +55,8 @@ function Waiting({ waiting, total }) {
     <${Table} caption="Nodes that wait for a machine" className="cards" keyOf=${({ id, node }) => `${id} ${node}`} sortBy="since" rows=${waiting} columns=${[
       { id: "job", name: "Job", value: ({ job }) => job, cell: ({ id, job }) => html`<a href=${jobLink(id, "nodes")}><${Text} of=${job} /></a>` },
       { id: "node", name: "Node", value: ({ node }) => node, cell: ({ node }) => html`<${Text} of=${node || "–"} />` },
-      { id: "asked", name: "Asks for", cell: ({ asked = {} }) => UNITS.filter(([unit]) => asked[unit]).map(([unit, name, show]) => `${show(asked[unit])}${unit === "memory_mb" ? "" : ` ${name}`}`).join(", ") || "no limits" },
-      { id: "since", name: "For", numeric: true, value: ({ since }) => since || null, cell: ({ since }) => html`<${Age} since=${since} />` },
+      { id: "asked", name: "Requests", cell: ({ asked = {} }) => UNITS.filter(([unit]) => asked[unit]).map(([unit, name, show]) => `${show(asked[unit])}${unit === "memory_mb" ? "" : ` ${name}`}`).join(", ") || "no limits" },
+      { id: "since", name: "Waiting for", numeric: true, value: ({ since }) => since || null, cell: ({ since }) => html`<${Age} since=${since} />` },
       { id: "reason", name: "Why", cell: ({ reason }) => html`<${Text} of=${reason} />` },
     ]} /></section>`;
 }
@@ -65,8 +65,8 @@ const jobColumns = [
   { id: "job", name: "Job", value: ({ name }) => name, cell: ({ id, name }) => html`<a href=${jobLink(id)}><${Text} of=${name} /></a>` },
   { id: "phase", name: "Phase", value: ({ phase }) => phase, cell: ({ phase }) => html`<${PhaseBadge} phase=${phase} />` },
   { id: "nodes", name: "Nodes", numeric: true, value: ({ nodes }) => nodes, cell: ({ nodes }) => count(nodes) },
-  { id: "cpu", name: "CPU used / asked", value: ({ asked, used }) => asked.cpu || used.cpu, cell: ({ asked, used }) => html`<${Meter} used=${used.cpu} limit=${asked.cpu} show=${cpus} label="CPU" />` },
-  { id: "memory", name: "Memory used / asked", value: ({ asked, used }) => asked.memory_mb || used.memory_mb, cell: ({ asked, used }) => html`<${Meter} used=${used.memory_mb} limit=${asked.memory_mb} show=${memory} label="memory" full />` },
+  { id: "cpu", name: "CPU used / requested", value: ({ asked, used }) => asked.cpu || used.cpu, cell: ({ asked, used }) => html`<${Meter} used=${used.cpu} limit=${asked.cpu} show=${cpus} label="CPU" />` },
+  { id: "memory", name: "Memory used / requested", value: ({ asked, used }) => asked.memory_mb || used.memory_mb, cell: ({ asked, used }) => html`<${Meter} used=${used.memory_mb} limit=${asked.memory_mb} show=${memory} label="memory" full />` },
   { id: "gpu", name: "GPU", numeric: true, value: ({ asked }) => asked.gpu, cell: ({ asked }) => (asked.gpu ? count(asked.gpu) : "–") },
 ];
 
@@ -76,7 +76,7 @@ function machineColumns(total) {
     { id: "nodes", name: "Nodes", numeric: true, value: ({ nodes }) => nodes, cell: ({ nodes }) => count(nodes) },
     ...UNITS.filter(([unit]) => total?.size[unit] > 0).map(([unit, name, show]) => ({
       id: unit,
-      name: `${name} asked`,
+      name: `${name} requested`,
       value: ({ asked }) => asked[unit],
       cell: ({ size, asked, used, free }) => html`<span class="metered"><${Stack} size=${size[unit] || 1} asked=${asked[unit]} used=${unit === "gpu" ? null : used[unit]} /><span>${show(asked[unit])}<span class="muted"> / ${show(size[unit])}${unit === "gpu" ? "" : `, ${show(used[unit])} used`}, ${show(free[unit])} free</span></span></span>`,
     })),

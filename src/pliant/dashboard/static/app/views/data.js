@@ -67,7 +67,7 @@ function Leases({ id, map }) {
 }
 
 function Parked({ parked, total }) {
-  return html`<h3 class="spaced toned tone-bad">Parked <span class="muted">· ${plural(total, "shard")}: failed too often, handed out no more</span></h3>
+  return html`<h3 class="spaced toned tone-bad">Parked <span class="muted">· ${plural(total, "shard")}: failed too often, not leased again</span></h3>
     <div class="table-scroll"><table><caption class="hidden-visually">Parked shards</caption>
       <thead><tr><th scope="col">Records</th><th scope="col" class="num">Epoch</th><th scope="col" class="num">Failures</th><th scope="col">Last message</th></tr></thead>
       <tbody>${parked.slice(0, MAX_LISTED).map((shard) => html`<tr key=${`${shard.epoch}-${shard.name}-${shard.start}`}><td class="nowrap">${count(shard.start)} to ${count(shard.end)}</td><td class="num">${count(shard.epoch)}</td><td class="num">${count(shard.failures)}</td><td><${Text} of=${shard.message} /></td></tr>`)}</tbody>

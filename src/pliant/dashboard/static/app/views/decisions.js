@@ -20,14 +20,14 @@ export function Decisions({ doc, job }) {
     <${Panel} title="Plans" className="plans-panel" tools=${html`<span class="muted small">${plural(plans.length, "plan")}${found.left_out ? `, ${found.left_out} older left out` : ""}, newest first</span>`}>
       ${plans.length
         ? html`<ol class="plans">${plans.map((plan) => html`<${Plan} key=${plan.id} plan=${plan} />`)}</ol>`
-        : html`<${Empty} title="No plans">${optimize === "manual" ? html`This job's resources are set by persons. With <code>optimize: single-job</code> its master plans them.` : "None was made so far."}</${Empty}>`}
+        : html`<${Empty} title="No plans">${optimize === "manual" ? html`This job's resources are set manually. With <code>optimize: single-job</code> its master plans them.` : "None was made so far."}</${Empty}>`}
     </${Panel}></div>`;
 }
 
 function Now({ found, optimize }) {
   const { planner, explanation, explanation_note: note } = found;
   const clock = useNow();
-  const by = { manual: "persons", "single-job": "the job's master", cluster: planner?.brain === "away" ? "the job's master, since the Brain is away" : "the Brain" }[optimize] ?? optimize;
+  const by = { manual: "nobody: resources are set manually", "single-job": "the job's master", cluster: planner?.brain === "away" ? "the job's master, since the Brain is away" : "the Brain" }[optimize] ?? optimize;
   const shares = Object.entries(explanation?.parts ?? {}).filter(([, share]) => share > 0.004).sort((a, b) => b[1] - a[1]);
   return html`<${Panel} title="Now">
     <dl class="pairs">
@@ -124,9 +124,9 @@ function changed(before, after) {
 }
 
 function Requests({ requests }) {
-  return html`<${Panel} title="Requests and what became of them">
+  return html`<${Panel} title="Requested changes">
     ${requests.length
       ? html`<ol class="recent">${[...requests].reverse().slice(0, 25).map((event) => html`<li key=${event.number} class="tone-${eventTone(event)}"><span class="event-dot" aria-hidden="true"></span><${Clock} at=${event.time} /><span><${Text} of=${event.message} /></span></li>`)}</ol>`
-      : html`<p class="muted">Nobody asked for a change.</p>`}
+      : html`<p class="muted">No change was requested.</p>`}
   </${Panel}>`;
 }

@@ -42,7 +42,7 @@ export function Events({ id, job }) {
             chosen=${at} onChoose=${(index) => setChosen(index < 0 ? 0 : rows[index].number)} tall=${0.62}
             head=${html`<div role="columnheader" class="num">#</div><div role="columnheader">Time</div><div role="columnheader">Kind</div><div role="columnheader">Node</div><div role="columnheader">What happened</div>`}
             row=${Row} />`
-        : html`<${Empty} title=${events.length ? "No event matches" : "Nothing happened yet"} />`}
+        : html`<${Empty} title=${events.length ? "No event matches" : "No events yet"} />`}
     </section>
     ${at >= 0 && html`<${Details} id=${id} event=${rows[at]} />`}`;
 }

@@ -41,7 +41,8 @@ function Live() {
   const [on, short, long] = {
     live: ["on", "Live", ""],
     connecting: ["", "Connecting…", ""],
-    lost: ["off", "Not live", since ? `: no word from the server for ${duration(time - since)}, trying again` : ""],
+    paused: ["", "Paused", " while the tab is hidden"],
+    lost: ["off", "Not live", since ? `: no answer from the server for ${duration(time - since)}, retrying` : ""],
   }[state];
   return html`<span class="live" role="status"><span class="live-dot ${on}" aria-hidden="true"></span><span>${short}<span class="text-long">${long}</span></span></span>`;
 }

@@ -19,7 +19,7 @@ import { Servers } from "./servers.js";
 import { Spec } from "./spec.js";
 
 const VIEWS = { overview: Overview, nodes: Nodes, data: Data, servers: Servers, decisions: Decisions, events: Events, logs: Logs, spec: Spec };
-const TOPICS = { overview: ["series"], nodes: ["nodes"], data: ["data"], servers: ["servers"], decisions: ["decisions"] };
+const TOPICS = { overview: ["series"], nodes: ["nodes", "series"], data: ["data"], servers: ["servers"], decisions: ["decisions"] };
 
 export function Job({ route }) {
   const { id, tab, options } = route;
@@ -74,7 +74,7 @@ function TopicProblem({ topic }) {
 function Unread({ job }) {
   const problem = useStore((state) => state.problems.job ?? (state.connection.state === "lost" ? state.error : null));
   if (job.gone) return html`<${Notice} tone="warn" live><${Text} of=${job.gone} /></${Notice}><p><a href="#/jobs">All jobs</a></p>`;
-  return html`<${Problem} of=${problem} />${!problem && html`<p class="boot">Reading the job…</p>`}`;
+  return html`<${Problem} of=${problem} />${problem ? html`<p><a href="#/jobs">All jobs</a></p>` : html`<p class="boot">Reading the job…</p>`}`;
 }
 
 function Since({ doc }) {
@@ -85,7 +85,7 @@ function Since({ doc }) {
 // Why it is as it is; and how old that is, where no master says so now.
 function Message({ doc, gone }) {
   const time = useNow();
-  const waiting = (doc.conditions ?? []).filter(({ status, message }) => status === "True" && message);
+  const warnings = [...new Set([doc.waiting, ...(doc.warnings ?? [])].filter(Boolean))];
   const says = doc.message || (doc.phase === "Running" ? "" : doc.reason);
   const bad = doc.phase === "Failed" || doc.phase === "Invalid";
   return html`
@@ -93,5 +93,5 @@ function Message({ doc, gone }) {
     ${doc.note && html`<${Notice} tone="warn" icon="pause" live><${Text} of=${doc.note} />${doc.time && isActive(doc.phase) ? html`<span class="hint"> What is shown was so ${duration(time - doc.time)} ago.</span>` : ""}</${Notice}>`}
     ${says && !bad && html`<p class="muted job-says"><${Text} of=${says} /></p>`}
     ${says && bad && !doc.first_failure && html`<${Notice} tone="bad" icon="cross"><${Text} of=${says} /></${Notice}>`}
-    ${waiting.filter(({ message }) => message !== says).map(({ type, message }) => html`<${Notice} key=${type} tone="warn"><${Text} of=${message} /></${Notice}>`)}`;
+    ${warnings.filter((one) => one !== says).map((one) => html`<${Notice} key=${one} tone="warn"><${Text} of=${one} /></${Notice}>`)}`;
 }

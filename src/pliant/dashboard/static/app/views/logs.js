@@ -14,7 +14,7 @@ import { now, useStore } from "../store.js";
 
 const BLOCK = 200; // lines
 const PAGE = 500;
-const NEAR_END = 60; // pixels: somebody who reads the end goes on reading it
+const NEAR_END = 60; // pixels: whoever reads the end keeps reading it
 
 export function Logs({ id, doc, job, options }) {
   const embedded = useStore((state) => state.connection.state === "embedded");
@@ -95,7 +95,7 @@ function Log({ id, node, nodes, options, embedded, live, pages }) {
       </div>
     </header>
     <div class="log-box ${wrap ? "wrap" : ""}" ref=${box} onScroll=${onScroll} tabindex="0" role="log" aria-live="off" aria-label=${`Lines of ${clean(node)}`}>
-      ${!lines.length ? html`<p class="muted log-start">${here ? "It has written nothing." : "Reading…"}</p>`
+      ${!lines.length ? html`<p class="muted log-start">${here ? "No output yet." : "Reading…"}</p>`
         : !atStart ? html`<p class="log-start"><button type="button" class="link" disabled=${older.busy} onClick=${more}>${embedded ? "" : older.busy ? "Reading…" : "Older lines"}</button>${embedded ? html`<span class="muted">Older lines are not part of this report.</span>` : ""}${older.problem && html` <span class="toned tone-bad"><${Text} of=${older.problem.message} /></span>`}</p>`
         : html`<p class="muted log-start">Beginning of the output</p>`}
       <${Blocks} lines=${lines} start=${here?.start ?? 0} older=${older.lines.length} mark=${text} />

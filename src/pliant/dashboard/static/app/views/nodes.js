@@ -1,7 +1,9 @@
 // The nodes as a timeline: one row per line of replacements, an interval per state, the reason at the end of each run, and use
 // against what was asked for. Only visible rows exist, so a thousand lines cost what thirty do.
 
+import { Chart } from "../components/chart.js";
 import { timeline } from "../components/lane.js";
+import { isEmpty, withGaps } from "../curves.js";
 import { Clock, Empty, ExitReason, Meter, NodeState, Panel, SearchBox, Segments, Text } from "../components/parts.js";
 import { Rows } from "../components/rows.js";
 import { clean, count, cpus, duration, memory, plural, quantity } from "../format.js";
@@ -66,12 +68,12 @@ export function Nodes({ id, doc, job, options }) {
     ${rows.length
       ? html`<${Rows} label="Nodes over time; arrow keys choose a line" className="lanes" items=${rows} rowHeight=${ROW} keyOf=${({ name }) => name}
           chosen=${at} onChoose=${(index) => setChosen(index < 0 ? "" : rows[index].name)}
-          head=${html`<div role="columnheader">Node</div><div role="columnheader" class="lane"><${Axis} scale=${scale} /></div><div role="columnheader" class="use">Use / asked for</div>`}
+          head=${html`<div role="columnheader">Node</div><div role="columnheader" class="lane"><${Axis} scale=${scale} /></div><div role="columnheader" class="use">Used / requested</div>`}
           row=${(line) => html`<${Line} line=${line} scale=${scale} />`} />`
       : html`<${Empty} title="No line matches" />`}
     ${found.left_out ? html`<p class="muted small after">${plural(found.left_out, "more line is", "more lines are")} not shown.</p>` : null}
   </section>
-  ${at >= 0 && html`<${Details} id=${id} line=${rows[at]} time=${time} />`}`;
+  ${at >= 0 && html`<${Details} id=${id} line=${rows[at]} time=${time} use=${job.docs.series?.nodes?.[rows[at].current]} />`}`;
 }
 
 function useWidth() {
@@ -93,7 +95,7 @@ function Legend() {
   const entries = [["Running", "running"], ["Creating", "creating"], ["Unschedulable", "pending"], ["Restarting", "restarting"], ["Removing", "removing"]];
   return html`<ul class="legend">
     ${entries.map(([name, kind]) => html`<li key=${kind}><svg width="18" height="12" aria-hidden="true"><rect class="span ${kind}" width="18" height="12" rx="2" /></svg>${name}</li>`)}
-    <li class="muted">a word below a bar is the reason why a program or node ended</li>
+    <li class="muted">the word below a bar is the exit reason</li>
   </ul>`;
 }
 
@@ -116,9 +118,18 @@ function Line({ line, scale }) {
       : using?.peak_memory_mb ? html`<span class="muted small">peak ${memory(using.peak_memory_mb)}</span>` : ""}</div>`;
 }
 
-function Details({ id, line, time }) {
+// What the line's newest node used over time.
+function Use({ use }) {
+  const curves = [["CPU", use?.cpu, cpus, use?.cpu_limit ? `of ${cpus(use.cpu_limit)} cores` : "cores"], ["Memory", use?.memory_mb, memory, use?.memory_limit_mb ? `of ${memory(use.memory_limit_mb)}` : ""]]
+    .filter(([, curve]) => !isEmpty(curve));
+  if (!curves.length) return null;
+  return html`<div class="charts">${curves.map(([name, curve, show, unit]) => html`<${Chart} key=${name} title=${name} unit=${unit} curve=${withGaps(curve)} show=${show} floor=${0} group="node" />`)}</div>`;
+}
+
+function Details({ id, line, time, use }) {
   const { now: using, intervals, nodes, cut } = line;
   return html`<${Panel} title=${html`Line of <${Text} of=${line.name} />`} label="Details of the chosen line" tools=${html`<a href=${jobLink(id, "logs", { node: line.current })}>Output of <${Text} of=${line.current} /></a>`}>
+    <${Use} use=${use} />
     <div class="details">
       ${using && html`<dl class="pairs">
         <dt>node</dt><dd><${Text} of=${using.node ?? line.current} />, <${NodeState} state=${using.state ?? line.state} /></dd>

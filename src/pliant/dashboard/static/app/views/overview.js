@@ -59,7 +59,7 @@ function Tiles({ doc }) {
     progress.records_total ? `${amount(progress.records_done)} of ${amount(progress.records_total)} records` : progress.records_done ? `${amount(progress.records_done)} records` : "",
   ].filter(Boolean).join(" · ");
   return html`<dl class="tiles">
-    <${Tile} wide name="Progress" value=${html`<${ProgressBar} value=${done} tone=${tone} label="progress of the job" />`}>${far || "its programs report no progress"}</${Tile}>
+    <${Tile} wide name="Progress" value=${html`<${ProgressBar} value=${done} tone=${tone} label="progress of the job" />`}>${far || "no progress reported"}</${Tile}>
     <${Tile} name=${active ? "Left" : "Took"} value=${active ? duration(doc.eta) : duration(doc.ended_at && doc.started_at ? doc.ended_at - doc.started_at : doc.seconds)}>
       ${active ? (doc.eta ? html`until about <${Clock} at=${now() + doc.eta} />` : "not known yet") : html`ended <${Time} at=${doc.ended_at} />`}</${Tile}>
     <${Tile} name="Goodput" value=${percent(doc.goodput)}>of the workers' time</${Tile}>
@@ -130,7 +130,7 @@ function Recent({ id, events }) {
   return html`<${Panel} title="Latest events" tools=${html`<a href=${jobLink(id, "events")}>All ${count(events.length)}</a>`}>
     ${recent.length
       ? html`<ol class="recent">${recent.map((event) => html`<li key=${event.number} class="tone-${eventTone(event)}"><span class="event-dot" aria-hidden="true"></span><${Clock} at=${event.time} /><span><${Text} of=${event.message} /></span></li>`)}</ol>`
-      : html`<p class="muted">Nothing happened yet.</p>`}
+      : html`<p class="muted">No events yet.</p>`}
   </${Panel}>`;
 }
 

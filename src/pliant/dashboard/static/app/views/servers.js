@@ -28,7 +28,7 @@ export function Servers({ id, job }) {
       <${Panel} title="Moves">
         ${moves.length
           ? html`<ol class="recent">${[...moves].reverse().slice(0, 30).map((event) => html`<li key=${event.number} class="tone-${eventTone(event)}"><span class="event-dot" aria-hidden="true"></span><${Clock} at=${event.time} /><span><${Text} of=${event.message} /></span></li>`)}</ol>`
-          : html`<p class="muted">No partition was moved from one server to another.</p>`}
+          : html`<p class="muted">No partitions were moved.</p>`}
       </${Panel}>
     </div>`;
 }
@@ -43,7 +43,7 @@ function columns(id, tops, { last_order: lastOrder }) {
   const behind = ({ order }) => Math.max(0, lastOrder - order);
   return [
     { id: "seat", name: "Seat", value: ({ seat }) => seat, cell: ({ seat, leaving }) => html`${count(seat)}${leaving ? html` <span class="chip tone-warn">leaving</span>` : ""}` },
-    { id: "node", name: "Held by", value: ({ node }) => node, cell: ({ node, address }) => (node ? html`<a href=${jobLink(id, "nodes", { node })}><${Text} of=${node} /></a>${address ? "" : html` <span class="chip tone-bad">serves nobody</span>`}` : html`<span class="chip tone-bad">nobody</span>`) },
+    { id: "node", name: "Held by", value: ({ node }) => node, cell: ({ node, address }) => (node ? html`<a href=${jobLink(id, "nodes", { node })}><${Text} of=${node} /></a>${address ? "" : html` <span class="chip tone-bad">not serving</span>`}` : html`<span class="chip tone-bad">nobody</span>`) },
     { id: "partitions", name: "Partitions", numeric: true, value: ({ partitions }) => partitions, cell: ({ partitions }) => html`<${Bar} value=${partitions} of=${tops.partitions}>${count(partitions)}</${Bar}>` },
     { id: "requests", name: "Requests/s", numeric: true, value: ({ rates }) => rates.requests, cell: ({ rates }) => html`<${Bar} value=${rates.requests} of=${tops.requests}>${quantity(rates.requests)}</${Bar}>` },
     { id: "traffic", name: "In and out/s", numeric: true, value: traffic, cell: (seat) => (seat.rates.bytes_in === undefined ? "–" : html`<${Bar} value=${traffic(seat)} of=${tops.traffic}>${bytes(traffic(seat))}</${Bar}>`) },
