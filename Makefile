@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
-EXTRAS := torch,data,ps,keras,kubernetes,auto,brain,brain-postgresql,brain-mysql,examples,dev
+EXTRAS := torch,data,ps,keras,kubernetes,auto,brain,brain-postgresql,brain-mysql,dashboard,examples,dev
 PYTEST := $(BIN)/python -m pytest
 # What failed among tests of whole jobs runs once more, alone: on a machine that is starved of CPU a wait may run out. Both runs are shown.
 AGAIN  := --last-failed --maxfail 4 --last-failed-no-failures none -rA -n 1

@@ -72,7 +72,7 @@ def check(options: ServeOptions) -> None:
         raise InvalidRequest("a certificate and its key belong together", hint="pass both --tls-cert and --tls-key")
     if not _is_loopback(options.host) and not options.is_tls:
         raise InvalidRequest(
-            f"{options.host} can be reached from other machines, and there is no TLS",
+            f"{options.host} can be reached from other machines, and TLS is not configured",
             hint="pass --tls-cert and --tls-key, or keep 127.0.0.1 and use `ssh -L` or `kubectl port-forward`",
         )
     if options.tls_cert is not None:

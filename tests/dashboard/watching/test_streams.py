@@ -322,7 +322,15 @@ def test_control_asks_the_handle() -> None:
         page = Browser(FakeSource(job), allow_control=True)
         assert (await page.post("/api/jobs/mine/scale", {"replicas": 4})).json() == {"before": 1, "now": 4}
         assert (await page.post("/api/jobs/mine/stop", {"now": True})).status == 202
-        for body in ({"replicas": -1}, {"replicas": True}, {"replicas": "3"}, {"role": "", "replicas": 1}, {}, []):
+        senseless: list[Any] = [
+            {"replicas": -1},
+            {"replicas": True},
+            {"replicas": "3"},
+            {"role": "", "replicas": 1},
+            {},
+            [],
+        ]
+        for body in senseless:
             assert (await page.post("/api/jobs/mine/scale", body)).status == 400
         assert [name for name, _ in job.calls] == ["scale", "stop"]
         assert "ada" in job.calls[0][1][1]

@@ -155,8 +155,7 @@ def test_a_job_is_followed_while_a_worker_is_killed_and_the_master_restarted(tmp
             tab.until(lambda: HOSTILE in tab.lines, "the output")
             assert tab.documents["data"]["datasets"][HOSTILE[:40]]["map"]["epochs"]["0"]["cells"].count("l") >= 1
 
-            killed = next(node for node in job.status().live_nodes if node.name == "worker-1")
-            os.kill(killed.agent_pid, signal.SIGKILL)
+            job.kill_agent("worker-1")
             line = tab.until(
                 lambda: next((x for x in tab.documents["nodes"]["lines"].values() if len(x["nodes"]) == 2), None),
                 "the replacement in the line of the killed node",
@@ -228,7 +227,7 @@ def test_a_server_with_a_frozen_master_ends_all_the_same(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--host", "0.0.0.0"], "no TLS"),
+        (["--host", "0.0.0.0"], "TLS is not configured"),
         (["--tls-cert", "cert.pem"], "belong together"),
         (["--tls-cert", "none.pem", "--tls-key", "none.pem"], "cannot be used"),
         (["nothing"], "not found"),
