@@ -17,7 +17,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -30,10 +29,13 @@ from pliant.testing.waiting import wait_until
 CHROMIUM = "/usr/bin/chromium"
 FRAMES = 120
 UPDATES = 40
-PUT = """async ([id, documents]) => {
+OPEN = """async ([id, selector]) => {
   const store = await import('/static/app/store.js');
-  const {events, logs, ...docs} = documents;
+  const {events, logs, ...docs} = window.large;
+  const before = performance.now();
   store.set({job: {...store.noJob(id), docs, events: events.events, lastEvent: events.after}});
+  while (!document.querySelector(`${selector} .rows-body .row`)) await new Promise(done => requestAnimationFrame(done));
+  return performance.now() - before;
 }"""
 SCROLL = """async ([selector, frames, step]) => {
   const box = document.querySelector(selector), found = [];
@@ -116,17 +118,14 @@ def measure(page: Page, documents: dict[str, Any]) -> dict[str, Any]:
     base = page.url.partition("#")[0].rstrip("/")
     for view, selector in (("nodes", ".lanes"), ("events", ".event-rows")):
         page.goto(f"{base}/#/jobs/{JOB}/{view}")
-        page.get_by_text("Jobs").first.wait_for()
-        began = time.monotonic()
-        page.evaluate(PUT, [JOB, documents])
-        page.locator(f"{selector} .rows-body .row").first.wait_for()
-        opened = time.monotonic() - began
+        page.evaluate("documents => { window.large = documents; }", documents)
+        opened = page.evaluate(OPEN, [JOB, selector])
         before = script_seconds(session)
         frames = page.evaluate(SCROLL, [selector, FRAMES, 120 if view == "nodes" else -600])
         script = script_seconds(session) - before
         updates = page.evaluate(UPDATE, [view, UPDATES])
         found[view] = {
-            "open_ms": round(opened * 1000),
+            "open_ms": round(opened),
             "frame_ms": round(median(frames), 1),
             "frame_p95_ms": round(sorted(frames)[int(0.95 * len(frames))], 1),
             "script_per_frame_ms": round(script * 1000 / FRAMES, 2),

@@ -108,7 +108,7 @@ def take(browser: Browser, link: str) -> None:
     page = browser.new_page(viewport={"width": 1240, "height": 700})
     page.goto(link)
     page.get_by_role("link", name="clicks").wait_for()
-    picture(page, "jobs", height=330)
+    picture(page, "jobs", height=395)
     base = page.url.partition("#")[0]
 
     def view(name: str) -> None:

@@ -16,6 +16,7 @@ import signal
 import socket
 import ssl
 import sys
+import threading
 import webbrowser
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -49,6 +50,7 @@ class ServeOptions:
     allowed_hosts: tuple[str, ...] = ()
     only_job: str = ""
     link_file: Path | None = None  # where to write the link, for programs
+    until_stdin_closes: bool = False  # end with the process at the other end of it
 
     @property
     def is_tls(self) -> bool:
@@ -70,7 +72,7 @@ def check(options: ServeOptions) -> None:
         raise InvalidRequest("a certificate and its key belong together", hint="pass both --tls-cert and --tls-key")
     if not _is_loopback(options.host) and not options.is_tls:
         raise InvalidRequest(
-            f"{options.host} can be reached from other machines, and there is no TLS",
+            f"{options.host} can be reached from other machines, and TLS is not configured",
             hint="pass --tls-cert and --tls-key, or keep 127.0.0.1 and use `ssh -L` or `kubectl port-forward`",
         )
     if options.tls_cert is not None:
@@ -180,6 +182,15 @@ class _Server(uvicorn.Server):
         self._loop.call_soon_threadsafe(self._state.stop)
         super().handle_exit(sig, frame)
 
+    def end_with_stdin(self) -> None:
+        """In a thread."""
+        with contextlib.suppress(OSError):
+            while os.read(sys.stdin.fileno(), 4096):
+                continue
+        with contextlib.suppress(RuntimeError):  # the server has ended
+            self._loop.call_soon_threadsafe(self._state.stop)
+        self.should_exit = True
+
     @contextlib.contextmanager
     def capture_signals(self) -> Any:
         """A signal ends the server, not the process: what comes after it still runs."""
@@ -214,8 +225,10 @@ async def _serve(source: JobSource, options: ServeOptions, listener: socket.sock
         ssl_keyfile=options.tls_key,
         h11_max_incomplete_event_size=32 << 10,
     )
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # anybody can send what is no request, and fill the terminal
     server = _Server(config, state)
+    if options.until_stdin_closes:
+        threading.Thread(target=server.end_with_stdin, name="stdin", daemon=True).start()
     link.show_first(sessions.link_token)
     try:
         await server.serve(sockets=[listener])

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, sync_playwright
 
 from pliant.testing.waiting import MAX_WAIT_S, wait_until
 
@@ -28,6 +28,10 @@ ARGUMENTS = (
     "--disable-sync",
     "--no-first-run",
 )
+EXPECTED = (
+    "/favicon.ico",
+    "/api/jobs/nowhere",
+)  # the browser's own wish; a job that a test asks for and that is not there
 LOST = re.compile(r"net::ERR_|status of (401|429|503)")  # what a browser says of a connection that a test takes away
 
 
@@ -97,15 +101,16 @@ class Tab:
         self.dialogs: list[str] = []
         self.page.on("pageerror", lambda error: self.complaints.append(f"{error}\n{error.stack}"))
         self.page.on("console", self._heard)
-        self.page.on("dialog", self._refuse)
+        self.page.on("dialog", self._asked)
 
-    def _refuse(self, dialog: Any) -> None:
+    def _asked(self, dialog: Dialog) -> None:
         self.dialogs.append(dialog.message)
         dialog.dismiss()
 
-    def _heard(self, message: Any) -> None:
-        if message.type in ("error", "warning") and not LOST.search(message.text):
-            self.complaints.append(message.text)
+    def _heard(self, message: ConsoleMessage) -> None:
+        where = message.location["url"]
+        if message.type in ("error", "warning") and not LOST.search(message.text) and not where.endswith(EXPECTED):
+            self.complaints.append(f"{message.text} ({where})")
 
     def see(self, text: str | re.Pattern[str], within: str = "body") -> None:
         self.page.locator(within).get_by_text(text).first.wait_for()
@@ -113,10 +118,9 @@ class Tab:
     def until(self, script: str, what: str) -> None:
         """Until this expression is true in the page."""
         try:
-            self.page.wait_for_function(script)
-        except Exception as error:  # of Playwright: the page as it is says more
-            error.add_note(f"waited for {what}; the page says:\n{self.text()[:3000]}")
-            raise
+            wait_until(lambda: bool(self.page.evaluate(script)), what=what, every=0.1)
+        except TimeoutError as error:
+            raise AssertionError(f"{error}; the page says:\n{self.text()[:3000]}") from None
 
     def text(self) -> str:
         return self.page.inner_text("body")

@@ -13,7 +13,7 @@ from pliant.testing.reading import ReadingJob
 
 pytestmark = pytest.mark.e2e
 
-TRAIN = {"train": {"size": 90, "shard_size": 3, "shuffle": True}}
+TRAIN = {"train": {"size": 600, "shard_size": 3, "shuffle": True}}  # enough for every worker, whoever prefetches
 FIRST_CELLS = ".event-rows .rows-body .row > :first-child"
 NUMBERS = f"[...document.querySelectorAll('{FIRST_CELLS}')].map(cell => Number(cell.textContent.replace(/,/g, '')))"
 

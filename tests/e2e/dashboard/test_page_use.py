@@ -66,7 +66,7 @@ def test_the_toggle_beats_the_system_and_is_remembered(tmp_path: Path, tab: Open
         button = toggled.page.get_by_role("button", name="Colours")
         button.click()
         button.click()
-        assert toggled.page.evaluate("document.documentElement.dataset.theme") == "dark"
+        toggled.until("document.documentElement.dataset.theme === 'dark'", "the dark theme")
         toggled.page.reload()
         toggled.see("No jobs yet")
         assert toggled.page.evaluate("document.documentElement.dataset.theme") == "dark"

@@ -50,6 +50,7 @@ def dashboard(
     link_file: Annotated[
         Path | None, typer.Option("--link-file", help="Also write the link to this file (mode 0600).")
     ] = None,
+    until_stdin_closes: Annotated[bool, typer.Option("--until-stdin-closes", hidden=True)] = False,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
@@ -67,6 +68,7 @@ def dashboard(
         allowed_hosts=tuple(allow_host or ()),
         only_job=only_job,
         link_file=link_file,
+        until_stdin_closes=until_stdin_closes,
     )
     log_to_terminal()
     serve(source, options, say)

@@ -3,10 +3,11 @@
     pliant report digits -o digits.html
     pliant report digits -N team-a -o digits.html
     pliant report -o - > newest.html
+    pliant report digits --json | jq .documents.job.restarts
 
 The file has what `pliant dashboard` shows: status, nodes, data, decisions, events, the end of each node's output, and the
 spec with its secrets hidden. It loads nothing and sends nothing. Look through it before you give it away: output may hold
-anything.
+anything. With --json, the same documents are printed as JSON, and no file is written.
 
 Exit code: 0; 2 if the job is not found or the file cannot be written.
 """
@@ -19,7 +20,7 @@ from typing import Annotated
 
 import typer
 
-from pliant.cli.options.common import Context, Folder, Name, Namespace, cluster_of
+from pliant.cli.options.common import AsJson, Context, Folder, Name, Namespace, cluster_of
 from pliant.cli.render.terminal import say
 from pliant.handles.find import find_job_handle
 
@@ -34,12 +35,16 @@ def report(
     log_lines: Annotated[
         int, typer.Option("--log-lines", min=0, max=2000, help="Last lines of each node's output; 0: none.")
     ] = 1000,
+    as_json: AsJson = False,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
-    from pliant.cli.launch.report import write_report
+    from pliant.cli.launch.report import documents_json, write_report
 
     handle = find_job_handle(name, job_dir, cluster_of(namespace, context, job_dir))
+    if as_json:
+        print(documents_json(handle, log_lines))
+        return
     if output == Path("-"):
         write_report(handle, log_lines, sys.stdout)
         return

@@ -22,11 +22,13 @@ Exit code: that of the job: 0 succeeded, 1 failed, 130 stopped; 2 for a usage er
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from pliant.cli.launch.dashboard_process import check_dashboard, dashboard_beside
 from pliant.cli.launch.local import start
 from pliant.cli.launch.outcome import check_summary, leave
 from pliant.cli.launch.resuming import resume_command
@@ -65,6 +67,7 @@ def run(
     tee: Annotated[
         int | None, typer.Option(help="As in torchrun: 0 hides the output of workers, 1 to 3 show it. [default: 3]")
     ] = None,
+    dashboard: Annotated[bool, typer.Option("--dashboard", help="Show the job on a web page while it runs.")] = False,
     *,
     checkpoints: CheckpointOptions,
     planning: PlanningOptions,
@@ -79,6 +82,8 @@ def run(
     changes = {key: value for key, value in changes.items() if value is not None}
     check_summary(options)
     options.check()
+    if dashboard:
+        check_dashboard(is_detached=options.detach, is_resumed=options.resume, platform=options.platform or "")
     if options.resume and options.platform != "kubernetes":
         leave(resume_command(command or [], options, {**options.changes(), **changes}, output=tee != 0), options)
     if not command:
@@ -86,12 +91,17 @@ def run(
     spec = make_spec(command, options.name, {**options.changes(), **changes})
     check_launchable(spec)
     if spec.platform.kind == "kubernetes":
+        if dashboard:
+            check_dashboard(is_detached=False, is_resumed=False, platform="kubernetes")
         from pliant.cli.launch.kubernetes import run_on_kubernetes
 
         leave(run_on_kubernetes(spec, options, files or [], output=tee != 0), options)
     if options.image or options.claim or files:
         raise InvalidRequest("--image, --claim and --file require --platform kubernetes")
-    leave(start(prepare(spec, options, warn), options, output=tee != 0), options)
+    job = prepare(spec, options, warn)
+    with dashboard_beside(job.home) if dashboard else nullcontext():
+        summary = start(job, options, output=tee != 0)
+    leave(summary, options)
 
 
 def _workers(workers: str | None, nnodes: str | None, per_node: int | None) -> str | None:

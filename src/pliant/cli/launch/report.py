@@ -8,6 +8,7 @@ from typing import TextIO
 from pliant.core.errors import InvalidRequest
 from pliant.dashboard.report.collect import collect
 from pliant.dashboard.report.page import page
+from pliant.dashboard.wire import to_bytes
 from pliant.files.atomic import write_text
 from pliant.handles.job_handle import JobHandle
 
@@ -26,3 +27,8 @@ def write_report(handle: JobHandle, log_lines: int, to: Path | TextIO) -> int:
             f"{to} cannot be written: {error.strerror or error}", hint="pass another file with -o"
         ) from None
     return len(text.encode())
+
+
+def documents_json(handle: JobHandle, log_lines: int) -> str:
+    """What is in the file, without the page around it."""
+    return to_bytes(collect(handle, log_lines)).decode()

@@ -6,7 +6,7 @@ import { html } from "../html.js";
 import { eventTone } from "../states.js";
 import { useNow } from "../store.js";
 
-const SHARES = { data: "waits for data", compute: "computes", sync: "waits for others", parameters: "parameter servers", checkpoint: "checkpoints" };
+const SHARES = { data: "waits for data", compute: "computes", peers: "waits for others" };
 
 export function Decisions({ doc, job }) {
   const found = job.docs.decisions;

@@ -3,7 +3,7 @@
 import { Icon } from "../components/icon.js";
 import { Text } from "../components/parts.js";
 import { duration, fullTime } from "../format.js";
-import { html, useEffect, useState } from "../html.js";
+import { html, useLayoutEffect, useState } from "../html.js";
 import { useNow, useStore } from "../store.js";
 
 const THEMES = { auto: ["auto", "Colours: as the system"], light: ["sun", "Colours: light"], dark: ["moon", "Colours: dark"] };
@@ -20,7 +20,7 @@ function stored() {
 
 function ThemeButton() {
   const [theme, setTheme] = useState(stored);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (theme === "auto") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = theme;
     try {
@@ -30,7 +30,7 @@ function ThemeButton() {
     }
   }, [theme]);
   const [icon, label] = THEMES[theme];
-  const next = ORDER[(ORDER.indexOf(theme) + 1) % ORDER.length];
+  const next = (before) => ORDER[(ORDER.indexOf(before) + 1) % ORDER.length];
   return html`<button type="button" class="plain" title=${label} aria-label=${`${label}; change`} onClick=${() => setTheme(next)}><${Icon} name=${icon} /></button>`;
 }
 
