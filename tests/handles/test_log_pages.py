@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pliant.core.errors import CorruptData, InvalidRequest
-from pliant.handles.log_pages import MAX_LINE_CHARS, MAX_MATCHES, LogPage, read_page, search_files
+from pliant.handles.log_pages import MAX_LINE_CHARS, MAX_MATCHES, LogLine, LogPage, read_page, search_files
 
 
 def read(path: Path, *, after: str = "", before: str = "", lines: int = 10, is_final: bool = False) -> LogPage:
@@ -60,7 +60,8 @@ def test_a_progress_bar_is_shown_as_a_terminal_shows_it(log: Path) -> None:
 
 def test_a_line_without_an_end_is_cut_and_does_not_stop_the_reader(log: Path) -> None:
     log.write_bytes(b"x" * (3 << 20) + b"\nafter\n")
-    page, found = read(log, after="0"), []
+    page = read(log, after="0")
+    found: list[LogLine] = []
     for _ in range(10):
         found += page.lines
         if page.at_end:

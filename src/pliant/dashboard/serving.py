@@ -225,7 +225,7 @@ async def _serve(source: JobSource, options: ServeOptions, listener: socket.sock
         ssl_keyfile=options.tls_key,
         h11_max_incomplete_event_size=32 << 10,
     )
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # anybody can send what is no request, and fill the terminal
     server = _Server(config, state)
     if options.until_stdin_closes:
         threading.Thread(target=server.end_with_stdin, name="stdin", daemon=True).start()

@@ -269,6 +269,38 @@ def test_a_stream_ends_when_the_server_does_and_says_so() -> None:
     asyncio.run(run())
 
 
+def test_a_tab_that_takes_nothing_is_cut_off_and_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pliant.dashboard.event_stream.SEND_TIMEOUT_S", 0.2)
+
+    async def run() -> None:
+        job = FakeJob()
+        state = DashboardState(FakeSource(job), Options())
+        session = state.sessions.find(state.sessions.sign_in(state.sessions.link_token) or "")
+        assert session is not None
+        subject = await state.job("mine")
+
+        async def receive() -> Any:
+            await asyncio.Event().wait()
+
+        async def stuck(message: Any) -> None:
+            if message.get("body", b"").startswith(b"id"):
+                await asyncio.Event().wait()
+
+        stream = JobStream(subject, frozenset({"job"}), "")
+        response = EventStream(state, session, lambda: follow([stream], Position()), [subject.viewed(stream.topics)])
+        blocked = asyncio.create_task(response({"type": "http"}, receive, stuck))
+        tab = Tab()
+        with subject.viewed({"job"}):
+            await tab.read(
+                follow([JobStream(subject, frozenset({"job"}), "")], Position()), lambda: "job" in tab.documents
+            )
+        async with asyncio.timeout(MAX_WAIT_S):
+            await asyncio.gather(blocked, return_exceptions=True)
+        assert (state.streams, subject.is_viewed) == (0, False)
+
+    asyncio.run(run())
+
+
 def test_a_frozen_master_does_not_hold_up_other_requests() -> None:
     async def run() -> None:
         frozen, other = FakeJob("frozen"), FakeJob("other")

@@ -141,9 +141,8 @@ class JobStream(DocumentStream):
             return
         node = self._node
         if position.cursor is None:
-            end = tail.end
-            page = await self._job.call(lambda handle: handle.log_page(node, before=end, lines=FIRST_LINES))
-            position = Position(position.event, end or page.after or "0")
+            page = await self._job.call(lambda handle: handle.log_page(node, lines=FIRST_LINES))
+            position = Position(position.event, page.after or "0")
             data = {"node": node, "lines": lines_json(page.lines), "after": position.cursor, "before": page.before}
             yield message("log", to_bytes({**data, "at_start": page.at_start, "first": True}), str(position)), position
         while True:

@@ -16,11 +16,13 @@ from pliant.platforms.kubernetes.kinds import PODS, Object
 from pliant.platforms.kubernetes.names import CONTAINER, job_selector
 
 MAX_SEARCHED_LINES = 20_000  # of a Pod: its last ones
+BEGINNING = "0"  # the cursor of a node that had written nothing
 NO_WAY_BACK = "older lines: kubectl logs"
 
 
 async def read_pod_page(session: Session, job: str, node: str, *, after: str, lines: int) -> LogPage:
     lines = min(max(1, lines), MAX_LINES)
+    after = "" if after == BEGINNING else after
     if after and not STAMP.fullmatch(after):
         raise InvalidRequest("not a place in this output", hint="pass a cursor of an earlier page")
     pod = (await _pods(session, job)).get(node)
