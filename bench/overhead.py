@@ -1,11 +1,14 @@
 """Step time without faults: Pliant's Trainer beside plain DDP, a model of ten million parameters.
 
-    python bench/overhead.py [--rounds N] [--case 2x2 | 2x8 | 2x7 | 3x7 | measuring]... [--json]
+    python bench/overhead.py [--rounds N] [--case 2x2 | 2x8 | 2x7 | 3x7 | measuring]... [--alternating] [--json]
 
 A case is WORKERSxUNITS. All systems train the same model on the same records, one thread per process, as many micro-batches
 per step as there are units (DDP accumulates its gradients without communication, but for the last one); in turn, medians.
 Pliant runs as it is (exact, by shared memory), over sockets, and with ``deterministic=False``. Memory is that of a worker,
 shared pages divided among those who share them.
+
+With ``--alternating`` all of them take turns step by step in the same processes, without the Trainer around them: what slows the
+machine for a while slows all, so that ratios of a busy machine can be believed more.
 
 Measuring: what it costs a program to count where its time goes (``files/time_meter.py``). Every other step of one run is not
 measured, on all workers, and neighbouring steps are compared; beside it what the calls of one step cost by themselves.
@@ -15,6 +18,10 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -27,6 +34,7 @@ from pliant.files.time_meter import MeterPage, TimeMeter
 SHAPE = {"width": 1800, "layers": 4, "micro": 64}  # 10 M parameters
 WARM, MEASURED = 10, 40  # steps of two micro-batches
 CASES = {"2x2": (2, 2), "2x8": (2, 8), "2x7": (2, 7), "3x7": (3, 7)}  # workers, units
+ALTERNATING = Path(__file__).resolve().parent / "clients" / "alternating_steps.py"
 DDP = "plain DDP"
 KINDS: dict[str, tuple[str, dict[str, int]]] = {
     DDP: ("torchrun", {}),
@@ -103,11 +111,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--case", action="append", choices=[*CASES, "measuring"], help="only this one; may be repeated")
+    parser.add_argument("--alternating", action="store_true", help="take turns step by step, in the same processes")
     options = parser.parse_args()
-    cases = options.case or [*CASES, "measuring"]
+    cases = options.case or [*CASES, *([] if options.alternating else ["measuring"])]
+    compare_case = alternate if options.alternating else compare
     result: dict[str, Any] = {"machine": machine(), "aims": {**AIMS, "measuring": 0.01}}
     for case in cases:
-        result[case] = measuring(options.rounds) if case == "measuring" else compare(case, options.rounds)
+        result[case] = measuring(options.rounds) if case == "measuring" else compare_case(case, options.rounds)
     finish(result, options.json)
 
 
@@ -129,6 +139,23 @@ def compare(case: str, rounds: int) -> dict[str, Any]:
     title = f"step time, {workers} workers, {units} units, 10 M parameters, no faults"
     table(title, ["", "median", "ratio to DDP", "memory"], rows)
     return {"seconds": seconds, "ratios": ratios, "memory_mb": memory}
+
+
+def alternate(case: str, rounds: int) -> dict[str, Any]:
+    workers, units = CASES[case]
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "BENCH_UNITS": str(units), "BENCH_STEPS": str(max(8, 40 // units))}
+    env |= {f"BENCH_{name.upper()}": str(value) for name, value in SHAPE.items()}
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={workers}"]
+    made: list[dict[str, Any]] = []
+    for _ in range(rounds):
+        done = subprocess.run([*launcher, str(ALTERNATING)], env=env, capture_output=True, text=True, check=True)
+        made.append(json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{"))))
+        say(f"{case}: {', '.join(f'{name} {ratio:.3f}' for name, ratio in made[-1]['ratios'].items())}")
+    seconds = {name: [t for one in made for t in one["seconds"][name]] for name in KINDS}
+    ratios = {name: median([one["ratios"][name] for one in made]) for name in KINDS}
+    rows = [(name, f"{median(seconds[name]) * 1000:.1f} ms", f"{ratios[name]:.3f}") for name in KINDS]
+    table(f"alternating steps, {workers} workers, {units} units", ["", "median", "ratio to DDP"], rows)
+    return {"seconds": seconds, "ratios": ratios, "by_round": [one["ratios"] for one in made]}
 
 
 if __name__ == "__main__":
