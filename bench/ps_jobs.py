@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import ps_trace
+from clients.ps_loop import TURN_S
 from harness import median, say, table
 
 from pliant.native.click_log import write_click_log
@@ -41,7 +42,7 @@ class LoopJob:
         self._folder = folder
 
     def stop(self) -> np.ndarray[Any, Any]:
-        """The steps of all workers, by the time of their end: (end, seconds of pull, seconds of push, version of the map)."""
+        """The steps of all workers, by the time of their end: (end, seconds of pull, seconds of push, window)."""
         (self._folder / "stop").touch()
         if self.job.wait(LONG):
             raise RuntimeError(f"the job failed\n{self.job.report()}")
@@ -156,28 +157,42 @@ def _balanced(job: LocalJob) -> bool:
 def whole(
     rows: int, seconds: float, servers: tuple[int, ...], workers: tuple[int, ...], windows: tuple[int, ...]
 ) -> dict[str, Any]:
-    """One step of a worker (pull and push of rows) all the way: log, master's decision, order."""
+    """One step of a worker (pull and push of rows) all the way: log, master's decision, order. Windows take turns within a job."""
     result: dict[str, Any] = {}
     shown = []
-    for count, each, window in product(servers, workers, windows):
+    env = {"BENCH_WINDOWS": ",".join(map(str, windows))}
+    for count, each in product(servers, workers):
         limits = {"min": count, "max": count}
-        options = {"dump_seconds": 0, "push_window": window}
-        with loop_job(rows=rows, servers=limits, workers=each, parameters=options) as running:
+        with loop_job(rows=rows, servers=limits, workers=each, parameters={"dump_seconds": 0}, env=env) as running:
             begun = time.time()
             time.sleep(seconds)
             ended = time.time()
             steps = running.stop()
-        inside = steps[(steps[:, 0] >= begun) & (steps[:, 0] < ended)]
-        found = {
-            "steps_per_second": len(inside) / (ended - begun),
-            "pull_ms": 1000 * median(inside[:, 1].tolist()),
-            "push_ms": 1000 * median(inside[:, 2].tolist()),
-        }
-        name = f"{count} PS, {each} workers, window {window}"
-        result[name] = found
-        shown.append((name, *(f"{value:,.1f}" for value in found.values())))
-    table(f"Whole steps in a job, {BATCH} ids x {DIM} floats", ("", "steps/s", "ms a pull", "ms a push"), shown)
+        rates = _rates_by_turn(steps, begun, ended, windows)
+        for at, window in enumerate(windows):
+            inside = steps[(steps[:, 0] >= begun) & (steps[:, 0] < ended) & (steps[:, 3] == window)]
+            name = f"{count} PS, {each} workers, window {window}"
+            found = result[name] = {
+                "steps_per_second": float(rates[:, at].mean()),
+                "pull_ms": 1000 * median(inside[:, 1].tolist()),
+                "push_ms": 1000 * median(inside[:, 2].tolist()),
+                "ratio": float(rates[:, at].sum() / max(rates[:, 0].sum(), 1e-9)),
+            }
+            shown.append((name, *(f"{value:,.1f}" for value in list(found.values())[:3]), f"{found['ratio']:.2f}"))
+    titles = ("", "steps/s", "ms a pull", "ms a push", f"of window {windows[0]}")
+    table(f"Whole steps in a job, {BATCH} ids x {DIM} floats", titles, shown)
     return result
+
+
+def _rates_by_turn(
+    steps: np.ndarray[Any, Any], begun: float, ended: float, windows: tuple[int, ...]
+) -> np.ndarray[Any, Any]:
+    """Steps per second in each whole turn of each window: (round, window)."""
+    first = int(np.ceil(begun / TURN_S / len(windows))) * len(windows)
+    rounds = (int(ended / TURN_S) - first) // len(windows)
+    turns = np.floor(steps[:, 0] / TURN_S).astype(np.int64) - first
+    inside = turns[(turns >= 0) & (turns < rounds * len(windows))]
+    return np.bincount(inside, minlength=rounds * len(windows)).reshape(rounds, len(windows)) / TURN_S
 
 
 def trace(rows: int, seconds: float, servers: int, workers: int, out: Path) -> None:

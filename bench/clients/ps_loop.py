@@ -3,7 +3,8 @@
     python ps_loop.py FOLDER ROWS DIM BATCH
 
 It fills its share of the table first. Written at the end to FOLDER/NODE.npy: for each step when it ended (unix time), the seconds
-of its pull and of its push, and the version of the map it used. A file ``stop`` in FOLDER ends it.
+of its pull and of its push, and how many undecided pushes it might have. The numbers in BENCH_WINDOWS take turns of ``TURN_S`` by
+the clock, in all workers at once. A file ``stop`` in FOLDER ends it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 import pliant
 from pliant.ps.specs import DenseSpec, InitializerSpec, OptimizerSpec, TableSpec
 
+TURN_S = 0.5
 FILL = 1 << 16  # rows in one push
 
 
@@ -43,16 +45,17 @@ def main() -> None:
     dense = np.full(1000, 1e-3, np.float32)
     (folder / f"ready-{number}").touch()
     steps = []
-    window = parameters.window()  # as the job says
+    sizes = [int(size) for size in os.environ.get("BENCH_WINDOWS", "4").split(",")]
+    window = parameters.window(max(sizes))
     while not (folder / "stop").exists():
         ids = random.integers(0, rows, batch)
+        window.size = sizes[int(time.time() / TURN_S) % len(sizes)]
         begun = time.perf_counter()
         model = parameters.pull({"table": ids})
         pulled = time.perf_counter()
         window.push(model.iteration, examples=batch, dense={"w": dense}, rows={"table": (ids, gradients)})
         window.collect()
-        version = parameters._router.route.map.version
-        steps.append((time.time(), pulled - begun, time.perf_counter() - pulled, version))
+        steps.append((time.time(), pulled - begun, time.perf_counter() - pulled, window.size))
     window.drain()
     window.close()
     np.save(folder / f"{node}.npy", np.array(steps))
