@@ -112,7 +112,9 @@ def test_nobody_reads_plans_without_the_token(tmp_path: Path) -> None:
             assert raised.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
-def test_a_replayed_journal_has_the_plans_of_the_living_master(tmp_path: Path) -> None:
+def test_a_replayed_journal_has_the_plans_of_the_living_master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert LocalJob.command.__kwdefaults__ is not None
+    monkeypatch.setitem(LocalJob.command.__kwdefaults__, "retry_timeout", 0.2)  # nobody starts this master again
     with RunningMaster(tmp_path, PLANNED) as master:
         living = planned(master)
 
