@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 EXTRAS := torch,data,ps,keras,kubernetes,auto,dashboard,notebook,brain,brain-postgresql,brain-mysql,examples,dev
+BENCHES := algorithm_executor auto brain brain_store checkpoint churn data idle join journal launch ps quota read_ahead recovery shards sharing simulated
 PYTEST := $(BIN)/python -m pytest
 # What failed among tests of whole jobs runs once more, alone: on a machine that is starved of CPU a wait may run out. Both runs are shown.
 AGAIN  := --last-failed --maxfail 4 --last-failed-no-failures none -rA -n 1
@@ -90,6 +91,12 @@ crds: $(STAMP)  ## generate the custom resource definitions from the models
 
 manifests: crds  ## render deploy/manifests from the chart (fetches helm the first time)
 	PYTHON=$(BIN)/python tools/kubernetes/manifests.sh >deploy/manifests/pliant.yaml
+
+bench: $(STAMP)  ## a quick form of every bench: whether it runs, not how fast it is (BENCH="shards data": these alone)
+	@failed=; for name in $(or $(BENCH),$(BENCHES)); do \
+	  echo "== bench/$$name.py --quick"; \
+	  timeout 900 $(BIN)/python bench/$$name.py --quick >/dev/null || failed="$$failed $$name"; \
+	done; if [ -n "$$failed" ]; then echo "failed:$$failed"; exit 1; fi
 
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

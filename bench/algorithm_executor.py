@@ -1,6 +1,6 @@
 """What the isolation of algorithms costs: one run of the default chain in the Brain's executor, against the same in one process.
 
-    python bench/algorithm_executor.py [--runs N] [--json]
+    python bench/algorithm_executor.py [--quick] [--rounds N] [--json]
 
 Every run has a history of its own (other rates), so that no fit is found in a cache; both ways get the same histories in turn.
 Cold: the start of a process until it has answered its first run. Nothing changes in the history, so every algorithm is asked.
@@ -99,9 +99,13 @@ async def warm(workers: int, runs: int) -> tuple[list[float], list[float], float
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument(
+        "--rounds", "--runs", dest="runs", type=int, default=0, help="plans of each kind [200; quick: 20]"
+    )
+    parser.add_argument("--quick", action="store_true", help="does it run?")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    options.runs = options.runs or (20 if options.quick else 200)
     before = os.getloadavg()[0]
     cold = [asyncio.run(cold_start()) for _ in range(COLD_STARTS)]
     say(f"cold start to the first answer: median {median(cold):.2f} s, longest {max(cold):.2f} s")

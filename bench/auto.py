@@ -197,8 +197,12 @@ def main() -> None:
     parser.add_argument(
         "--length", type=float, default=240.0, help="of a whole job with the best fixed one, in seconds"
     )
+    parser.add_argument("--rounds", type=int, default=1, choices=(1,), help="there is one: it takes minutes")
+    parser.add_argument("--quick", action="store_true", help="one load, short: does it run?")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    if options.quick:
+        options.only, options.seconds, options.length = "wait", 2.0, 10.0
     folder = Path(tempfile.mkdtemp(prefix="pliant-bench-"))
     found: dict[str, Any] = {}
     try:

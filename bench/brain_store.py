@@ -46,7 +46,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20, help="reports of each job")
     parser.add_argument("--only", default=",".join(FAMILIES))
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="10 jobs, 3 reports of each, on SQLite")
     options = parser.parse_args()
+    if options.quick:
+        options.jobs, options.rounds, options.only = 10, 3, "sqlite"
     found: dict[str, Any] = {"machine": machine(), "options": vars(options)}
     rows = []
     for family in options.only.split(","):

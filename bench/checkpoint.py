@@ -1,6 +1,6 @@
 """How long a snapshot of 1 GiB of fp32 stops training, and how fast it is restored, beside plain copies, torch.save and DCP.
 
-    python bench/checkpoint.py [--quick] [--json out.json] [--rounds 5] [--dir FOLDER] [--no-dcp]
+    python bench/checkpoint.py [--quick] [--rounds N] [--json] [--dir FOLDER] [--no-dcp]
 
 The yardstick is a copy of the same bytes into shared memory that is mapped and touched already: by torch's ``copy_`` with its
 own threads, and by ``memmove`` of one block in two threads; ratios are to the faster of the two. The cases of each group take
@@ -14,13 +14,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import ctypes
-import json
 import mmap
 import os
 import random
 import shutil
 import statistics
-import sys
 import tempfile
 import threading
 import time
@@ -30,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from harness import finish
 from rich.console import Console
 from rich.table import Table
 
@@ -224,16 +223,17 @@ def measure_with(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="64 MiB instead of 1 GiB")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--rounds", type=int, default=0, help="[5; quick: 2]")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON on standard output")
     parser.add_argument("--dir", type=Path, help="where to write. [default: the temporary folder]")
     parser.add_argument("--no-dcp", action="store_true")
     options = parser.parse_args()
+    options.rounds = options.rounds or (2 if options.quick else 5)
     size = (64 << 20) if options.quick else (1 << 30)
     with tempfile.TemporaryDirectory(dir=options.dir) as folder:
         groups = measure(Path(folder), size, options.rounds, not options.no_dcp)
     report: dict[str, Any] = {"bytes": size, "rounds": options.rounds, "torch": torch.__version__, "groups": {}}
-    console = Console(width=120)
+    console = Console(width=120, stderr=True)
     for title, results in groups.items():
         table = Table(title, "median s", "min s", "ratio", title_justify="left")
         yardstick = min(statistics.median(s) for name, s in results.items() if name.startswith(YARDSTICK))
@@ -245,9 +245,7 @@ def main() -> None:
         console.print(table)
     report["load"] = os.getloadavg()
     console.print(f"load of the machine: {report['load'][0]:.1f} on {os.cpu_count()} cores (this script makes about 1)")
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=1))
-    sys.stdout.flush()
+    finish(report, options.json)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A worker is killed (and replaced) every 20 seconds for five minutes: what is left of the speed?
 
-    python bench/churn.py [--minutes M] [--every S] [--json]
+    python bench/churn.py [--quick] [--rounds N] [--minutes M] [--every S] [--json]
 
 Three workers. Useful steps per second under churn relative to the same system without faults, Pliant beside torchrun (with a
 checkpoint every 30 steps, from which it goes on). A step counts once, however often it was done.
@@ -12,7 +12,7 @@ import argparse
 import random
 import time
 
-from harness import finish, machine, say, table
+from harness import finish, machine, median, say, table
 from training import TrainingJob
 
 SHAPE = {"units": 6, "micro": 16, "pause_ms": 20}  # waiting, as for a device: two cores cannot show compute of three
@@ -42,20 +42,29 @@ def useful_steps(system: str, seconds: float, every: float | None) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=5.0)
-    parser.add_argument("--every", type=float, default=20.0)
+    parser.add_argument("--minutes", type=float, default=0.0, help="of churn in each round [5; quick: 0.25]")
+    parser.add_argument("--every", type=float, default=0.0, help="seconds between two kills [20; quick: 5]")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--quick", action="store_true", help="does it run?")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    rates: dict[str, dict[str, float]] = {}
-    for system in ("pliant", "torchrun"):
-        quiet = useful_steps(system, options.minutes * 60 / 5, None)
-        churn = useful_steps(system, options.minutes * 60, options.every)
-        rates[system] = {"quiet": quiet, "churn": churn, "share": churn / quiet}
-        say(f"{system}: {rates[system]}")
+    options.minutes = options.minutes or (0.25 if options.quick else 5.0)
+    options.every = options.every or (5.0 if options.quick else 20.0)
+    taken: dict[str, list[dict[str, float]]] = {}
+    for _ in range(options.rounds):
+        for system in ("pliant",) if options.quick else ("pliant", "torchrun"):
+            quiet = useful_steps(system, options.minutes * 60 / 5, None)
+            churn = useful_steps(system, options.minutes * 60, options.every)
+            taken.setdefault(system, []).append({"quiet": quiet, "churn": churn, "share": churn / quiet})
+            say(f"{system}: {taken[system][-1]}")
+    rates = {
+        system: {key: median([run[key] for run in runs]) for key in ("quiet", "churn", "share")}
+        for system, runs in taken.items()
+    }
     rows = [(s, f"{r['quiet']:.2f}", f"{r['churn']:.2f}", f"{100 * r['share']:.1f} %") for s, r in rates.items()]
     title = f"useful steps per second, one of three workers killed every {options.every:.0f} s"
     table(title, ["system", "no faults", "churn", "share (aim: 95 %)"], rows)
-    finish({"machine": machine(), "rates": rates, "aim": 0.95}, options.json)
+    finish({"machine": machine(), "rates": rates, "all": taken, "aim": 0.95}, options.json)
 
 
 if __name__ == "__main__":

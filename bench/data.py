@@ -1,6 +1,6 @@
 """How fast records come off a warm page cache: RecordIO beside ArrayRecord, Parquet, TFRecord-like loops, MDS and a plain copy.
 
-    python bench/data.py [--quick] [--json out.json] [--no-mds] [--cpu] [--chunks] [--dir FOLDER]
+    python bench/data.py [--quick] [--rounds N] [--json] [--no-mds] [--cpu] [--chunks] [--dir FOLDER]
 
 1e6 records of 100 B and 1e5 of 10 KB; all in sequence, and 200 random ranges of 512. Every run opens its file anew, so RecordIO's
 checksums are compared in every run (``again`` rows: the same open reader a second time). The cases take turns, and the median of
@@ -29,6 +29,7 @@ import google_crc32c
 import pyarrow as pa
 import pyarrow.parquet as pq
 from array_record.python import array_record_module as array_record
+from harness import finish, machine, peer_environment
 from rich.console import Console
 from rich.table import Table
 
@@ -36,7 +37,6 @@ from pliant.data import MapDataset, RecordIOReader, RecordIOWriter, records_of
 from pliant.data.contract import DataReader
 
 RANGES, RANGE = 200, 512
-CACHE = Path.home() / ".cache" / "pliant" / "bench"
 Case = Callable[[], int]  # gives the number of records it read
 clock = time.perf_counter
 
@@ -225,12 +225,12 @@ print("RESULT " + json.dumps([number / median(sequence), ranges * width / median
 
 def mds_rates(data: Data, rounds: int) -> tuple[float, float] | None:
     """MDS needs its own torch and much else, so it runs in an environment of its own, which is kept."""
-    python = CACHE / "mds" / "bin" / "python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(CACHE / "mds")], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "-q", "mosaicml-streaming"], check=False)
+    peer = peer_environment("mds", ["mosaicml-streaming"], "import streaming")
+    if peer.python is None:
+        print(f"MDS is not run: {peer.reason}", file=sys.stderr)
+        return None
     numbers = map(str, (data.number, data.size, RANGES, RANGE, rounds))
-    command = [str(python), "-c", MDS_SCRIPT, data.path("mds"), *numbers]
+    command = [str(peer.python), "-c", MDS_SCRIPT, data.path("mds"), *numbers]
     outcome = subprocess.run(command, capture_output=True, text=True, check=False)
     found = [line for line in outcome.stdout.splitlines() if line.startswith("RESULT ")]
     if not found:
@@ -325,7 +325,7 @@ def show(console: Console, title: str, rates: dict[str, list[float]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of the records, three rounds")
-    parser.add_argument("--json", type=Path, help="write the numbers here too")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON on standard output")
     parser.add_argument("--no-mds", action="store_true")
     parser.add_argument("--chunks", action="store_true", help="only compare chunk sizes")
     parser.add_argument("--rounds", type=int, default=7)
@@ -338,7 +338,7 @@ def main() -> None:
         clock = time.process_time
     scale, rounds = (10, 3) if arguments.quick else (1, arguments.rounds)
     folder = Path(tempfile.mkdtemp(prefix="pliant-bench-", dir=arguments.dir))
-    console = Console(width=110)
+    console = Console(width=110, stderr=True)
     results: dict[str, dict[str, list[float]]] = {}
     try:
         for title, number, size, vary in (
@@ -355,8 +355,7 @@ def main() -> None:
                 shutil.rmtree(made) if made.is_dir() else made.unlink()
     finally:
         shutil.rmtree(folder)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=2))
+    finish({"machine": machine(), "rounds": rounds, "records_per_second": results}, arguments.json)
 
 
 if __name__ == "__main__":

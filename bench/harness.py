@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 CACHE = Path.home() / ".cache" / "pliant" / "bench"
+CONSTRAINTS = "torch==2.13.0\n"  # the CPU build: whatever needs torch pulls no gigabytes of CUDA
 LEAD = 0.5  # seconds between an order and the moment at which all clients begin
 
 
@@ -69,7 +70,9 @@ def peer_environment(name: str, packages: Sequence[str], probe: str) -> Peer:
         home.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run([sys.executable, "-m", "venv", str(home)], check=True, capture_output=True, timeout=120)
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, *packages], check=True, capture_output=True, text=True, timeout=600)
+        pins = home / "constraints.txt"
+        pins.write_text(CONSTRAINTS)
+        subprocess.run([*pip, "-c", str(pins), *packages], check=True, capture_output=True, text=True, timeout=600)
     except subprocess.CalledProcessError as error:
         last = (error.stderr or b"").strip().splitlines()[-1:] or ["no message"]
         return Peer(None, f"it does not install: {last[0]!s:.200}")

@@ -1,6 +1,6 @@
 """A worker joins two others: how long do they finish no step?
 
-    python bench/join.py [--runs N] [--json]
+    python bench/join.py [--quick] [--rounds N] [--json]
 
 A job of three loses one worker, and its successor joins. Imports and the building of the model happen before it asks to be
 let in, so the others should stop for less than a step and the time to move the state. Beside it: the length of a step, and
@@ -63,9 +63,11 @@ def loopback_seconds(size: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--rounds", "--runs", dest="runs", type=int, default=0, help="[5; quick: 1]")
+    parser.add_argument("--quick", action="store_true", help="does it run?")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    options.runs = options.runs or (1 if options.quick else 5)
     runs = []
     for _ in range(options.runs):
         runs.append(one_run())

@@ -1,6 +1,6 @@
 """From the command to the program's first line: ``pliant run`` beside torchrun.
 
-    python bench/launch.py [--quick] [--json] [--runs N] [--workers N]
+    python bench/launch.py [--quick] [--rounds N] [--workers N] [--json]
 
 The program is one line that writes the time, so what is measured is the launcher. Both in turn; shown are medians, and
 medians of the ratios within a turn. ``first`` is when the first worker's program runs, ``all`` when the last one does,
@@ -67,7 +67,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="3 runs: a look, not a measurement")
     parser.add_argument("--json", action="store_true", help="print the result as JSON on standard output")
-    parser.add_argument("--runs", type=int, default=0, help="of each launcher [11; quick: 3]")
+    parser.add_argument("--rounds", "--runs", dest="runs", type=int, default=0, help="of each launcher [11; quick: 3]")
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     runs = options.runs or (3 if options.quick else 11)

@@ -304,6 +304,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=50, help="of each job")
     parser.add_argument("--steady", type=float, default=30.0, help="seconds in which nothing happens")
     parser.add_argument("--quick", action="store_true", help="5 jobs of 20 workers")
+    parser.add_argument("--rounds", type=int, default=1, choices=(1,), help="there is one: it takes minutes")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if options.quick:

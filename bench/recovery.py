@@ -1,6 +1,6 @@
 """kill -9 one of three workers: how long do the others finish no step, and how many steps are lost?
 
-    python bench/recovery.py [--runs N] [--peers torchft,dlrover,ray|none] [--json]
+    python bench/recovery.py [--quick] [--rounds N] [--peers torchft,dlrover,ray|none] [--json]
 
 Pliant beside torchrun (``--max-restarts``) and the peers, in turn; the killed worker is rank 0 in every second run. Shown
 are medians. The stall is the longest time after the kill in which no worker finished a step, less the step's own length.
@@ -87,10 +87,13 @@ def chosen(text: str) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=6)
+    parser.add_argument("--rounds", "--runs", dest="runs", type=int, default=0, help="[6; quick: 1]")
+    parser.add_argument("--quick", action="store_true", help="one run, without peers that have to be installed")
     parser.add_argument("--peers", type=chosen, default=list(ELSEWHERE), help="which to run [all that install]")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    options.runs = options.runs or (1 if options.quick else 6)
+    options.peers = [] if options.quick else options.peers
     results = measure(installed(options.peers), options.runs)
     good = {system: [r for r in runs if not r["hung"]] for system, runs in results.items()}
     stall = {system: median([r["stall"] for r in runs]) for system, runs in good.items()}

@@ -1,6 +1,6 @@
 """The shard queue: how fast shards are leased and reported, and what a huge dataset costs; beside DLRover's master.
 
-    python bench/shards.py [--quick] [--json] [--no-peer] [--repeats N]
+    python bench/shards.py [--quick] [--rounds N] [--no-peer] [--json]
 
 Pliant's master is a process of its own with its journal on and ``sync: full``: what it answers is on disk. It is driven
 by the public client (``job.shards``) and by raw Exchange calls. DLRover's master comes from PyPI, keeps everything in
@@ -281,7 +281,14 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="short runs: a look, not a measurement")
     parser.add_argument("--json", action="store_true", help="print the result as JSON on standard output")
     parser.add_argument("--no-peer", action="store_true", help="without DLRover")
-    parser.add_argument("--repeats", type=int, default=0, help="turns of which the median is taken [5; quick: 1]")
+    parser.add_argument(
+        "--rounds",
+        "--repeats",
+        dest="repeats",
+        type=int,
+        default=0,
+        help="turns of which the median is taken [5; quick: 1]",
+    )
     options = parser.parse_args()
     options.repeats = options.repeats or (1 if options.quick else 5)
     options.seconds = 1.0 if options.quick else 3.0

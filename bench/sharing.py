@@ -100,7 +100,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="without the thousand jobs")
     parser.add_argument(
-        "--seeds", type=int, default=5, help="of the small scenarios (5), from 1 on; a thousand jobs have one"
+        "--rounds",
+        "--seeds",
+        dest="seeds",
+        type=int,
+        default=5,
+        help="of the small scenarios (5), from 1 on; a thousand jobs have one",
     )
     parser.add_argument("--scenarios", default="", help="comma-separated; by default all of them")
     parser.add_argument("--policies", default=",".join(POLICIES), help="comma-separated")

@@ -172,7 +172,10 @@ def show(title: str, found: dict[str, dict[str, float]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--truths", type=int, default=200, help="number of random truths (200)")
+    parser.add_argument(
+        "--rounds", "--truths", dest="truths", type=int, default=0, help="random truths [200; quick: 3]"
+    )
+    parser.add_argument("--quick", action="store_true", help="does it run?")
     parser.add_argument("--seed", type=int, default=1, help="of the first truth (1); the others follow")
     parser.add_argument("--objective", choices=[o.value for o in Objective], default=Objective.BALANCED.value)
     parser.add_argument("--shortest", type=float, default=1800.0, help="seconds of the shortest job at its best (1800)")
@@ -183,6 +186,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    options.truths = options.truths or (3 if options.quick else 200)
     policies = tuple(options.policies.split(","))
     for policy in policies:
         check_policy(policy)

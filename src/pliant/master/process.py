@@ -118,7 +118,7 @@ class Master:
         self._journal: Journal | None = None
         self._broken = asyncio.Event()
         self._token = ""
-        self._tick_due = time.monotonic()
+        self._last_tick, self._pause_s = time.monotonic(), 0.0  # and how long the pause after it was meant to be
         self._active_at, self._seen = (
             time.monotonic(),
             0,
@@ -393,7 +393,7 @@ class Master:
             self._seen, self._active_at = noted, now
         idle_tick = min(IDLE_TICK_S, self._max_tick_s / 2)
         seconds = TICK_S if now - self._active_at < ACTIVE_S else max(TICK_S, idle_tick)
-        self._tick_due = now + seconds
+        self._pause_s = seconds
         try:
             async with asyncio.timeout(seconds):  # not wait_for, which up to Python 3.11 may lose a cancellation
                 await controller.woken.wait()
@@ -408,7 +408,8 @@ class Master:
 
     def _forgive_absence(self, controller: JobController) -> None:
         """If this master itself was frozen or starved, the silence of others meanwhile is not theirs."""
-        absent = time.monotonic() - self._tick_due
+        now = time.monotonic()
+        absent, self._last_tick = now - self._last_tick - self._pause_s, now
         if absent >= self._max_tick_s:
             log.warning("this master was paused for %.1f s", absent)
             controller.signals.publish(MasterPaused(absent))

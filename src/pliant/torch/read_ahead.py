@@ -112,6 +112,10 @@ class ProcessReader(ReadAhead):
         executor = ProcessPoolExecutor(processes, context, initializer=_begin_process, initargs=(dataset, collate))
         super().__init__(dataset, collate, executor, _read_in_process, depth)
 
+    def expect(self, units: Iterable[Unit]) -> None:
+        with suppress(BrokenProcessPool):  # ``take`` says so
+            super().expect(units)
+
     def take(self, unit: Unit) -> Any:
         try:
             batch, moved = self._result(unit)

@@ -18,6 +18,7 @@ from pliant.master.controller import JobController
 from pliant.testing import wait_until
 from pliant.testing.waiting import MAX_WAIT_S
 from pliant.torch import Step, Trainer
+from pliant.torch.random_state import RandomState
 
 pytestmark = pytest.mark.e2e  # a real master, and several trainers around it
 
@@ -55,6 +56,25 @@ def test_a_worker_that_dies_at_any_point_changes_nothing(
         threads.workers[victim].dies(point, step=3)
         threads.work()
         assert [w.died for w in threads.workers] == [i == victim for i in range(3)]
+        threads.assert_all_equal(expected)
+        threads.assert_each_record_once(38)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_what_was_read_ahead_is_right_after_a_death(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, expected: dict[str, bytes]
+) -> None:
+    def read_ahead(worker: Worker) -> None:
+        for step in worker.trainer.steps(worker.data, micro_batch=3, epochs=2, num_threads=2, prefetch=5):
+            worker.learn(step)
+
+    # All trainers of the test share the generators of one process, and each would take the others' numbers for its records'.
+    monkeypatch.setattr(RandomState, "now", classmethod(lambda cls: None))
+    with TrainerThreads(tmp_path, workers=3) as threads:
+        for worker in threads.workers:
+            worker.program = read_ahead
+        threads.workers[1].dies(point, step=3)
+        threads.work()
         threads.assert_all_equal(expected)
         threads.assert_each_record_once(38)
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import select
 from collections.abc import Sequence
 
-from pliant.cli.following.follow import Detached, Follower, Lifetime
+from pliant.cli.following.follow import Follower, Lifetime
 from pliant.cli.following.interrupts import Interrupts
 from pliant.core.summary import JobSummary
 from pliant.files.folder_watch import FolderWatch
 from pliant.handles.job_handle import JobHandle
 from pliant.handles.local import LocalJob
 from pliant.handles.supervision import Supervision
-
 
 POLL_INTERVAL_S = 0.2  # for the end of the job, where the system does not report new files
 
