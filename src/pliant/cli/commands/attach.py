@@ -36,7 +36,8 @@ def attach(
     *,
     options: FollowOptions,
 ) -> None:
-    from pliant.cli.following.attached import Detached, attach_to
+    from pliant.cli.following.attached import attach_to
+    from pliant.cli.following.follow import Detached
 
     check_summary(options)
     handle = find_job_handle(name, job_dir, cluster_of(namespace, context, job_dir))
