@@ -14,6 +14,7 @@ Exit code: 0; 2 if the job is not found or the file cannot be written.
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -39,11 +40,11 @@ def report(
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
-    from pliant.cli.launch.report import documents_json, write_report
+    from pliant.cli.launch.report import documents, write_report
 
     handle = find_job_handle(name, job_dir, cluster_of(namespace, context, job_dir))
     if as_json:
-        print(documents_json(handle, log_lines))
+        print(json.dumps(documents(handle, log_lines)))
         return
     if output == Path("-"):
         write_report(handle, log_lines, sys.stdout)

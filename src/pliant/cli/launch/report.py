@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from pliant.core.errors import InvalidRequest
 from pliant.dashboard.report.collect import collect
@@ -29,6 +30,6 @@ def write_report(handle: JobHandle, log_lines: int, to: Path | TextIO) -> int:
     return len(text.encode())
 
 
-def documents_json(handle: JobHandle, log_lines: int) -> str:
-    """What is in the file, without the page around it."""
-    return to_bytes(collect(handle, log_lines)).decode()
+def documents(handle: JobHandle, log_lines: int) -> Any:
+    """What is in the file, without the page around it: strict JSON values."""
+    return json.loads(to_bytes(collect(handle, log_lines)))
