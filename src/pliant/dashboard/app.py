@@ -14,7 +14,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -63,6 +63,7 @@ def make_app(state: DashboardState, addresses: Addresses, cookie: str, on_sign_i
         routes=[
             Route("/", routes.index),
             Route("/login", routes.login, methods=["GET"]),
+            Route("/healthz", routes.health),
             Route("/static/{path:path}", routes.static),
             Route("/api/config", routes.config),
             Route("/api/jobs", routes.jobs),
@@ -128,6 +129,10 @@ class _Routes:
         if found is None:
             raise NotFound(f"no file {path[:200]!r}")
         return _file_response(found, request.headers.get("if-none-match", ""))
+
+    async def health(self, request: Request) -> Response:
+        """For probes, which have no session: that the server answers, and nothing of any job."""
+        return PlainTextResponse("ok\n")
 
     async def login(self, request: Request) -> Response:
         """The cookie is strict, so a link on another page does not carry it along to ``/``: this page of ours opens that."""

@@ -29,6 +29,23 @@ def test_nothing_is_shown_without_a_session(path: str) -> None:
     assert get(browser(sign_in=False), path).status == 401
 
 
+def test_a_probe_learns_that_the_server_answers_and_nothing_else() -> None:
+    page = browser(sign_in=False)
+    reply = get(page, "/healthz")
+    assert (reply.status, reply.body) == (200, b"ok\n")
+    assert "set-cookie" not in reply.headers
+    assert page.state.source.lists == 0  # type: ignore[attr-defined]
+    for path in ("/healthz/", "/healthz/x", "/healthz/../api/jobs"):
+        assert get(page, path).status == 401
+
+
+def test_a_probe_too_must_use_a_name_of_the_dashboard_and_come_from_no_other_site() -> None:
+    page = browser(sign_in=False)
+    assert get(page, "/healthz", host="10.1.2.3:8470").status == 403
+    assert get(page, "/healthz", origin="http://evil.example").status == 403
+    assert asyncio.run(page.post("/healthz", {})).status == 405
+
+
 @pytest.mark.parametrize("cookie", ["wrong", "", "x" * 5000, 'pliant-8470="', "ü"])
 def test_a_wrong_cookie_is_no_session(cookie: str) -> None:
     reply = get(browser(sign_in=False), "/api/jobs", cookie=f"pliant-8470={cookie}")

@@ -36,7 +36,7 @@ HEADERS = {
 CSRF_HEADER = "x-pliant-csrf"
 MAX_TARGET = 4096  # characters of a path with its query
 MAX_BODY = 64 << 10
-OPEN_PATHS = frozenset({"/login"})  # answered without a session
+OPEN_PATHS = frozenset({"/login", "/healthz"})  # answered without a session
 SIGN_IN = "open the link that `pliant dashboard` printed"
 
 
