@@ -28,8 +28,8 @@ def helm() -> str:
     return subprocess.run([script], check=True, capture_output=True, text=True, timeout=110).stdout.strip()
 
 
-def rendered(helm: str, *flags: str) -> list[dict[str, Any]]:
-    words = [helm, "template", "pliant", str(CHART), "--namespace", "pliant-system", *flags]
+def rendered(helm: str, *flags: str, chart: Path = CHART) -> list[dict[str, Any]]:
+    words = [helm, "template", "pliant", str(chart), "--namespace", "pliant-system", *flags]
     text = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60).stdout
     return [item for item in yaml.safe_load_all(text) if item]
 

@@ -111,23 +111,93 @@ secret:
   - {key: ca.crt, path: ca.crt}
 {{- end }}
 
-{{- define "pliant.brain.scheduling" -}}
-securityContext: {{- toYaml .Values.podSecurityContext | nindent 2 }}
-{{- with .Values.imagePullSecrets }}
+{{- /* Where a Pod of a component beside the operator runs, and as whom. Takes the chart (root), the component's values (of) and a priority class. */ -}}
+{{- define "pliant.scheduling" -}}
+securityContext: {{- toYaml .root.Values.podSecurityContext | nindent 2 }}
+{{- with .root.Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.brain.priorityClassName | default (ternary .Values.priorityClasses.high.name "" .Values.priorityClasses.create) }}
+{{- with .priority }}
 priorityClassName: {{ . }}
 {{- end }}
-{{- with .Values.brain.nodeSelector }}
+{{- with .of.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.brain.tolerations }}
+{{- with .of.tolerations }}
 tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.brain.affinity }}
+{{- with .of.affinity }}
 affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end }}
+
+{{- define "pliant.brain.scheduling" -}}
+{{- $priority := .Values.brain.priorityClassName | default (ternary .Values.priorityClasses.high.name "" .Values.priorityClasses.create) }}
+{{- include "pliant.scheduling" (dict "root" . "of" .Values.brain "priority" $priority) }}
+{{- end }}
+
+{{- /* The dashboard, if it is enabled. */ -}}
+{{- define "pliant.dashboard.name" -}}
+{{ include "pliant.name" . }}-dashboard
+{{- end }}
+
+{{- define "pliant.dashboard.selector" -}}
+app.kubernetes.io/name: pliant-dashboard
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "pliant.dashboard.labels" -}}
+{{ include "pliant.dashboard.selector" . }}
+{{ include "pliant.common" . }}
+{{- end }}
+
+{{- /* The namespace that it shows. */ -}}
+{{- define "pliant.dashboard.namespace" -}}
+{{- if .Values.dashboard.namespace }}{{ .Values.dashboard.namespace }}
+{{- else if eq (len .Values.namespaces) 1 }}{{ first .Values.namespaces }}
+{{- else if .Values.namespaces }}
+{{- fail (printf "dashboard.namespace is not set, and the operator serves %s: name the one that the dashboard shows" (join ", " .Values.namespaces)) }}
+{{- else }}{{ .Release.Namespace }}
+{{- end -}}
+{{- end }}
+
+{{- /* The names by which browsers reach it; the link that it prints has the first one. */ -}}
+{{- define "pliant.dashboard.hosts" -}}
+{{- if not (kindIs "slice" .Values.dashboard.allowedHosts) }}
+{{- fail (printf "dashboard.allowedHosts is %v; it must be a list, such as {dash.example}" .Values.dashboard.allowedHosts) }}
+{{- end }}
+{{- range .Values.dashboard.allowedHosts }}
+{{- if not (regexMatch "^([A-Za-z0-9.-]+|\\[[0-9A-Fa-f:.]+\\])$" (toString .)) }}
+{{- fail (printf "dashboard.allowedHosts has %q; allowed: host names and addresses, without scheme and port" (toString .)) }}
+{{- end }}
+{{- end }}
+{{- .Values.dashboard.allowedHosts | default (list "localhost") | join "," -}}
+{{- end }}
+
+{{- define "pliant.dashboard.secret" -}}
+{{ .Values.dashboard.tls.secretName | default (printf "%s-tls" (include "pliant.dashboard.name" .)) }}
+{{- end }}
+
+{{- /* What the page reads of the jobs of its namespace; with allowControl, `scale` also writes the wanted number into the ElasticJob. */ -}}
+{{- define "pliant.dashboard.rules" -}}
+- apiGroups: [pliant.dev]
+  resources: [elasticjobs]
+  verbs: [get, list{{ if .Values.dashboard.allowControl }}, patch{{ end }}]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list]
+- apiGroups: [""]
+  resources: [pods/log]
+  verbs: [get]
+- apiGroups: [""]
+  resources: [configmaps]  # <job>-summary, of jobs that have ended
+  verbs: [get]
+- apiGroups: [""]
+  resources: [secrets]  # <job>-node: the token with which masters are called
+  verbs: [get]
+- apiGroups: [""]
+  resources: [pods/portforward]  # to <job>-master; newer API servers want both verbs
+  verbs: [get, create]
 {{- end }}
 
 {{- /* Values that contradict each other, before anything is installed. */ -}}
