@@ -10,6 +10,7 @@ import pytest
 
 from pliant.dashboard.watching.job_source import JobsOfThisMachine
 from pliant.handles import job_dirs
+from pliant.master.job_dir import JobDir
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def test_a_job_that_is_removed_while_jobs_are_listed_is_not_listed(jobs: Path, m
     make(jobs / "going", 2.0)
     is_readable = job_dirs._is_readable
 
-    def removed_after(job: job_dirs.JobDir) -> bool:
+    def removed_after(job: JobDir) -> bool:
         found = is_readable(job)
         if job.path.name == "going":
             shutil.rmtree(job.path)
