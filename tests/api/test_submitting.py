@@ -67,6 +67,19 @@ def test_two_files_of_one_name_are_refused_and_nothing_is_left(home: Path, tmp_p
     assert not list(home.rglob("*"))
 
 
+@pytest.mark.parametrize("given", [".", "..", "../work", "{}"])
+def test_a_directory_that_the_job_is_in_is_not_copied_into_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "data.txt").touch()
+    monkeypatch.chdir(work)
+    with pytest.raises(InvalidRequest, match=r"a directory without a name|which is inside it"):
+        pliant.submit(train, name="j", files=[given.format(work)], job_dir="run")
+    assert [path.name for path in work.rglob("*")] == ["data.txt"]
+
+
 def test_jobs_and_attach_of_a_machine_without_jobs() -> None:
     assert pliant.jobs() == []
     assert "<table" in pliant.jobs()._repr_html_()

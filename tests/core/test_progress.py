@@ -71,6 +71,15 @@ def test_a_report_that_makes_no_sense_changes_nothing(wrong: StepReport) -> None
     assert tracker.progress == TrainingProgress()
 
 
+def test_a_name_too_many_is_left_out_and_the_step_is_known() -> None:
+    tracker = ProgressTracker()
+    for step in range(1, MAX_METRICS + 3):
+        report(tracker, "worker-0", step, metrics={f"loss-of-step-{step}": 1.0, "loss-of-step-1": float(step)})
+    assert tracker.progress.step == MAX_METRICS + 2
+    assert len(tracker.progress.metrics) == MAX_METRICS
+    assert tracker.progress.metrics["loss-of-step-1"] == MAX_METRICS + 2, "a name that is kept has its newest value"
+
+
 def test_the_rate_of_steps_is_that_of_the_last_seconds() -> None:
     rate = StepRate()
     assert rate.per_second(0.0) == 0.0

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from tests.core.planning.records import RECORDS
 
+from pliant.core.errors import CorruptData
 from pliant.core.job import Phase
 from pliant.core.nodes.states import NodeState
 from pliant.core.status import DatasetStatus, JobStatus, NodeStatus
@@ -36,3 +37,12 @@ def test_a_summary_is_read_back_as_it_was_written() -> None:
     assert JobSummary.from_json(value) == summary
     assert (value["seconds"], value["records_done"], value["average_records_per_second"]) == (15.0, 30, 2.0)
     assert (value["exit_code"], value["restarts"], value["replacements"], value["best"]) == (1, 2, 1, None)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{}, {"phase": "Running away"}, {"phase": "Failed", "name": "j", "nodes": [1]}, {"phase": "Failed", "metrics": 3}],
+)
+def test_what_is_no_summary_is_corrupt(value: dict[str, object]) -> None:
+    with pytest.raises(CorruptData):
+        JobSummary.from_json(value)

@@ -254,7 +254,18 @@ def _copy(files: Sequence[Path], to: Path) -> None:
     if not files:
         return
     to.mkdir(mode=FOLDER_MODE)
+    inside = to.resolve()
     for file in files:
+        if file.name in ("", ".."):
+            raise InvalidRequest(
+                f"files has {str(file)!r}, a directory without a name",
+                hint="name what is in it, for example files=[*Path('.').glob('*.py')]",
+            )
+        if file.is_dir() and inside.is_relative_to(file.resolve()):
+            raise InvalidRequest(
+                f"{file} cannot be copied to the job's folder, which is inside it: {to.parent}",
+                hint="name what is needed of it, or choose a job_dir outside of it",
+            )
         if (to / file.name).exists():
             raise InvalidRequest(f"two files are named {file.name}, and all of them go into one directory")
         try:

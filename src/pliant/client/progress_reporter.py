@@ -15,9 +15,10 @@ import threading
 import time
 import uuid
 from dataclasses import replace
+from itertools import islice
 
 from pliant.core.errors import PliantError, RetryableError
-from pliant.core.progress import TrainingProgress
+from pliant.core.progress import MAX_METRICS, TrainingProgress
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.channel import MasterClient
 
@@ -49,7 +50,7 @@ class ProgressReporter:
             if self._closing:
                 return
             if self._waiting is not None:
-                progress = replace(progress, metrics={**self._waiting.metrics, **progress.metrics})
+                progress = _with_metrics_of(self._waiting, progress)
             self._waiting = progress
             self._records += records
             if self._thread is None:
@@ -103,12 +104,17 @@ class ProgressReporter:
         except RetryableError:
             with self._changed:
                 newer = self._waiting
-                self._waiting = (
-                    progress if newer is None else replace(newer, metrics={**progress.metrics, **newer.metrics})
-                )
+                self._waiting = progress if newer is None else _with_metrics_of(progress, newer)
             return False
         except (PliantError, ValueError) as error:  # refused, or gRPC's channel was closed: the next one may be better
             log.warning("progress could not be reported: %s", error)
             return True
         self._acknowledged = records
         return True
+
+
+def _with_metrics_of(older: TrainingProgress, newer: TrainingProgress) -> TrainingProgress:
+    """As one report, which has room for ``MAX_METRICS`` names."""
+    room = max(0, MAX_METRICS - len(newer.metrics))
+    kept = islice(((name, value) for name, value in older.metrics.items() if name not in newer.metrics), room)
+    return replace(newer, metrics={**dict(kept), **newer.metrics})

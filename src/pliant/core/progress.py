@@ -12,6 +12,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from pliant.core.errors import InvalidRequest
@@ -19,7 +20,7 @@ from pliant.core.shards.datasets import MAX_RECORDS
 from pliant.core.state_machine import StateMachine
 
 LOSS = "loss"  # the metric that is shown first
-MAX_METRICS = 1000  # names that are kept
+MAX_METRICS = 1000  # of one report; and names that are kept, the first ones
 MAX_RUNS = 10_000  # programs whose records are told apart
 NOTE_INTERVAL_S = 5.0  # between two notes in the journal
 RATE_WINDOW_S = 10.0  # over which the rate of steps is taken, or longer if steps are slower
@@ -59,6 +60,8 @@ class StepReport:
             raise InvalidRequest(
                 f"step {progress.step} of {progress.total_steps}, {self.records} records: out of range"
             )
+        if len(progress.metrics) > MAX_METRICS:
+            raise InvalidRequest(f"{len(progress.metrics)} metrics in one report; the maximum is {MAX_METRICS}")
         if not 0 <= self.acknowledged <= self.records:
             raise InvalidRequest(f"{self.acknowledged} of {self.records} records are said to be reported before")
 
@@ -110,10 +113,8 @@ class ProgressTracker:
         """Returns how many records of the worker were not counted before."""
         report.check()
         reported, known = report.progress, self.progress
-        if len(known.metrics.keys() | reported.metrics.keys()) > MAX_METRICS:
-            raise InvalidRequest(f"{len(reported.metrics)} metrics in one report; at most {MAX_METRICS} names are kept")
         records = self._count(report)
-        metrics = {name: _finite(value) for name, value in reported.metrics.items()}
+        metrics = self._kept(reported.metrics)
         if reported.step >= known.step or report.node == self._ahead or not is_alive(self._ahead):
             self._ahead = report.node
             self.progress = replace(
@@ -134,6 +135,13 @@ class ProgressTracker:
 
     def steps_per_second(self, now: float) -> float:
         return self._rate.per_second(now)
+
+    def _kept(self, metrics: Mapping[str, float | None]) -> dict[str, float | None]:
+        """Names beyond the first ``MAX_METRICS`` are left out: they must not keep the step from being known."""
+        known = self.progress.metrics
+        room = MAX_METRICS - len(known)
+        new = set(islice((name for name in metrics if name not in known), max(0, room)))
+        return {name: _finite(value) for name, value in metrics.items() if name in known or name in new}
 
     def _count(self, report: StepReport) -> int:
         """A report may arrive twice, and a new master knows of no run: what was answered before was counted before."""

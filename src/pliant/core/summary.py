@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pliant.core.errors import CorruptData
 from pliant.core.job import Phase
 from pliant.core.memory_advice import memory_advice
 from pliant.core.planning.plan_record import PlanRecord
@@ -79,6 +80,16 @@ class JobSummary:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> JobSummary:
+        """Raises ``CorruptData``."""
+        try:
+            return cls._read(value)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise CorruptData(
+                f"the summary is corrupt, or of another version: {type(error).__name__}: {error}"
+            ) from None
+
+    @classmethod
+    def _read(cls, value: Mapping[str, Any]) -> JobSummary:
         return cls(
             status_from_json(value),
             restarts=value.get("restarts", 0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from difflib import get_close_matches
@@ -34,8 +35,13 @@ def argument_of(home: JobDir) -> str:
 def all_jobs() -> list[JobDir]:
     """Oldest first; of a folder that several users share, those that this one may read."""
     home = jobs_home()
-    found = [JobDir(path) for path in home.iterdir()] if home.is_dir() else []
-    return sorted((job for job in found if _is_readable(job)), key=lambda job: job.spec.stat().st_mtime)
+    found: dict[JobDir, float] = {}
+    for path in home.iterdir() if home.is_dir() else ():
+        job = JobDir(path)
+        with contextlib.suppress(OSError):  # it may be removed just now
+            if _is_readable(job):
+                found[job] = job.spec.stat().st_mtime
+    return sorted(found, key=found.__getitem__)
 
 
 def _is_readable(job: JobDir) -> bool:

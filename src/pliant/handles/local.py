@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pliant.core.errors import Conflict, MasterUnavailable, NotFound, PliantError
+from pliant.core.errors import Conflict, CorruptData, MasterUnavailable, NotFound, PliantError
 from pliant.core.job import Phase
 from pliant.core.planning.reports import MAX_RECENT, JobExplanation, JobPlans
 from pliant.core.series.job_series import JobSeries
@@ -79,8 +79,11 @@ class LocalJob(JobHandle):
         return {"address": found.get("address", ""), "pid": found.get("pid", 0)}
 
     def summary(self) -> JobSummary | None:
+        """None too if nobody can read it: the journal has the job as well, and one such file must not hide all other jobs."""
         value = self.home.summary()
-        return JobSummary.from_json(value) if value is not None else None
+        with contextlib.suppress(CorruptData):
+            return JobSummary.from_json(value) if value is not None else None
+        return None
 
     def is_over(self) -> bool:
         return self.home.summary_file.exists()

@@ -90,3 +90,18 @@ def test_modules_that_import_each_other_are_refused() -> None:
     }
     with pytest.raises(CorruptData, match="each other"):
         bundle("app.js", lambda path: modules[path])
+
+
+def test_what_cannot_be_read_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a job with a corrupt journal and spec, the rest is what a ticket needs."""
+
+    def corrupt(*_: object) -> None:
+        raise CorruptData("journal.db is not a journal")
+
+    job = FakeJob()
+    monkeypatch.setattr(job, "events", corrupt)
+    monkeypatch.setattr(job, "written_spec", corrupt)
+    documents = collect(job, 100)["documents"]
+    assert documents["job"]["phase"] == "Running"
+    assert documents["events"]["events"] == []
+    assert "journal.db is not a journal" in documents["spec"]["yaml"]

@@ -91,6 +91,8 @@ def test_names_of_this_machine_are_not(host: str) -> None:
         {"origin": "null"},
         {"origin": f"https://{HOST}"},
         {"origin": "http://127.0.0.1:9999"},
+        {"origin": "http://["},
+        {"origin": "http://[::1"},
         {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"},
         {"sec-fetch-site": "same-site", "sec-fetch-mode": "cors"},
     ],

@@ -368,3 +368,21 @@ def test_control_asks_the_handle() -> None:
         assert "ada" in job.calls[0][1][1]
 
     asyncio.run(run())
+
+
+def test_a_job_that_was_replaced_by_another_of_its_name_is_gone() -> None:
+    """Its events would be mixed with those of the other one."""
+
+    async def run() -> None:
+        job, tab = FakeJob(), Tab()
+        job.recorded = events(1, 10)
+        subject = subject_of(job)
+        with subject.viewed({"job", "events"}):
+            messages = follow([JobStream(subject, frozenset({"job", "events"}), "")], Position())
+            await tab.read(messages, lambda: len(tab.events) == 10)
+            job.created_at = lambda: 2.0  # type: ignore[method-assign]
+            await tab.read(messages, lambda: "gone" in tab.kinds)
+        assert subject.gone is not None
+        assert "replaced" in subject.gone.error
+
+    asyncio.run(run())

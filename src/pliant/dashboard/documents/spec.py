@@ -19,16 +19,24 @@ _WORDS = (
     r"token|secret|password|passwd|passphrase|pwd|api[-_]?key|apikey|access[-_]?key|private[-_]?key|auth|credentials?"
     r"|dsn|cookie"
 )
-_NAME = re.compile(rf"(?:^|[-_.\s]|\b)(?:{_WORDS})(?:$|[-_.\s\d]|s?\b)|(?:^|[-_])key$", re.IGNORECASE)
+_NAME = re.compile(
+    rf"(?:^|[-_.\s]|\b)(?:{_WORDS})(?:$|[-_.\s\d]|s?\b)|(?:^|[-_])(?:key|pass)$"
+    r"|(?:password|passwd|passphrase|secret|token|apikey)$|^sshpass$",  # PGPASSWORD, HFTOKEN
+    re.IGNORECASE,
+)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _OPTION = re.compile(r"^(-{0,2}[A-Za-z][\w.-]*)=(.+)$", re.DOTALL)
-_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*://)([^/\s:@]*):([^/\s@]+)@", re.IGNORECASE)
+# These are searched for in texts of any length: each begins where a word begins, and no part of a word is looked at twice.
+_ADDRESS = re.compile(r"(?<![a-z0-9+.-])([a-z0-9+.-]++://)([^/\s:@]*):([^/\s@]+)@", re.IGNORECASE)
 _PARAMETER = re.compile(rf"([?&](?:[\w-]*(?:{_WORDS}|sig|signature))=)[^&\s]+", re.IGNORECASE)
-_INLINE = re.compile(rf"(--?[\w-]*(?:{_WORDS})[\w-]*[=\s]+|\b[A-Z0-9_]*(?:TOKEN|SECRET|PASSWORD|KEY)[A-Z0-9_]*=)(\S+)")
+_INLINE = re.compile(
+    rf"((?<![\w-])--?(?=[\w-]*(?:{_WORDS}))[\w-]++[=\s]++|\b(?=[A-Z0-9_]*(?:TOKEN|SECRET|PASSWORD|KEY))[A-Z0-9_]++=)(\S+)"
+)
+_JSON = re.compile(rf"""(["'][\w.-]*(?:{_WORDS})["']\s*:\s*)("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')""", re.IGNORECASE)
 _BEARER = re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE)
 _KNOWN_KEYS = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|sk-[A-Za-z0-9_-]{16,}|AKIA[A-Z0-9]{12,}"
-    r"|xox[abprs]-[A-Za-z0-9-]{10,}|glpat-[\w-]{16,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*|AIza[\w-]{30,})"
+    r"|xox[abprs]-[A-Za-z0-9-]{10,}|glpat-[\w-]{16,}|eyJ[\w-]{10,2000}+\.[\w-]{10,}+\.[\w-]*|AIza[\w-]{30,})"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
     re.DOTALL,
 )
@@ -91,6 +99,7 @@ def redact_text(value: str) -> str:
     """A text without passwords in addresses, options and well-known keys."""
     cleaned = _ADDRESS.sub(rf"\1\2:{HIDDEN}@", value)
     cleaned = _PARAMETER.sub(rf"\1{HIDDEN}", cleaned)
+    cleaned = _JSON.sub(rf'\1"{HIDDEN}"', cleaned)
     cleaned = _BEARER.sub(rf"\1 {HIDDEN}", cleaned)
     cleaned = _INLINE.sub(rf"\1{HIDDEN}", cleaned)
     return _KNOWN_KEYS.sub(HIDDEN, cleaned)

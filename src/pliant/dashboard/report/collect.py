@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any
 
@@ -30,11 +31,12 @@ def collect(handle: JobHandle, log_lines: int) -> dict[str, Any]:
     view = handle.view()
     status, history = view.status, EventHistory()
     events: list[dict[str, Any]] = []
-    while found := handle.events(history.last, PAGE):
-        history.add(found)
-        events = [*events, *(record.to_json() for record in found)][-MAX_EVENTS:]
-        if len(found) < PAGE:
-            break
+    with contextlib.suppress(PliantError):  # of a journal that is corrupt: those before that
+        while found := handle.events(history.last, PAGE):
+            history.add(found)
+            events = [*events, *(record.to_json() for record in found)][-MAX_EVENTS:]
+            if len(found) < PAGE:
+                break
     documents = {
         "job": job_document(handle.name, view, history.restarts, handle.created_at()),
         "nodes": NodesDocument().make(status, history, is_over=view.is_over),
@@ -43,7 +45,7 @@ def collect(handle: JobHandle, log_lines: int) -> dict[str, Any]:
         "decisions": _decisions(handle, history),
         "series": _series(handle),
         "events": {"events": events, "after": history.last, "more": False},
-        "spec": spec_document(handle.written_spec()),
+        "spec": _spec(handle),
         "logs": _logs(handle, status, log_lines) if log_lines else {},
     }
     now = time.time()
@@ -62,6 +64,13 @@ def collect(handle: JobHandle, log_lines: int) -> dict[str, Any]:
         },
         "documents": documents,
     }
+
+
+def _spec(handle: JobHandle) -> dict[str, Any]:
+    try:
+        return spec_document(handle.written_spec())
+    except PliantError as error:
+        return {"yaml": f"# {error.message}\n", "redacted": [], "cut": False}
 
 
 def _data(handle: JobHandle, status: JobStatus) -> dict[str, Any]:

@@ -66,7 +66,10 @@ class Addresses:
 
     def is_own_origin(self, origin: str, host: str) -> bool:
         """The same scheme, name and port as the request itself came to."""
-        parts = urlsplit(origin)
+        try:
+            parts = urlsplit(origin)
+        except ValueError:  # such as of half a bracket
+            return False
         return parts.scheme == self.scheme and parts.netloc.lower() == host.lower() and self.is_own_host(host)
 
 

@@ -63,7 +63,9 @@ class JobsOfThisMachine(JobSource):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[tuple[str, int], JobHandle] = {}  # by folder and its inode: another job may get the name
+        self._known: dict[
+            tuple[str, int], JobHandle
+        ] = {}  # by folder and when its job was made: another may get the name
 
     def handles(self) -> dict[str, JobHandle]:
         from pliant.handles.find import handle_of_folder
@@ -76,7 +78,7 @@ class JobsOfThisMachine(JobSource):
                     folder = os.lstat(home.path)
                     if folder.st_uid != os.geteuid() or not stat.S_ISDIR(folder.st_mode):
                         continue  # of another user, whose files are shown to nobody else
-                    key = (home.path.name, folder.st_ino)
+                    key = (home.path.name, home.spec.stat().st_mtime_ns)  # an inode is used again at once
                     found[home.path.name] = key, self._known.get(key) or handle_of_folder(home)
             self._known = dict(found.values())
         return {job_id: handle for job_id, (_, handle) in found.items()}

@@ -83,6 +83,7 @@ class JobSubject(Subject):
         self.events: deque[dict[str, Any]] = deque(maxlen=KEPT_EVENTS)
         self._lock = threading.Lock()  # of the handle: one call to the master at a time
         self._view: JobView | None = None
+        self._created_at = 0.0
         self._nodes, self._servers = NodesDocument(), ServersDocument()
         self._is_static: set[str] = set()  # topics of an ended job that are made
         self._explained_at = self._decided_at = self._drawn_at = float("-inf")
@@ -112,6 +113,7 @@ class JobSubject(Subject):
         return await self._threads.run(work)
 
     def poll(self, topics: frozenset[str]) -> Iterator[tuple[str, Mapping[str, Any] | Problem]]:
+        self._check_is_same()
         if topics != {EVENTS}:
             self._look()
         self._read_events()
@@ -120,6 +122,13 @@ class JobSubject(Subject):
                 yield topic, self._read_log(topic.removeprefix(LOG))
             elif topic != EVENTS and (document := self._make(topic)) is not None:
                 yield topic, document
+
+    def _check_is_same(self) -> None:
+        """Another job may have got its name (`pliant run --overwrite`), with events of its own."""
+        created_at = self.handle.created_at()
+        if created_at and self._created_at and created_at != self._created_at:
+            raise NotFound(f"job {self.id} was replaced by another of this name", hint="reload the page")
+        self._created_at = created_at or self._created_at
 
     def _look(self) -> None:
         before = self._view

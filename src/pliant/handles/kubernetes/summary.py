@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from pliant.core.errors import CorruptData
 from pliant.core.summary import JobSummary
 from pliant.platforms.kubernetes.elastic_job_status import status_of_resource
 from pliant.platforms.kubernetes.kinds import Object
@@ -27,10 +28,12 @@ def read_remains(config_map: Object | None) -> Remains:
     text = data.get(SUMMARY_KEY)
     if not text:
         return Remains()
-    value: dict[str, Any] = json.loads(text)
-    return Remains(
-        JobSummary.from_json(value), value.get("audit"), value.get("events") or [], data.get(SERIES_KEY) or ""
-    )
+    try:
+        value: dict[str, Any] = json.loads(text)
+        summary = JobSummary.from_json(value)
+    except (ValueError, RecursionError, CorruptData):  # its ElasticJob says how it ended
+        return Remains()
+    return Remains(summary, value.get("audit"), value.get("events") or [], data.get(SERIES_KEY) or "")
 
 
 def summary_of(job: Object, remains: Remains, now: float) -> JobSummary:
