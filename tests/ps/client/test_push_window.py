@@ -239,6 +239,16 @@ def test_a_batch_that_is_left_out_is_an_error(master: Master, client: PsClient) 
             next(batches)
 
 
+@pytest.mark.parametrize("end", ["lost", "finished"])
+def test_a_batch_of_a_shard_that_is_gone_may_be_left_out(client: PsClient, end: str) -> None:
+    shard = OneShard()
+    with client.pipeline(4) as pipeline:
+        batches = pipeline.batches(OneSource(shard), lambda _: [(n, 3 * n + 3) for n in range(4)])
+        next(batches)
+        setattr(shard, end, True)
+        assert list(batches) == []
+
+
 def test_batches_may_be_taken_ahead(master: Master, client: PsClient) -> None:
     shard = OneShard()
     with client.pipeline(4) as pipeline:

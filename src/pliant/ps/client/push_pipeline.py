@@ -90,7 +90,7 @@ class PushPipeline(Generic[W]):
                     cutting = self._cut(shard, cut)
                 elif not self._again and not self.is_over:
                     return
-            elif batch.shard.finished or batch.shard.lost:
+            elif _is_gone(batch.shard):
                 self._shares.pop(batch.shard, None)
             else:
                 if (share := self._shares.get(batch.shard)) is not None:
@@ -108,7 +108,7 @@ class PushPipeline(Generic[W]):
     ) -> None:
         """The gradient of this batch."""
         share = self._shares.get(batch.shard)  # None: the shard was leased to another worker
-        if share is not None:
+        if share is not None and not _is_gone(batch.shard):
             self._check_turn(share, batch)
         shards = [(batch.shard, batch.begin, batch.end)]
         self.window.push(based_on, examples=examples, dense=dense, rows=rows, shards=shards, work=batch)
@@ -154,8 +154,8 @@ class PushPipeline(Generic[W]):
         """None: there is something to do before, or there are no more."""
         if (shard := shards.poll()) is not None:
             return shard
-        for share in self._shares.values():
-            if share.taken:
+        for held, share in self._shares.items():
+            if share.taken and not _is_gone(held):
                 raise _left_out(share.taken[0])
         if not self.drain() or self.is_over:
             return None
@@ -165,7 +165,7 @@ class PushPipeline(Generic[W]):
         share = self._shares[shard] = _Share()
         begin = 0
         for work, end in cut(shard):
-            if shard.finished or shard.lost:
+            if _is_gone(shard):
                 break
             share.open += 1
             yield ShardBatch(shard, work, begin, end)
@@ -201,6 +201,11 @@ class PushPipeline(Generic[W]):
             shard.release()
         self._shares.clear()
         self._again.clear()
+
+
+def _is_gone(shard: PipelineShard) -> bool:
+    """Nothing more of it is to be pushed."""
+    return shard.finished or shard.lost
 
 
 def _left_out(batch: ShardBatch[Any]) -> InvalidRequest:
