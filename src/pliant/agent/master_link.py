@@ -38,6 +38,7 @@ REVIVE_INTERVAL_S = 2.0  # of silence of the master, between two attempts to hav
 HEARTBEAT_TIMEOUT_S = 5.0
 STOPPING_WAIT_S = 3.0  # for a master that does not answer, once the program of a node that stops has ended
 DEFAULT_HEARTBEAT_INTERVAL_S = 1.0
+MAX_UNANSWERED_PAUSE_S = 1.0  # after a heartbeat without an answer: the next one has to come before the time-out
 HEARTBEAT_JITTER = 0.1  # share by which intervals differ: agents that registered together do not stay together
 WATCH_INTERVAL_S = 1.0  # between two looks at the program, however rare heartbeats are
 
@@ -139,7 +140,7 @@ class MasterLink:
     async def send_heartbeats(self) -> None:
         """For ever; raises ``Orphaned``."""
         while True:
-            request = self._heartbeat()
+            request, pause = self._heartbeat(), MAX_UNANSWERED_PAUSE_S
             try:
                 reply = await self._master.call(
                     self._master.stubs.nodes.Heartbeat, request, timeout=HEARTBEAT_TIMEOUT_S
@@ -155,13 +156,14 @@ class MasterLink:
                 self._last_answer = time.monotonic()
                 self._heartbeat_interval = reply.heartbeat_seconds or self._heartbeat_interval
                 self._obey(request, reply)
-            await self._until_heartbeat_due()
+                pause = self._heartbeat_interval
+            await self._until_heartbeat_due(min(pause, self._heartbeat_interval))
 
     # --- inside
 
-    async def _until_heartbeat_due(self) -> None:
+    async def _until_heartbeat_due(self, seconds: float) -> None:
         """At once if there is news: an assignment is wanted, or the program is stopped, which is reported every second."""
-        interval = self._heartbeat_interval * random.uniform(1 - HEARTBEAT_JITTER, 1)
+        interval = seconds * random.uniform(1 - HEARTBEAT_JITTER, 1)
         due = time.monotonic() + interval
         while (left := due - time.monotonic()) > 0:
             if await self._slot.until_heartbeat_due(min(left, WATCH_INTERVAL_S), interval):

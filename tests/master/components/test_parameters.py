@@ -154,6 +154,19 @@ def test_a_gradient_whose_shard_went_to_another_worker_is_not_taken(master: Runn
     assert standing(master)[:2] == (0, 0)
 
 
+def test_records_of_which_some_were_accepted_with_others_are_lost_and_those_after_a_gap_come_again(
+    master: RunningMaster,
+) -> None:
+    """A worker that pushed some of a shard beside its window: what can never be accepted is not computed for ever."""
+    after_gap, overlapping = contribution(master, 1, 12), contribution(master, 3, 12)
+    after_gap.progress[0].after = 8
+    overlapping.progress[0].after = 2
+    assert contribute(master, after_gap).outcome == pb.PUSH_GAP
+    assert contribute(master, contribution(master, 2, 4)).outcome == pb.PUSH_ACCEPTED
+    reply = contribute(master, overlapping)
+    assert (reply.outcome, list(reply.lost_leases)) == (pb.PUSH_LOST, [1])
+
+
 def test_what_was_staged_on_a_server_that_was_replaced_is_staged_again(master: RunningMaster) -> None:
     request = contribution(master, 1, 4)
     stubs = master.client.stubs

@@ -186,6 +186,9 @@ class Worker:
         self.machine.staged[self.name, self.sequence] = self.about
         return StagedPush(self.name, self.sequence, route, (0,))
 
+    def withdraw(self, staged: StagedPush) -> None:
+        """Its servers are not played."""
+
     def settle(self, staged: StagedPush, reply: pb.ContributeReply) -> PushDecision:
         decision = push_decision(reply)
         self.machine.answered(staged.session, staged.sequence, decision.outcome)

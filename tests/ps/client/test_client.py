@@ -5,12 +5,13 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from tests.ps.server_cluster import RULE, VARIABLES, ZERO, ServerCluster
 
+from pliant.client.shards import Shard
 from pliant.core.errors import InvalidRequest, ServerUnavailable
 from pliant.core.parameters.contributions import PushDecision, PushOutcome
 from pliant.ps.client.client import PsClient
@@ -37,6 +38,10 @@ class Master:
     def _contribute(self, request: pb.ContributeRequest) -> pb.ContributeReply:
         self.asked.append((request.session, request.sequence))
         return push_reply(PushDecision(self.outcomes.pop(0) if self.outcomes else PushOutcome.ACCEPTED, 0))
+
+
+class FakeSource:
+    def settled(self, shard: Shard) -> None: ...
 
 
 @pytest.fixture
@@ -66,6 +71,42 @@ def test_a_push_is_contributed_by_the_session_that_staged_it(
     assert [session for session, _ in master.asked] == ["cluster-2"]
     for store in cluster.stores:
         assert (*master.asked[0], 0) in store.staged()
+
+
+def test_records_leased_to_a_session_that_ended_are_not_pushed_by_the_next(
+    cluster: ServerCluster, master: Master, client: PsClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Leases are numbered by session: its lease 1 may be of other records."""
+    real = ParameterStore.knows
+
+    def knows(store: ParameterStore, push: Any) -> bool:
+        if cluster.name == "cluster":
+            cluster.name = "cluster-2"  # opened by the thread of the beats, while a server is away
+            raise ServerUnavailable("cannot keep it now")
+        return real(store, push)
+
+    monkeypatch.setattr(ParameterStore, "knows", knows)
+    shard = Shard(cast(Any, FakeSource()), 1, "train", "train", 0, 10, session="cluster")
+    pushed = client.push(0, examples=10, dense=GRADIENTS, shards=[(shard, 10)])
+    assert (pushed.accepted, pushed.stale, pushed.lost) == (False, False, (1,))
+    assert master.asked == []
+
+
+def test_pushes_of_two_clients_of_a_program_have_numbers_of_their_own(
+    cluster: ServerCluster, master: Master, client: PsClient
+) -> None:
+    other = PsClient(cluster, retry_timeout=MAX_WAIT_S)
+    for one in (client, other, client):
+        assert one.push(0, examples=1, dense=GRADIENTS).accepted
+    other.close()
+    assert master.asked == [("cluster", 1), ("cluster", 2), ("cluster", 3)]
+    assert [sequence for _, sequence, _ in cluster.stores[0].staged()] == [1, 2, 3]
+
+
+def test_a_push_that_was_overtaken_is_staged_again(master: Master, client: PsClient) -> None:
+    master.outcomes = [PushOutcome.GAP, PushOutcome.ACCEPTED]
+    assert client.push(0, examples=1, dense=GRADIENTS).accepted
+    assert master.asked == [("cluster", 1), ("cluster", 2)]
 
 
 def test_tries_while_a_server_is_away_leave_nothing_on_the_others(cluster: ServerCluster, master: Master) -> None:

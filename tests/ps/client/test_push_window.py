@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from tests.ps.server_cluster import VARIABLES, ServerCluster
 
-from pliant.core.errors import InvalidRequest, PermanentError, SessionExpired
+from pliant.core.errors import InvalidRequest, PermanentError, ServerUnavailable, SessionExpired
 from pliant.core.parameters.contributions import PushDecision, PushOutcome
 from pliant.ps.client.client import PsClient
 from pliant.ps.client.push_window import PushWindow
+from pliant.ps.store.store import ParameterStore
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.parameters import push_reply
 from pliant.testing.waiting import MAX_WAIT_S
@@ -196,6 +197,67 @@ def test_pushes_of_a_session_that_ended_come_again_or_are_lost(
         window.push(0, examples=1, dense=GRADIENTS, shards=[(shard, 0, 3)])
         (found,) = window.drain()
         assert (found.pushed.accepted, found.pushed.stale, found.pushed.lost) == (False, False, (1,))
+
+
+def test_records_of_a_session_that_ended_are_not_pushed_by_the_next(
+    cluster: ServerCluster, master: Master, client: PsClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = ParameterStore.knows
+
+    def knows(store: ParameterStore, push: Any) -> bool:
+        if cluster.name == "cluster":
+            cluster.name = "cluster-2"  # opened by the thread of the beats, while a server is away
+            raise ServerUnavailable("cannot keep it now")
+        return real(store, push)
+
+    monkeypatch.setattr(ParameterStore, "knows", knows)
+    with client.window(2) as window:
+        window.push(0, examples=3, dense=GRADIENTS, shards=[(OneShard(), 0, 3)])
+        (found,) = window.drain()
+    assert (found.pushed.accepted, found.pushed.stale, found.pushed.lost) == (False, False, (1,))
+    assert master.batches == []
+
+
+def test_batches_are_pushed_in_order(master: Master, client: PsClient) -> None:
+    """Else the second would be refused for ever, as its records would come after a gap."""
+    with client.pipeline(4) as pipeline:
+        batches = pipeline.batches(OneSource(OneShard()), lambda _: [(n, 3 * n + 3) for n in range(4)])
+        next(batches)
+        second = next(batches)
+        with pytest.raises(InvalidRequest, match=r"records 0 to 3 .* not pushed"):
+            pipeline.push(second, 0, examples=3, dense=GRADIENTS)
+
+
+def test_a_batch_that_is_left_out_is_an_error(master: Master, client: PsClient) -> None:
+    """Else this worker would wait for the shard that it holds itself."""
+    with client.pipeline(4) as pipeline:
+        batches = pipeline.batches(OneSource(OneShard()), lambda _: [(n, 3 * n + 3) for n in range(4)])
+        for _ in range(3):
+            pipeline.push(next(batches), 0, examples=3, dense=GRADIENTS)
+        next(batches)
+        with pytest.raises(InvalidRequest, match=r"records 9 to 12 .* not pushed"):
+            next(batches)
+
+
+@pytest.mark.parametrize("end", ["lost", "finished"])
+def test_a_batch_of_a_shard_that_is_gone_may_be_left_out(client: PsClient, end: str) -> None:
+    shard = OneShard()
+    with client.pipeline(4) as pipeline:
+        batches = pipeline.batches(OneSource(shard), lambda _: [(n, 3 * n + 3) for n in range(4)])
+        next(batches)
+        setattr(shard, end, True)
+        assert list(batches) == []
+
+
+def test_batches_may_be_taken_ahead(master: Master, client: PsClient) -> None:
+    shard = OneShard()
+    with client.pipeline(4) as pipeline:
+        batches = pipeline.batches(OneSource(shard), lambda _: [(n, 3 * n + 3) for n in range(4)])
+        for _ in range(2):
+            for batch in [next(batches), next(batches)]:
+                pipeline.push(batch, 0, examples=3, dense=GRADIENTS)
+        assert list(batches) == []
+    assert (shard.accepted, shard.finished) == (12, True)
 
 
 def test_an_error_of_the_master_reaches_the_worker(master: Master, client: PsClient) -> None:

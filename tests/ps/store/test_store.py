@@ -260,6 +260,19 @@ def test_a_variable_can_be_assigned(store: ParameterStore) -> None:
         assert (found[("bias", 0)] == values).all()
 
 
+def test_first_values_do_not_settle_gradients_that_were_staged_before_them(store: ParameterStore) -> None:
+    """They may be undecided: a worker with a window of pushes gives another variable its first values."""
+    released = []
+    rows = push_of("s", 1, ids_of(1), np.ones((1, DIM), np.float32)).rows
+    values = np.arange(10, dtype=np.float32)
+    store.stage(Push("s", 1, rows=rows))
+    blocks = (BlockGradient("bias", 0, values, assign=True),)
+    store.stage(Push("s", 2, blocks=blocks, release=lambda: released.append(2)))
+    assert store.assign([Contribution("s", 2, 1.0)]).missing == ()
+    assert released == [2]
+    assert store.apply([Contribution("s", 1, 1.0)], 1.0, 1).missing == ()
+
+
 def test_what_is_not_owned_is_redirected(store: ParameterStore) -> None:
     owned = np.zeros(16, np.uint8)
     store.own(Ownership(7, owned, frozenset()))

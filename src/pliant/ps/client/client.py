@@ -247,10 +247,13 @@ class PsClient:
         gradients, pairs = self._checked(dense or {}, rows or {})
         progress = [pb.LeaseProgress(lease=s.lease, records=s.offset + records) for s, records in shards]
         while True:
-            if gone := tuple(s.lease for s, _ in shards if s.session != self._conversation.name or s.lost):
-                return Contributed(False, False, self._version, 0, "a shard was leased to another worker", gone)
+            if gone := _gone(shards, self._conversation.name):
+                return self._lost(gone)
             with time_meter().peers:
                 staged = self._stager.stage(dense=gradients, rows=pairs, examples=examples, based_on=based_on)
+            if gone := _gone(shards, staged.session):  # leases are numbered by session
+                self._stager.withdraw(staged)
+                return self._lost(gone)
             request = pb.ContributeRequest(
                 session=staged.session,
                 sequence=staged.sequence,
@@ -272,7 +275,7 @@ class PsClient:
                 for shard, records in shards:
                     shard.contributed(records)
                 return Contributed(True, False, decision.iteration, decision.staleness)
-            if decision.outcome is not PushOutcome.MOVED:
+            if decision.outcome not in (PushOutcome.MOVED, PushOutcome.GAP):  # GAP: another thread's push was faster
                 stale = decision.outcome is PushOutcome.STALE
                 return Contributed(
                     False, stale, decision.iteration, decision.staleness, decision.reason, decision.lost_leases
@@ -298,6 +301,9 @@ class PsClient:
         self._router.close()
 
     # --- inside
+
+    def _lost(self, leases: tuple[int, ...]) -> Contributed:
+        return Contributed(False, False, self._version, 0, "a shard was leased to another worker", leases)
 
     def _count_unit(self) -> None:
         if self.counts_units and self._pulled_at is not None:
@@ -368,10 +374,18 @@ class _WindowPusher:
         gradients, pairs = self._client._checked(dense, rows)
         return self._client._stager.stage(dense=gradients, rows=pairs, examples=examples, based_on=based_on)
 
+    def withdraw(self, staged: StagedPush) -> None:
+        self._client._stager.withdraw(staged)
+
     def settle(self, staged: StagedPush, reply: pb.ContributeReply) -> PushDecision:
         decision = self._client._stager.settle(staged, reply)
         self._client._report_schedule(reply, decision)
         return decision
+
+
+def _gone(shards: Sequence[tuple[Shard, int]], session: str) -> tuple[int, ...]:
+    """Leases of shards that this session does not hold."""
+    return tuple(shard.lease for shard, _ in shards if shard.session != session or shard.lost)
 
 
 def _cut(counts: Any, server: int) -> slice:

@@ -10,7 +10,9 @@
    is left of the shard is released.
 2. While a push is undecided, nothing is waited for that another worker could hold up: before the loop waits for a shard, the
    window is drained and what was refused is done.
-3. A shard whose last records were in no batch is reported as done once all of its batches are accepted.
+3. Of one shard, batches are pushed in the order in which they came, and all of them are: the master takes records without a gap.
+   The next batches may be taken before one is pushed, but not waited for.
+4. A shard whose last records were in no batch is reported as done once all of its batches are accepted.
 
 Neighbours: ``push_window``; ``client`` (makes one).
 """
@@ -23,6 +25,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
+from pliant.core.errors import InvalidRequest
 from pliant.ps.client.push_window import Decided, PushWindow, WindowShard
 
 W = TypeVar("W")
@@ -60,6 +63,7 @@ class _Share:
     def __init__(self) -> None:
         self.open = 0  # batches that are not accepted yet
         self.is_cut = False  # there are no more of it
+        self.taken: list[ShardBatch[Any]] = []  # by the loop, and not pushed yet
 
 
 class PushPipeline(Generic[W]):
@@ -86,9 +90,11 @@ class PushPipeline(Generic[W]):
                     cutting = self._cut(shard, cut)
                 elif not self._again and not self.is_over:
                     return
-            elif batch.shard.finished or batch.shard.lost:
+            elif _is_gone(batch.shard):
                 self._shares.pop(batch.shard, None)
             else:
+                if (share := self._shares.get(batch.shard)) is not None:
+                    share.taken.append(batch)
                 yield batch
 
     def push(
@@ -101,8 +107,13 @@ class PushPipeline(Generic[W]):
         rows: Mapping[str, tuple[Any, Any]] | None = None,
     ) -> None:
         """The gradient of this batch."""
+        share = self._shares.get(batch.shard)  # None: the shard was leased to another worker
+        if share is not None and not _is_gone(batch.shard):
+            self._check_turn(share, batch)
         shards = [(batch.shard, batch.begin, batch.end)]
         self.window.push(based_on, examples=examples, dense=dense, rows=rows, shards=shards, work=batch)
+        if share is not None:
+            share.taken = [one for one in share.taken if one is not batch]
 
     def collect(self) -> None:
         """Take notice of what was decided."""
@@ -132,10 +143,20 @@ class PushPipeline(Generic[W]):
 
     # --- inside
 
+    def _check_turn(self, share: _Share, batch: ShardBatch[W]) -> None:
+        if not any(one is batch for one in share.taken):
+            raise InvalidRequest(f"records {batch.begin} to {batch.end} of {batch.shard!r} were pushed before")
+        for one in share.taken:
+            if one.end <= batch.begin:
+                raise _left_out(one)
+
     def _next_shard(self, shards: ShardSource) -> PipelineShard | None:
         """None: there is something to do before, or there are no more."""
         if (shard := shards.poll()) is not None:
             return shard
+        for held, share in self._shares.items():
+            if share.taken and not _is_gone(held):
+                raise _left_out(share.taken[0])
         if not self.drain() or self.is_over:
             return None
         return next(shards, None)
@@ -144,7 +165,7 @@ class PushPipeline(Generic[W]):
         share = self._shares[shard] = _Share()
         begin = 0
         for work, end in cut(shard):
-            if shard.finished or shard.lost:
+            if _is_gone(shard):
                 break
             share.open += 1
             yield ShardBatch(shard, work, begin, end)
@@ -180,3 +201,15 @@ class PushPipeline(Generic[W]):
             shard.release()
         self._shares.clear()
         self._again.clear()
+
+
+def _is_gone(shard: PipelineShard) -> bool:
+    """Nothing more of it is to be pushed."""
+    return shard.finished or shard.lost
+
+
+def _left_out(batch: ShardBatch[Any]) -> InvalidRequest:
+    return InvalidRequest(
+        f"records {batch.begin} to {batch.end} of {batch.shard!r} were not pushed",
+        hint="push every batch, those of a shard in their order; what is not to be learned from, leave out of the batches in cut",
+    )

@@ -1,16 +1,19 @@
 """The two phases of a push: staging the gradient on the servers, and the master's decision.
 
-Sequence numbers of a client rise, also across sessions. What the master refuses stays staged on the servers until the next push
-to each of them names it as void.
+Sequence numbers rise, also across sessions; clients that share one do not use a number twice. What the master refuses stays staged
+on the servers until the next push to each of them names it as void.
 
 Neighbours: ``client`` (the caller), ``push_buffers`` (gradients of rows by server), ``routing``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import itertools
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from pliant.core.errors import SessionExpired
 from pliant.core.parameters.contributions import PushDecision, PushOutcome
@@ -22,6 +25,9 @@ from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.parameters import push_decision
 
 MAX_VOID = 1000  # numbers of refused pushes that one push carries
+
+_numbers: WeakKeyDictionary[Conversation, Iterator[int]] = WeakKeyDictionary()
+_numbers_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ class PushStager:
         self._conversation = conversation
         self._router = router
         self._buffers = buffers
-        self._sequence = 0  # of the last push
+        self._numbers = _numbers_of(conversation)
         self._refused = _RefusedPushes()
 
     def stage(
@@ -87,8 +93,7 @@ class PushStager:
         def attempt(route: Route) -> StagedPush:
             key = (self._conversation.name, route.map.version)
             if key not in numbers:
-                self._sequence += 1
-                numbers[key] = self._sequence
+                numbers[key] = next(self._numbers)
             session, sequence = key[0], numbers[key]
             send = {}
             for server, (r, b) in self._by_server(route, dense, rows, assign).items():
@@ -124,6 +129,10 @@ class PushStager:
             self._router.refresh(newer=True)
         return decision
 
+    def withdraw(self, staged: StagedPush) -> None:
+        """The master is not asked about it, as if it had refused it."""
+        self._refused.add(staged)
+
     def _by_server(
         self, route: Route, dense: Mapping[str, Floats], rows: Mapping[str, tuple[Ids, Floats]], assign: bool
     ) -> dict[int, tuple[list[RowGradients], list[BlockGradient]]]:
@@ -138,6 +147,12 @@ class PushStager:
         for server, several in outgoing.by_server.items():
             out.setdefault(server, ([], []))[0].extend(several)
         return out
+
+
+def _numbers_of(conversation: Conversation) -> Iterator[int]:
+    """One row of numbers for all clients of a program: the master and the servers know a push by session and number."""
+    with _numbers_lock:
+        return _numbers.setdefault(conversation, itertools.count(1))
 
 
 def _send_push(push: Push) -> Any:

@@ -86,6 +86,8 @@ class Pusher(Protocol):
         self, based_on: int, examples: int, dense: Mapping[str, Any], rows: Mapping[str, tuple[Any, Any]]
     ) -> StagedPush: ...
 
+    def withdraw(self, staged: StagedPush) -> None: ...
+
     def settle(self, staged: StagedPush, reply: pb.ContributeReply) -> PushDecision: ...
 
 
@@ -128,11 +130,15 @@ class PushWindow:
         self._check_open()
         if examples < 1:
             raise InvalidRequest(f"invalid gradient over {examples} examples")
-        if gone := self._gone(shards):
+        if gone := _gone(shards, self._conversation.name):
             self._decided.append(Decided(work, _lost(self._iteration, gone)))
             return
         with time_meter().peers:
             staged = self._pusher.stage(based_on, examples, dense or {}, rows or {})
+        if gone := _gone(shards, staged.session):  # leases are numbered by session
+            self._pusher.withdraw(staged)
+            self._decided.append(Decided(work, _lost(self._iteration, gone)))
+            return
         progress = [
             pb.LeaseProgress(lease=shard.lease, records=shard.offset + end, after=shard.offset + begin)
             for shard, begin, end in shards
@@ -188,10 +194,6 @@ class PushWindow:
 
     # --- what became of pushes; in the worker's thread
 
-    def _gone(self, shards: Sequence[Records]) -> tuple[int, ...]:
-        name = self._conversation.name
-        return tuple(shard.lease for shard, _, _ in shards if shard.session != name or shard.lost)
-
     def _settle(self) -> None:
         while True:
             with self._changed:
@@ -204,7 +206,7 @@ class PushWindow:
         push = answered.push
         if answered.reply is None:
             self._conversation.renew(push.staged.session)
-            if gone := self._gone(push.shards):
+            if gone := _gone(push.shards, self._conversation.name):
                 return _lost(self._iteration, gone)
             return Contributed(False, True, self._iteration, 0, "the session of the push ended")
         decision = self._pusher.settle(push.staged, answered.reply)
@@ -275,6 +277,11 @@ class PushWindow:
         for one in reply.replies:
             push_decision(one)  # raises what is not known, here and not in the middle of others
         return list(reply.replies)
+
+
+def _gone(shards: Sequence[Records], session: str) -> tuple[int, ...]:
+    """Leases of shards that this session does not hold."""
+    return tuple(shard.lease for shard, _, _ in shards if shard.session != session or shard.lost)
 
 
 def _lost(iteration: int, leases: tuple[int, ...]) -> Contributed:

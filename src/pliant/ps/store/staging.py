@@ -1,7 +1,7 @@
 """Staged pushes, until an order names them.
 
 Known by (session, sequence, part); one that comes again is not kept again. A session's sequence numbers rise and are decided
-in that order, so once a number is applied every lower one is settled: late copies are thrown away. Numbers that were refused are
+in that order, so once a gradient is applied every lower one is settled: late copies are thrown away. Numbers that were refused are
 named by the session's next push (``void``). Not thread-safe.
 """
 
@@ -70,6 +70,10 @@ class Staging:
         """These were refused, and will not be named; what waited of them, for its buffers to be released."""
         waiting = self._waiting.get(session, {})
         return [push for number in numbers for push in waiting.pop(number, {}).values()]
+
+    def drop_one(self, session: str, number: int) -> list[Push]:
+        """This one was executed, and says nothing of those before it."""
+        return self.drop(session, (number,))
 
     def replace(self, change: Callable[[Push], Push]) -> None:
         for numbers in self._waiting.values():

@@ -242,14 +242,21 @@ class ParameterStore:
         ``rate_group`` names; then the store is at ``iteration``. Staged pushes of the same sessions with lower sequence numbers
         are dropped (they were not accepted)."""
         checks.check_order(contributions, scale, iteration, self._iteration, factors)
-        return self._execute(contributions, scale, iteration, factors)
+        return self._execute(contributions, scale, iteration, factors, settled=self._staging.settle)
 
     def assign(self, contributions: Sequence[Contribution]) -> Applied:
-        """Take the values of staged pushes that assign; the iteration does not change."""
-        return self._execute(contributions, 1.0, self._iteration)
+        """Take the values of staged pushes that assign; the iteration does not change. Gradients with lower sequence numbers
+        may be undecided, and are kept."""
+        return self._execute(contributions, 1.0, self._iteration, settled=self._staging.drop_one)
 
     def _execute(
-        self, contributions: Sequence[Contribution], scale: float, iteration: int, factors: Sequence[float] = ()
+        self,
+        contributions: Sequence[Contribution],
+        scale: float,
+        iteration: int,
+        factors: Sequence[float] = (),
+        *,
+        settled: Callable[[str, int], list[Push]],
     ) -> Applied:
         with self._locks.orders:
             weighted: list[tuple[Push, float]] = []
@@ -262,7 +269,7 @@ class ParameterStore:
                         missing.append(one)
             applied = self._apply(weighted, scale, iteration, factors)
             with self._locks.staging:
-                gone = [push for one in contributions for push in self._staging.settle(one.session, one.sequence)]
+                gone = [push for one in contributions for push in settled(one.session, one.sequence)]
             for push in gone:
                 push.release()
         return replace(applied, missing=tuple(missing))

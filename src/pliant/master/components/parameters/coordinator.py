@@ -249,7 +249,11 @@ class ParameterCoordinator(Component):
                 reason = "a shard of its records was leased to another worker"
                 return PushDecision(PushOutcome.LOST, decision.iteration, reason=reason, lost_leases=tuple(lost))
             accepted = self._shards.book.accepted_records
-            if any((progress.get(lease) or accepted(push.session, lease)) != records for lease, records in one.after):
+            found = {lease: progress.get(lease) or accepted(push.session, lease) for lease, _ in one.after}
+            if lost := [lease for lease, records in one.after if found[lease] > records]:
+                reason = "some of its records were accepted before, with others"
+                return PushDecision(PushOutcome.LOST, decision.iteration, reason=reason, lost_leases=tuple(lost))
+            if any(found[lease] < records for lease, records in one.after):
                 reason = "records of its shard that come before its own are not accepted"
                 return PushDecision(PushOutcome.GAP, decision.iteration, decision.staleness, reason)
         decision = self._journal.do(self.book.contribute, **arguments)
