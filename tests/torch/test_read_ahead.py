@@ -20,6 +20,7 @@ from torch import nn
 from pliant.core.errors import InvalidRequest, PliantError
 from pliant.testing import wait_until
 from pliant.torch import Trainer
+from pliant.torch.read_ahead import _begin_process
 
 RECORDS = 38
 
@@ -168,3 +169,13 @@ def test_a_loop_that_is_left_leaves_no_readers() -> None:
 def test_options_that_make_no_sense_are_refused(options: dict[str, int]) -> None:
     with pytest.raises(InvalidRequest):
         train(Plain(), **options)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_reader_whose_trainer_was_killed_while_it_started_ends(killed: bool) -> None:
+    """It has no sign of that: it came too late to be told by the kernel, and holds its own queue open."""
+    parent = os.getppid() if killed else os.getpid()  # whose child a reader is not
+    reader = multiprocessing.get_context("spawn").Process(target=_begin_process, args=(None, None, parent))
+    reader.start()
+    reader.join(60)
+    assert reader.exitcode == int(killed)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 import random
+from functools import partial
 
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.torch.tree_sums import ALONE, Fleet, Grads, same_bits, sequential
+from tests.torch.tree_sums import ALONE, Fleet, Grads, make_worlds, same_bits, sequential, together
 
 from pliant.core.errors import InvalidRequest
 from pliant.torch.gradients.buckets import make_buckets, slices
 from pliant.torch.gradients.float_sum import FloatSum
 from pliant.torch.gradients.tree_sum import TreeSum
+from pliant.torch.worlds.world import World
 
 SHAPES = [(3, 5), (7,), (0,), (40,), (1,)]
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64]
@@ -182,3 +184,97 @@ def test_buckets_hold_each_parameter_once_whole_and_by_type(sizes: list[tuple[in
             assert view.numel() == 0 or (view.data_ptr() - flat.data_ptr()) % 64 == 0
         assert flat.max() <= 1 if bucket.numel else True
         assert len(bucket.params) == 1 or flat.nbytes <= most
+
+
+@pytest.mark.parametrize("lent", [False, True])
+def test_parameters_whose_gradients_share_memory_are_summed_apart(lent: bool) -> None:
+    """Autograd gives both one memory, at different addresses of Python."""
+    total = tree(4)
+    a, b = torch.nn.Parameter(torch.zeros(2, 2)), torch.nn.Parameter(torch.zeros(4))
+    total.begin_step({0: a, 1: b})
+    total.begin_round(ALONE, [frozenset(range(4))])
+    for unit in range(4):
+        total.begin_unit(unit, last=unit == 3)
+        total.begin_backward()
+        (a.view(-1) + b.view(4)).mul(torch.full((4,), 2.0**unit)).sum().backward()  # type: ignore[no-untyped-call]
+        assert a.grad is not None
+        assert b.grad is not None
+        assert a.grad.data_ptr() == b.grad.data_ptr()
+        total.end_backward()
+        for node in total._sums.nodes:
+            total._sums[node].lent = lent
+    total.start()
+    total.store(total.used())
+    of_a, of_b = a.grad, b.grad
+    assert of_a is not None
+    assert of_b is not None
+    assert of_a.tolist() == [[15.0, 15.0]] * 2
+    of_a.mul_(2)
+    assert of_b.tolist() == [15.0] * 4
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_parameter_may_change_its_type_and_shape_between_steps(exact: bool) -> None:
+    total = tree(1) if exact else FloatSum(bucket_bytes=64, overlap=True)
+    param = torch.nn.Parameter(torch.zeros(2))
+    for value in (torch.ones(2), torch.full((2,), 1 + 2.0**-40, dtype=torch.float64), torch.ones(3, 2)):
+        param.data = value
+        total.begin_step({0: param})
+        worlds = make_worlds(2)
+        spare = tree(1) if exact else FloatSum(bucket_bytes=64, overlap=True)
+        other = torch.nn.Parameter(torch.zeros_like(value))
+        spare.begin_step({0: other})
+        together([partial(_one_unit, total, worlds[0], param), partial(_one_unit, spare, worlds[1], None)])
+        for result in (param.grad, other.grad):
+            assert result is not None
+            assert result.dtype == value.dtype
+            assert torch.equal(result, value)
+
+
+def _one_unit(total: TreeSum | FloatSum, world: World, param: torch.nn.Parameter | None) -> None:
+    """A step of two workers; the one without the parameter has no unit."""
+    total.begin_round(world, [frozenset([0]), frozenset()])
+    if param is not None:
+        total.begin_unit(0, last=True)
+        total.begin_backward()
+        (param * param.detach()).sum().backward()  # type: ignore[no-untyped-call]
+        total.end_backward()
+    world.finish(total.start())
+    world.finish([world.allreduce(torch.zeros(1, dtype=torch.int64))])
+    total.reduce()
+    total.store([1])
+    world.leave()
+
+
+@pytest.mark.parametrize("way", ["memory", "sockets", "two machines", "inexact"])
+def test_a_gradient_that_the_program_keeps_stays_what_it_was(way: str) -> None:
+    """Also an optimizer that keeps the last gradient without a copy computes the same for any number of workers."""
+    workers = 3
+    worlds = make_worlds(workers)
+    kept: list[list[torch.Tensor]] = [[] for _ in worlds]
+
+    def work(rank: int) -> None:
+        world = worlds[rank]
+        total: TreeSum | FloatSum
+        total = FloatSum(bucket_bytes=64, overlap=True) if way == "inexact" else tree(workers)
+        if isinstance(total, TreeSum):
+            total.machine = {"sockets": None, "memory": 1}.get(way, rank % 2 + 1)
+        param = torch.nn.Parameter(torch.zeros(4))
+        for step in range(4):
+            total.begin_step({0: param})
+            total.begin_round(world, [frozenset([r]) for r in range(workers)])
+            total.begin_unit(rank, last=True)
+            total.begin_backward()
+            (param * float(step)).sum().backward()  # type: ignore[no-untyped-call]
+            total.end_backward()
+            world.finish([*total.start(), world.allreduce(torch.zeros(1, dtype=torch.int64))])
+            total.reduce()
+            total.store([1])
+            assert param.grad is not None
+            kept[rank].append(param.grad.detach())
+        world.finish([world.allreduce(torch.zeros(1, dtype=torch.int64))])
+        world.leave()
+
+    together([partial(work, rank) for rank in range(workers)])
+    for grads in kept:
+        assert [grad.tolist() for grad in grads] == [[float(workers * step)] * 4 for step in range(4)]

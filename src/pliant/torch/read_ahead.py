@@ -16,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import multiprocessing
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -109,7 +110,9 @@ class ProcessReader(ReadAhead):
 
     def __init__(self, dataset: Any, collate: Collate, processes: int, depth: int) -> None:
         context = multiprocessing.get_context("spawn")
-        executor = ProcessPoolExecutor(processes, context, initializer=_begin_process, initargs=(dataset, collate))
+        executor = ProcessPoolExecutor(
+            processes, context, initializer=_begin_process, initargs=(dataset, collate, os.getpid())
+        )
         super().__init__(dataset, collate, executor, _read_in_process, depth)
 
     def expect(self, units: Iterable[Unit]) -> None:
@@ -197,7 +200,8 @@ def read_unit(dataset: Any, collate: Collate, indices: Sequence[int]) -> Any:
 _source: tuple[Any, Collate] | None = None
 
 
-def _begin_process(dataset: Any, collate: Collate) -> None:
+def _begin_process(dataset: Any, collate: Collate, trainer: int) -> None:
+    """``trainer``: the process that wants the records."""
     global _source
     _source = dataset, collate
     torch.set_num_threads(1)
@@ -206,6 +210,8 @@ def _begin_process(dataset: Any, collate: Collate) -> None:
     if sys.platform == "linux":  # nobody else ends it if its parent is killed
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != trainer:  # it was killed while this process started
+        os._exit(1)
 
 
 def _read_in_process(unit: Unit) -> tuple[Any, RandomState | None]:

@@ -47,6 +47,16 @@ def make_buckets(params: Sequence[torch.Tensor], max_bytes: int) -> list[Bucket]
     return buckets
 
 
+def layout_of(params: Sequence[torch.Tensor]) -> list[tuple[int, torch.Size, torch.dtype]]:
+    """What decides their buckets: a program may replace a parameter, or its type and shape (``model.double()``)."""
+    return [(id(param), param.shape, param.dtype) for param in params]
+
+
+def holders(flat: torch.Tensor) -> int:
+    """Tensors that use its memory, itself among them: more than before, if the program keeps a gradient that is a view of it."""
+    return torch._C._storage_Use_Count(flat.untyped_storage()._cdata) - 1  # that of the argument
+
+
 def slices(bucket: Bucket, flat: torch.Tensor, params: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The bucket's buffer as one view per parameter, in its shape."""
     return [

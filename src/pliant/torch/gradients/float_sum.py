@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from pliant.core.errors import InvalidRequest
-from pliant.torch.gradients.buckets import Bucket, make_buckets, slices
+from pliant.torch.gradients.buckets import Bucket, holders, layout_of, make_buckets, slices
 from pliant.torch.worlds.world import World, WorldBroken
 
 
@@ -22,6 +22,7 @@ class FloatSum:
         self._bucket_bytes = bucket_bytes
         self._overlap = overlap
         self._params: list[torch.nn.Parameter] = []
+        self._layout: list[tuple[int, torch.Size, torch.dtype]] = []
         self._buckets: list[Bucket] = []
         self._sent: list[torch.Tensor | None] = []  # per bucket, the copy that travels
         self._kept: dict[int, torch.Tensor] = {}  # buffers of the last good step, to be used again
@@ -36,10 +37,11 @@ class FloatSum:
     def begin_step(self, params: Mapping[int, torch.nn.Parameter]) -> None:
         """``params``: those that are trained in this step, by their numbers among all."""
         wanted = list(params.values())
-        if list(map(id, wanted)) != list(map(id, self._params)):
+        if layout_of(wanted) != self._layout:
             self._lay_out(wanted)
         for param in self._params:
             param.grad = None
+        self._kept = {at: flat for at, flat in self._kept.items() if holders(flat) == 1}
 
     def begin_round(self, world: World, held: Sequence[frozenset[int]]) -> None:
         self._world = world
@@ -111,7 +113,7 @@ class FloatSum:
         if odd := {str(p.dtype) for p in params if p.dtype.itemsize < 2}:
             raise InvalidRequest(f"gradients of type {', '.join(odd)} cannot be summed")
         self.close()
-        self._params = params
+        self._params, self._layout = params, layout_of(params)
         self._buckets = make_buckets(params, self._bucket_bytes)
         self._bucket_of = {index: at for at, bucket in enumerate(self._buckets) for index in bucket.params}
         self._kept.clear()

@@ -5,6 +5,9 @@ are added to what is there, in any order (``unit_tree``).
 
 What others may be reading (a world's shared memory, the buffers of a collective) is *lent*: it is never written again. A
 partial sum that is lent is merged into new memory.
+
+Autograd may give one memory to several parameters (``a.view(-1) + b``). What it gives is not written before its backward pass is
+over, and is kept for one parameter only.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ class PartialSums:
         self._merged_nodes: list[Node] = []
         self._node = tree.root  # what they become
         self._new = PartialSum([])
+        self._kept: set[int] = set()  # addresses of the unit's gradients that are kept as they came
 
     @property
     def nodes(self) -> list[Node]:
@@ -55,9 +59,10 @@ class PartialSums:
         self._merged_nodes, self._node = self._tree.climb(self._tree.leaf(unit), self._sums)
         self._merged = [(self._sums[node], node.at % 2 == 0) for node in self._merged_nodes]
         self._new = PartialSum([None] * params)
+        self._kept.clear()
 
     def add(self, index: int, grad: torch.Tensor | None, target: torch.Tensor | None = None) -> None:
-        """Add this unit's gradient of a parameter; it belongs to this object from now on.
+        """Add this unit's gradient of a parameter, as autograd gave it.
 
         ``target``: where the sum is to be; then the partial sum is lent.
         """
@@ -71,10 +76,15 @@ class PartialSums:
             left, right = (other, value) if is_left else (value, other)
             into = target if number == len(adding) else None
             if into is None:
-                into = other if not lent else value if not is_lent else None
+                into = other if not lent else value if not is_lent and value is not grad else None
             value, is_lent = torch.add(left, right) if into is None else torch.add(left, right, out=into), False
         if value is not None and target is not None and value is not target:
             value = target.copy_(value)
+        if value is not None and value is grad:
+            address = value.untyped_storage().data_ptr()
+            if address in self._kept:
+                value = value.clone()
+            self._kept.add(address)
         self._new.values[index] = value
         self._new.lent |= is_lent or target is not None
 

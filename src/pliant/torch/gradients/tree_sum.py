@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from pliant.core.errors import InvalidRequest, PliantError
-from pliant.torch.gradients.buckets import Bucket, make_buckets, slices
+from pliant.torch.gradients.buckets import Bucket, holders, layout_of, make_buckets, slices
 from pliant.torch.gradients.mixed_transport import Mixed
 from pliant.torch.gradients.partial_sums import PartialSums
 from pliant.torch.gradients.shared_transport import Layout, SharedMemory
@@ -34,6 +34,7 @@ class TreeSum:
         self.machine = machine_id() if shared_memory else None
         self._tree = UnitTree(units)
         self._params: list[torch.nn.Parameter] = []
+        self._layout: list[tuple[int, torch.Size, torch.dtype]] = []
         self._slots: list[torch.Tensor] = []  # per parameter: shape and type of its sum, without memory
         self._buckets: list[Bucket] = []
         self._bucket_of: dict[int, int] = {}
@@ -44,6 +45,7 @@ class TreeSum:
         self._held: tuple[frozenset[int], ...] = ()
         self._holdings: Holdings | None = None
         self._transport: Transport | None = None  # None: alone
+        self._holders: list[int] = []  # of each result, while no gradient is a view of it
         self._memory: WorldMemory | None = None
         self._memory_world: World | None = None  # the one that ``_memory`` is of, or that has none
         self._inputs: dict[int, list[torch.Tensor]] = {}  # per parameter, where each partial sum is to be
@@ -56,9 +58,11 @@ class TreeSum:
 
     def begin_step(self, params: Mapping[int, torch.nn.Parameter]) -> None:
         wanted = list(params.values())
-        if list(map(id, wanted)) != list(map(id, self._params)):
+        if layout_of(wanted) != self._layout:
             self._lay_out(wanted)
         self.discard()
+        if self._result_holders() != self._holders:  # the program keeps a gradient of the last step
+            self._holdings = self._transport = None
 
     def begin_round(self, world: World, held: Sequence[frozenset[int]]) -> None:
         if world is not self._world or tuple(held) != self._held or self._holdings is None:
@@ -69,6 +73,7 @@ class TreeSum:
             else:
                 self._transport = self._choose(world, self._holdings)
             self._inputs = self._input_views()
+            self._holders = self._result_holders()
         self._sent, self._problem, self._is_ready = 0, None, False
 
     def begin_unit(self, unit: int, *, last: bool) -> None:
@@ -142,7 +147,7 @@ class TreeSum:
     def _lay_out(self, params: list[torch.nn.Parameter]) -> None:
         self._remove_hooks()
         self._world = self._transport = None
-        self._params = params
+        self._params, self._layout = params, layout_of(params)
         self._slots = [_slot(param) for param in params]
         self._buckets = make_buckets(self._slots, self._bucket_bytes)
         self._bucket_of = {index: at for at, bucket in enumerate(self._buckets) for index in bucket.params}
@@ -173,6 +178,11 @@ class TreeSum:
                     for index, view in zip(bucket.params, slices(bucket, flat, self._slots), strict=True):
                         views[index].append(view)
         return views
+
+    def _result_holders(self) -> list[int]:
+        if self._transport is None:
+            return []
+        return [holders(self._transport.result(at)) for at in range(len(self._buckets))]
 
     def _remove_hooks(self) -> None:
         for hook in self._hooks:
