@@ -27,6 +27,7 @@ import uvicorn
 
 from pliant.core.errors import Conflict, InvalidRequest
 from pliant.dashboard.app import make_app
+from pliant.dashboard.connection import KEEP_ALIVE_S, Connection
 from pliant.dashboard.security.guard import Addresses, plain_page
 from pliant.dashboard.security.sessions import Sessions
 from pliant.dashboard.state import DashboardState, Options
@@ -218,7 +219,8 @@ async def _serve(source: JobSource, options: ServeOptions, listener: socket.sock
         proxy_headers=False,
         limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=GRACE_S,  # type: ignore[arg-type]  # whole seconds by its type, any by its use
-        timeout_keep_alive=30,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        http=Connection,
         ws="none",
         lifespan="on",
         ssl_certfile=options.tls_cert,
