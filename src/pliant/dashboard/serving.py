@@ -165,6 +165,8 @@ def _shown_host(host: str) -> str:
 
 
 def _write_private(path: Path, text: str) -> None:
+    if path.exists() and not path.is_file():
+        raise InvalidRequest(f"{path} is not a regular file", hint="name a new file")
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE)
     with os.fdopen(descriptor, "w") as file:
