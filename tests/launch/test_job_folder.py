@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -138,3 +139,25 @@ def test_a_reserve_is_made_once_and_released(tmp_path: Path) -> None:
     assert not reserve.exists()
     assert not set_aside(tmp_path / "none" / "reserve")
     assert disk_problem(tmp_path / "none") == f"{tmp_path / 'none'} was removed"
+
+
+def test_of_two_that_make_a_job_of_one_name_at_once_one_is_refused(tmp_path: Path) -> None:
+    """Else the one whose master finds the other's lock takes back what the other one runs in."""
+    for number in range(20):
+        both = threading.Barrier(2)
+        made: list[object] = []
+        refused: list[object] = []
+
+        def make(folder: Path, both: threading.Barrier, made: list[object], refused: list[object]) -> None:
+            both.wait()
+            try:
+                made.append(prepare(SPEC, RunOptions(job_dir=folder)))
+            except Conflict as error:
+                refused.append(error)
+
+        threads = [threading.Thread(target=make, args=(tmp_path / str(number), both, made, refused)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert (len(made), len(refused)) == (1, 1)

@@ -241,7 +241,10 @@ class _Routes:
         job_id, node = query.get("job", ""), query.get("log", "")
         position = Position.parse(request.headers.get("last-event-id", ""))
         if position is None:
-            position = Position(_number(request, "events_after", 0, MAX_NUMBER), query.get("log_after") or None)
+            cursor = query.get("log_after", "")
+            if len(cursor) > MAX_TEXT or not cursor.isprintable():  # it becomes a line of the stream
+                raise InvalidRequest("log_after is not a place in this output")
+            position = Position(_number(request, "events_after", 0, MAX_NUMBER), cursor or None)
         followed: DocumentStream
         if job_id:
             known = {*DOCUMENTS, EVENTS}

@@ -27,6 +27,7 @@ import uvicorn
 
 from pliant.core.errors import Conflict, InvalidRequest
 from pliant.dashboard.app import make_app
+from pliant.dashboard.connection import KEEP_ALIVE_S, Connection
 from pliant.dashboard.security.guard import Addresses, plain_page
 from pliant.dashboard.security.sessions import Sessions
 from pliant.dashboard.state import DashboardState, Options
@@ -164,6 +165,8 @@ def _shown_host(host: str) -> str:
 
 
 def _write_private(path: Path, text: str) -> None:
+    if path.exists() and not path.is_file():
+        raise InvalidRequest(f"{path} is not a regular file", hint="name a new file")
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE)
     with os.fdopen(descriptor, "w") as file:
@@ -218,7 +221,8 @@ async def _serve(source: JobSource, options: ServeOptions, listener: socket.sock
         proxy_headers=False,
         limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=GRACE_S,  # type: ignore[arg-type]  # whole seconds by its type, any by its use
-        timeout_keep_alive=30,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        http=Connection,
         ws="none",
         lifespan="on",
         ssl_certfile=options.tls_cert,

@@ -7,11 +7,13 @@ nothing else; of a resumed job the summary is put back, so it is as ended as it 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import stat
+import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -52,6 +54,8 @@ OWN_FILES = (
 )
 
 
+LOCK_TIMEOUT_S, LOCK_POLL_S = 10.0, 0.02
+
 Warn = Callable[[str], None]  # somebody else may be able to read or replace what is in the folder
 
 
@@ -86,6 +90,11 @@ def prepare(spec: JobSpec, options: FolderOptions, warn: Warn = _warn) -> Prepar
     """Create the folder of a new job, with everything in it that a master needs."""
     home = folder_of(spec.name, options)
     spec = with_address(spec)
+    with _one_at_a_time(home.path):
+        return _prepare(spec, home, options, warn)
+
+
+def _prepare(spec: JobSpec, home: JobDir, options: FolderOptions, warn: Warn) -> PreparedJob:
     if home.exists():
         check_own_folder(home.path)
         _check_idle(home)
@@ -114,6 +123,26 @@ def prepare(spec: JobSpec, options: FolderOptions, warn: Warn = _warn) -> Prepar
         undo()
         raise
     return PreparedJob(home, undo, platform=spec.platform.kind)
+
+
+@contextlib.contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Of two that start a job of one name at once, the second one finds the first one's: if both made it, the one that cannot
+    start its master would take back the other's. The lock is on the folder that it is in, which may have other users: one who
+    keeps it is waited for, but not for long, and neither is a file system without such locks a reason not to start."""
+    parent = next(above for above in folder.parents if above.is_dir())
+    deadline = time.monotonic() + LOCK_TIMEOUT_S
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            stack.callback(os.close, descriptor)
+            while time.monotonic() < deadline:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    time.sleep(LOCK_POLL_S)
+        yield
 
 
 def create_folder(home: JobDir, warn: Warn = _warn) -> None:

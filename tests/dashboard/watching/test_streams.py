@@ -339,7 +339,14 @@ def test_a_senseless_position_is_no_position(text: str) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    ["", "job=mine&topics=secrets", "job=mine&events_after=-1", "job=mine&events_after=x", "job=mine&log=" + "n" * 999],
+    [
+        "",
+        "job=mine&topics=secrets",
+        "job=mine&events_after=-1",
+        "job=mine&events_after=x",
+        "job=mine&log=" + "n" * 999,
+        "job=mine&log_after=0%0A%0Aevent:%20gone",
+    ],
 )
 def test_a_senseless_stream_is_refused(query: str) -> None:
     async def run() -> int:
@@ -384,5 +391,23 @@ def test_a_job_that_was_replaced_by_another_of_its_name_is_gone() -> None:
             await tab.read(messages, lambda: "gone" in tab.kinds)
         assert subject.gone is not None
         assert "replaced" in subject.gone.error
+
+    asyncio.run(run())
+
+
+def test_output_that_nobody_looks_at_any_more_is_not_kept() -> None:
+    """A tab that looks through a thousand nodes would fill the memory."""
+
+    async def run() -> None:
+        job = FakeJob()
+        job.lines = {name: LogPage(name, (LogLine("0", "text"),), after="5") for name in ("worker-0", "worker-1")}
+        subject = subject_of(job)
+        for node in job.lines:
+            tab = Tab()
+            with subject.viewed({f"log:{node}"}):
+                messages = follow([JobStream(subject, frozenset(), node)], Position())
+                await tab.read(messages, lambda tab=tab: tab.lines)
+                while list(subject.tails) != [node]:
+                    await asyncio.sleep(0.01)
 
     asyncio.run(run())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -22,7 +23,11 @@ def write_report(handle: JobHandle, log_lines: int, to: Path | TextIO) -> int:
         to.write(text)
         return len(text)
     try:
-        write_text(to, text)
+        if to.exists() and not to.is_file():  # a device or a pipe, which root could replace by a file
+            with to.open("w", encoding="utf-8") as special:
+                special.write(text)
+        else:
+            write_text(Path(os.path.realpath(to)), text)
     except OSError as error:
         raise InvalidRequest(
             f"{to} cannot be written: {error.strerror or error}", hint="pass another file with -o"

@@ -114,6 +114,11 @@ class JobSubject(Subject):
 
     def poll(self, topics: frozenset[str]) -> Iterator[tuple[str, Mapping[str, Any] | Problem]]:
         self._check_is_same()
+        self.tails = {
+            node: tail
+            for node, tail in self.tails.items()
+            if (topic := f"{LOG}{node}") in topics or topic in self._viewers
+        }
         if topics != {EVENTS}:
             self._look()
         self._read_events()
