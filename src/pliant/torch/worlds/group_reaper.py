@@ -21,6 +21,10 @@ import torch.distributed as dist
 
 log = logging.getLogger(__name__)
 
+COLLECTIVE_THREAD, LOOP_THREAD = "pt_gloo_runloop", "gloo_tcp_loop"
+LOOK_S = 0.02
+STUCK_S, ROUNDS = 0.3, 5  # asleep for so long, while each loop went round so often
+
 _making = threading.Lock()
 _kept: list[Any] = []
 _ending: list[tuple[threading.Thread, float]] = []  # and when it started
@@ -52,11 +56,42 @@ def wait_for_reaped_groups(seconds: float) -> None:
     """Before the interpreter ends: a thread that it finds inside C++ would take the process down with it.
 
     Each has ``seconds`` since it started. It ends at once, or never: now and then gloo does not notify a collective
-    that waits for a send (``UnboundBuffer::waitSend``) that its connection was closed. Such a thread never wakes.
+    that waits for a send (``UnboundBuffer::waitSend``) that its connection was closed. Such a thread never wakes, which shows:
+    it and those of gloo's collectives stay asleep, while gloo's loops over its connections go round and find nothing. One that
+    waits for its turn on a busy machine is not asleep.
     """
-    for thread, since in list(_ending):
-        thread.join(max(0.0, since + seconds - time.monotonic()))
+    first, began = None, time.monotonic()
+    while left := [old for old, since in _ending if old.is_alive() and time.monotonic() < since + seconds]:
+        found = _activity(left)
+        if first is None or found is None or found[0] != first[0]:
+            first, began = found, time.monotonic()
+        elif time.monotonic() - began > STUCK_S and all(
+            n >= first[1].get(loop, n) + ROUNDS for loop, n in found[1].items()
+        ):
+            log.debug("%d process groups never end", len(left))
+            break
+        left[0].join(LOOK_S)
     _ending.clear()
+
+
+def _activity(reapers: Collection[threading.Thread]) -> tuple[dict[str, str], dict[str, int]] | None:
+    """How often these threads and those of collectives have slept, and how often the loops; None if one of the former is awake."""
+    ids = {str(thread.native_id) for thread in reapers}
+    asleep, rounds = {}, {}
+    try:
+        for task in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{task}/status", encoding="utf-8", errors="replace") as file:
+                status = {name: value.strip() for name, _, value in (line.partition(":") for line in file)}
+            times = status["voluntary_ctxt_switches"]
+            if status["Name"] == LOOP_THREAD:
+                rounds[task] = int(times)
+            elif status["Name"] == COLLECTIVE_THREAD or task in ids:
+                if not status["State"].startswith("S"):
+                    return None
+                asleep[task] = f"{times} {status['nonvoluntary_ctxt_switches']}"
+    except (OSError, KeyError):  # a thread that just ended, or another system
+        return None
+    return (asleep, rounds) if rounds and len(asleep) > len(ids) else None
 
 
 def _end(group: list[Any], own_port: int, peer_ports: Collection[int]) -> None:
