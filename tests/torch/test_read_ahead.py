@@ -175,7 +175,38 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, int]) -> None
 def test_a_reader_whose_trainer_was_killed_while_it_started_ends(killed: bool) -> None:
     """It has no sign of that: it came too late to be told by the kernel, and holds its own queue open."""
     parent = os.getppid() if killed else os.getpid()  # whose child a reader is not
-    reader = multiprocessing.get_context("spawn").Process(target=_begin_process, args=(None, None, parent))
+    reader = multiprocessing.get_context("spawn").Process(
+        target=_begin_process, args=(None, None, parent, 1, torch.float32)
+    )
     reader.start()
     reader.join(60)
     assert reader.exitcode == int(killed)
+
+
+class Summed(Plain):
+    """Computes with operators whose bits depend on the number of threads and on the type of new tensors."""
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        x = torch.randn(1 << 17, generator=torch.Generator().manual_seed(index))
+        return torch.stack([x[first:].sum() for first in range(6)]).float(), self.rows[index][1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_processes_compute_with_the_threads_and_the_type_of_the_trainer(dtype: torch.dtype) -> None:
+    data, threads = Summed(), torch.get_num_threads()
+    results = []
+    torch.set_default_dtype(dtype)
+    try:
+        for processes in (0, 1):
+            torch.manual_seed(0)
+            model = nn.Linear(6, 2).float()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+            trainer = Trainer(model, optimizer, virtual_workers=2, threads=2, job=alone())
+            for step in trainer.steps(data, micro_batch=3, max_steps=3, num_workers=processes):
+                for x, y in step:
+                    step.backward(nn.functional.cross_entropy(model(x), y))
+            results.append(bits(model))
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_num_threads(threads)
+    assert results[0] == results[1]

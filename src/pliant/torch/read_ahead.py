@@ -106,13 +106,12 @@ class ReadAhead(UnitReader):
 
 
 class ProcessReader(ReadAhead):
-    """``processes`` read; each has a copy of the dataset."""
+    """``processes`` read; each has a copy of the dataset, and computes as this process does, with ``operator_threads``."""
 
-    def __init__(self, dataset: Any, collate: Collate, processes: int, depth: int) -> None:
+    def __init__(self, dataset: Any, collate: Collate, processes: int, depth: int, operator_threads: int) -> None:
         context = multiprocessing.get_context("spawn")
-        executor = ProcessPoolExecutor(
-            processes, context, initializer=_begin_process, initargs=(dataset, collate, os.getpid())
-        )
+        given = (dataset, collate, os.getpid(), operator_threads, torch.get_default_dtype())
+        executor = ProcessPoolExecutor(processes, context, initializer=_begin_process, initargs=given)
         super().__init__(dataset, collate, executor, _read_in_process, depth)
 
     def expect(self, units: Iterable[Unit]) -> None:
@@ -173,7 +172,10 @@ class ThreadReader(ReadAhead):
         return batch
 
 
-def make_reader(dataset: Any, collate: Collate, *, processes: int, threads: int, depth: int | None) -> UnitReader:
+def make_reader(
+    dataset: Any, collate: Collate, *, processes: int, threads: int, depth: int | None, operator_threads: int = 1
+) -> UnitReader:
+    """``operator_threads``: of each process that reads; sums inside an operator depend on them."""
     for name, number in (("num_workers", processes), ("num_threads", threads)):
         if not 0 <= number <= MAX_READERS:
             raise InvalidRequest(f"{name} is {number}; allowed: 0 to {MAX_READERS}")
@@ -186,8 +188,9 @@ def make_reader(dataset: Any, collate: Collate, *, processes: int, threads: int,
         raise InvalidRequest(f"prefetch={depth} needs num_workers or num_threads, and must be 1 micro-batch or more")
     if not readers:
         return UnitReader(dataset, collate)
-    kind = ProcessReader if processes else ThreadReader
-    return kind(dataset, collate, readers, depth or 2 * readers)
+    if processes:
+        return ProcessReader(dataset, collate, readers, depth or 2 * readers, operator_threads)
+    return ThreadReader(dataset, collate, readers, depth or 2 * readers)
 
 
 def read_unit(dataset: Any, collate: Collate, indices: Sequence[int]) -> Any:
@@ -200,11 +203,12 @@ def read_unit(dataset: Any, collate: Collate, indices: Sequence[int]) -> Any:
 _source: tuple[Any, Collate] | None = None
 
 
-def _begin_process(dataset: Any, collate: Collate, trainer: int) -> None:
+def _begin_process(dataset: Any, collate: Collate, trainer: int, operator_threads: int, dtype: torch.dtype) -> None:
     """``trainer``: the process that wants the records."""
     global _source
     _source = dataset, collate
-    torch.set_num_threads(1)
+    torch.set_num_threads(operator_threads)
+    torch.set_default_dtype(dtype)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C and a notice to end concern who trains
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if sys.platform == "linux":  # nobody else ends it if its parent is killed

@@ -189,7 +189,14 @@ class Trainer:
         """
         check_dataset(dataset)
         collate = collate_fn or torch.utils.data.default_collate
-        reader = make_reader(dataset, collate, processes=num_workers, threads=num_threads, depth=prefetch)
+        reader = make_reader(
+            dataset,
+            collate,
+            processes=num_workers,
+            threads=num_threads,
+            depth=prefetch,
+            operator_threads=torch.get_num_threads() if self.deterministic else 1,
+        )
         plan = StepPlan(len(dataset), micro_batch, self.units, epochs, self.seed, shuffle, drop_last)
         loop = self._next_loop
         self._end_loop_before(loop)
