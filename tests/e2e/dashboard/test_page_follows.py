@@ -54,7 +54,7 @@ def test_a_running_job_is_followed_while_a_worker_and_its_master_are_killed(tmp_
 def test_a_lost_connection_is_said_and_nothing_is_missed_or_repeated(tmp_path: Path, tab: Open) -> None:
     with ReadingJob(tmp_path, TRAIN, workers=2, gated=True) as job, Dashboard(tmp_path) as dashboard:
         job.wait_until_all_work(2)
-        page = tab(dashboard)
+        page = tab(dashboard, viewport={"width": 1280, "height": 4000})  # all rows are seen
         page.open(dashboard, "jobs/job/events")
         page.see("launched worker-0", ".event-rows")
         page.see(re.compile("^Live$"), ".live")
@@ -85,13 +85,16 @@ def test_a_job_is_scaled_and_stopped_where_that_is_allowed_and_only_there(tmp_pa
             page = tab(dashboard)
             page.open(dashboard, "jobs/job/overview")
             page.page.get_by_role("button", name="Scale…").click()
+            page.page.locator("dialog").wait_for()
             page.page.get_by_label("Number of nodes").fill("9")
             page.page.keyboard.press("Enter")
             assert page.page.locator("dialog").is_visible(), "the field says that 3 are the most"
             page.page.get_by_label("Number of nodes").fill("2")
             page.page.keyboard.press("Enter")
             page.see("2 / 2", ".tiles")
+            page.until("!document.querySelector('dialog')", "the answer to the question")
             page.page.get_by_role("button", name="Stop…").click()
+            page.page.locator("dialog").wait_for()
             page.page.keyboard.press("Escape")
             page.until("!document.querySelector('dialog')", "the end of the question")
             page.page.get_by_role("button", name="Stop…").click()
