@@ -28,9 +28,8 @@ ARGUMENTS = (
     "--disable-sync",
     "--no-first-run",
 )
-EXPECTED = re.compile(
-    r"/favicon\.ico$|nowhere"
-)  # the browser's own wish; a job that a test asks for and that is not there
+EXPECTED = re.compile(r"/favicon\.ico$|nowhere")  # the browser's wish; a job that a test asks for and that is not there
+LOST = re.compile(r"net::ERR_|status of (401|429|503)")  # what a browser says of a connection that a test takes away
 
 
 @pytest.fixture(scope="session")
