@@ -143,6 +143,7 @@ def tab(browser: Browser) -> Iterator[Open]:
         tabs.append(found)
         if dashboard is not None:
             found.page.goto(dashboard.link())
+            found.page.wait_for_url(lambda url: "/login" not in url)  # the page that signs in goes on by itself
         return found
 
     yield make
