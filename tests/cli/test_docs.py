@@ -34,6 +34,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))}
 CLI = PAGES["cli.md"]
 OF_OTHERS = {  # options of torchrun, kubectl, helm, docker, tensorboard and of programs in examples
+    "--install",
     "--logdir",
     *("--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--rdzv-conf", "--local-addr"),
     *("--create-namespace", "--set", "--type", "--epochs"),

@@ -111,9 +111,10 @@ class Payload:
                 {str(name): str(text) for name, text in header["sources"].items()},
                 body,
             )
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            body_bytes = int(header["body_bytes"])
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
             raise CorruptData(f"{where} is corrupt or truncated") from None
-        if not newline or len(body) != header["body_bytes"]:
+        if not newline or len(body) != body_bytes:
             raise CorruptData(f"{where} is truncated")
         if not body and (made.function is None or made.arguments is None):
             raise CorruptData(f"{where} has neither a function nor a reference to one")
