@@ -52,7 +52,7 @@ def test_a_sum_is_the_one_along_the_canonical_tree(units: int, dtype: torch.dtyp
 
 
 @pytest.mark.parametrize("machines", [1, 0, 2, 3], ids=["memory", "sockets", "two machines", "three machines"])
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(1, 16), st.integers(2, 8), st.randoms(use_true_random=False))
 def test_the_bits_do_not_depend_on_how_many_workers_there_are(
     machines: int, units: int, n: int, chance: random.Random
@@ -65,7 +65,7 @@ def test_the_bits_do_not_depend_on_how_many_workers_there_are(
 
 
 @pytest.mark.parametrize("machines", [1, 0, 2, 3], ids=["memory", "sockets", "two machines", "three machines"])
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(1, 16), st.integers(2, 8), st.randoms(use_true_random=False))
 def test_the_bits_do_not_depend_on_deaths_and_joins_in_the_step(
     machines: int, units: int, n: int, chance: random.Random
