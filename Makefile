@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.ready
 EXTRAS := torch,data,ps,keras,kubernetes,auto,dashboard,notebook,brain,brain-postgresql,brain-mysql,examples,dev
 BENCHES := algorithm_executor auto brain brain_store checkpoint churn data idle join journal launch ps quota read_ahead recovery shards sharing simulated
 PYTEST := $(BIN)/python -m pytest
-# What failed among tests of whole jobs runs once more, alone: on a machine that is starved of CPU a wait may run out. Both runs are shown.
+# What failed runs once more, alone: on a machine that is starved of CPU a wait may run out. Both runs are shown.
 AGAIN  := --last-failed --maxfail 4 --last-failed-no-failures none -rA -n 1
 
 # Processes of tests start in half the time when Python may keep what it compiled.
@@ -33,7 +33,7 @@ quickstart: $(STAMP)  ## train twice, once with a worker killed and one joining:
 test: lint test-unit test-databases test-e2e test-chaos test-kubernetes test-ray  ## all checks and tests
 
 test-unit: $(STAMP)  ## fast tests, no processes of a job
-	$(PYTEST) -n 2 -m 'not databases and not e2e and not chaos and not kubernetes and not ray'
+	$(PYTEST) -n 2 -m 'not databases and not e2e and not chaos and not kubernetes and not ray' || $(PYTEST) $(AGAIN) -m 'not databases and not e2e and not chaos and not kubernetes and not ray'
 
 test-databases: $(STAMP)  ## the Brain's store on SQLite, PostgreSQL and MariaDB, and what runs beside it; skipped where they are missing
 	$(PYTEST) -n 3 --dist worksteal -m 'databases and not e2e' || $(PYTEST) $(AGAIN) -m 'databases and not e2e'
