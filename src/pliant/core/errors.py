@@ -97,8 +97,8 @@ class JobFailed(PermanentError):
         self.traceback = traceback
 
     def __str__(self) -> str:
-        told = super().__str__()
-        return f"{told}\n\nThe last words of {self.node}:\n\n{self.traceback}" if self.traceback else told
+        message = super().__str__()
+        return f"{message}\n\nThe last words of {self.node}:\n\n{self.traceback}" if self.traceback else message
 
 
 class WaitTimeout(RetryableError, TimeoutError):
