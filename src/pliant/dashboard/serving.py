@@ -61,7 +61,7 @@ class ServeOptions:
 def serve(source: JobSource, options: ServeOptions, say: Callable[[str], None]) -> None:
     """Until SIGTERM or SIGINT."""
     check(options)
-    listener = _listen(options)
+    listener = listen(options)
     port = listener.getsockname()[1]
     link = _Link(options, port, say)
     asyncio.run(_serve(source, options, listener, link))
@@ -92,7 +92,8 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _listen(options: ServeOptions) -> socket.socket:
+def listen(options: ServeOptions) -> socket.socket:
+    """On the port that was asked for; connections are taken from now on, and answered once the server runs."""
     wanted = [options.port] if options.port is not None else [DEFAULT_PORT, 0]
     for number, port in enumerate(wanted):
         try:
@@ -100,6 +101,8 @@ def _listen(options: ServeOptions) -> socket.socket:
             listener = socket.socket(family)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((options.host, port))
+            # Before the link is shown: whoever follows it at once waits for the server, and is not refused.
+            listener.listen(MAX_CONNECTIONS)
             return listener
         except OSError as error:
             listener.close()
