@@ -2,8 +2,9 @@
 
     python ps_contributors.py SOCKET TOKEN_FILE WORKERS WINDOW SECONDS
 
-Each worker has one shard, and always one batch of WINDOW contributions on its way, each with one record of it. The server asks
-for orders as a real one does. Prints one line of JSON: accepted contributions, seconds, and how long a batch took.
+Each worker has a connection of its own and one shard, and always one batch of WINDOW contributions on its way, each with one record
+of it. The server asks for orders as a real one does. Prints one line of JSON: accepted contributions, seconds, and how long a batch
+took.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from pliant.rpc.channel import Address, AsyncMasterClient
 from pliant.rpc.contributions import orders_from_message
 from pliant.rpc.identity import read_token_file
 
-WORKERS_OF_A_CHANNEL = 16
 WARM_UP_S = 1.0
 
 
@@ -40,13 +40,10 @@ class Contributors:
         await server.call(server.stubs.parameters.SeatReady, ready)
         following = asyncio.create_task(self._follow(server, holder))
         version = (await server.call(server.stubs.parameters.GetMap, pb.GetMapRequest())).map.version
-        clients = [AsyncMasterClient(self._address) for _ in range(-(-self._workers // WORKERS_OF_A_CHANNEL))]
+        clients = [AsyncMasterClient(self._address) for _ in range(self._workers)]
         begun = time.perf_counter()
         until = begun + WARM_UP_S + self._seconds
-        work = [
-            self._contribute(clients[n // WORKERS_OF_A_CHANNEL], f"s{n}", holder, version, until)
-            for n in range(self._workers)
-        ]
+        work = [self._contribute(client, f"s{n}", holder, version, until) for n, client in enumerate(clients)]
         await asyncio.gather(*work)
         following.cancel()
         inside = [one for one in self._counts if begun + WARM_UP_S <= one[0] < until]

@@ -231,6 +231,42 @@ class Empty(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class CallFrames(_message.Message):
+    __slots__ = ("calls",)
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    calls: _containers.RepeatedCompositeFieldContainer[CallFrame]
+    def __init__(self, calls: _Optional[_Iterable[_Union[CallFrame, _Mapping]]] = ...) -> None: ...
+
+class CallFrame(_message.Message):
+    __slots__ = ("number", "method", "request", "timeout")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    method: str
+    request: bytes
+    timeout: float
+    def __init__(self, number: _Optional[int] = ..., method: _Optional[str] = ..., request: _Optional[bytes] = ..., timeout: _Optional[float] = ...) -> None: ...
+
+class AnswerFrames(_message.Message):
+    __slots__ = ("answers",)
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    answers: _containers.RepeatedCompositeFieldContainer[AnswerFrame]
+    def __init__(self, answers: _Optional[_Iterable[_Union[AnswerFrame, _Mapping]]] = ...) -> None: ...
+
+class AnswerFrame(_message.Message):
+    __slots__ = ("number", "reply", "code", "details")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    REPLY_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    DETAILS_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    reply: bytes
+    code: int
+    details: str
+    def __init__(self, number: _Optional[int] = ..., reply: _Optional[bytes] = ..., code: _Optional[int] = ..., details: _Optional[str] = ...) -> None: ...
+
 class JobStatus(_message.Message):
     __slots__ = ("name", "phase", "reason", "message", "started_at", "suspended_at", "ended_at", "time", "master_starts", "components", "conditions", "roles", "nodes", "datasets", "progress", "records_per_second", "stalled_seconds", "eta", "goodput", "last_plan", "evaluations", "best", "first_failure", "world", "parameters", "steps_per_second", "checkpoints", "planner")
     NAME_FIELD_NUMBER: _ClassVar[int]

@@ -233,7 +233,7 @@ class ParameterBook(StateMachine):
     def accept(
         self, decided: PushDecision, *, session: str, sequence: int, examples: int, seats: tuple[int, ...]
     ) -> PushDecision:
-        """Carry out what ``decide`` has just decided: a step of ``contribute`` and ``contribute_batch``, which the caller journals."""
+        """Carry out what ``decide`` has just decided: a step of ``contribute`` and ``contribute_batch``. The caller journals it."""
         staleness = decided.staleness
         self._contributions.accept(Contribution(session, sequence, examples, seats), staleness)
         if not self.options.sync or self._contributions.pending_examples >= self.options.batch:

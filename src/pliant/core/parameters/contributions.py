@@ -133,7 +133,9 @@ class Contributions:
 
     def take_batch(self) -> Batch:
         total = sum(contribution.weight for contribution in self.pending)
-        weighted = tuple(p._replace(weight=p.weight / total) for p in self.pending)
+        weighted = tuple(
+            Contribution(session, sequence, w / total, seats) for session, sequence, w, seats in self.pending
+        )
         batch = Batch(weighted, int(total), tuple(self._ended))
         self.examples += batch.examples
         self.pending, self._ended = [], []
