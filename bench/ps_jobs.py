@@ -96,7 +96,7 @@ def dump(rows: int, seconds: float) -> dict[str, Any]:
         ended = time.time()
         steps = running.stop()
         logs = running.job.home.log_of("ps-0").read_text()
-    copied = [float(found) for found in re.findall(r"dump \d+: copied in ([0-9.]+) s", logs)][-3:]
+    copied = [float(found) for found in re.findall(r"dump \d+: written in ([0-9.]+) s", logs)][-3:]
     inside = steps[(steps[:, 0] >= begun) & (steps[:, 0] < ended)]
     took = inside[:, 1] + inside[:, 2]
     result = {
@@ -108,7 +108,7 @@ def dump(rows: int, seconds: float) -> dict[str, Any]:
         "copy_seconds": copied,
     }
     say(
-        f"{result['steps_per_second']:.0f} steps/s, {result['step_ms']:.1f} ms a step (median); copies took "
+        f"{result['steps_per_second']:.0f} steps/s, {result['step_ms']:.1f} ms a step (median); dumps took "
         f"{', '.join(f'{c:.2f}' for c in copied) or '?'} s; the longest time without a step was {result['longest_stall']:.2f} s"
     )
     return result
