@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 EXTRAS := torch,data,ps,keras,kubernetes,auto,dashboard,notebook,brain,brain-postgresql,brain-mysql,examples,dev
-BENCHES := algorithm_executor auto brain brain_store checkpoint churn data idle join journal launch ps quota read_ahead recovery shards sharing simulated
+BENCHES := algorithm_executor auto brain brain_store checkpoint churn data deepfm idle join journal launch ps quota read_ahead recovery shards sharing simulated
 PYTEST := $(BIN)/python -m pytest
 # What failed runs once more, alone: on a machine that is starved of CPU a wait may run out. Both runs are shown.
 AGAIN  := --last-failed --maxfail 4 --last-failed-no-failures none -rA -n 1
@@ -21,7 +21,7 @@ RAY        := tests/ray -m ray
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-unit test-databases test-e2e test-chaos test-kubernetes test-ray tensorflow-testbed ray-testbed kubernetes-testbed databases-testbed prometheus-testbed integrations-testbed test-busy fuzz lint proto crds manifests bench clean browser-testbed
+.PHONY: help setup quickstart test test-unit test-databases test-e2e test-chaos test-kubernetes test-ray tensorflow-testbed ray-testbed kubernetes-testbed databases-testbed prometheus-testbed integrations-testbed test-busy fuzz soak lint proto crds manifests bench clean browser-testbed
 
 help:  ## show what can be made
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -81,6 +81,9 @@ browser-testbed:  ## install Chromium for the tests of the page, once (Debian, r
 
 kubernetes-testbed:  ## build the servers for test-kubernetes, once (Debian, root, about nine minutes)
 	tools/kubernetes/build.sh
+
+soak: $(STAMP)  ## parameter servers under random faults for ten minutes, each job audited (SOAK="--minutes 60 --seed 7")
+	$(BIN)/python -m tests.chaos.soak $(SOAK)
 
 fuzz: $(STAMP)  ## each parser for a minute; an input that breaks one is saved in .fuzz (FUZZ="--seconds 5 npz": less, and one only)
 	$(BIN)/python -m tests.fuzz $(FUZZ)
