@@ -69,6 +69,7 @@ class Agent:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
+        loop.add_signal_handler(signal.SIGCHLD, self._link.on_child)  # the kernel reports also a child that is stopped
         self._write_record()
         copy = LogCopy(self._log_file) if self._environment.copies_log else None
         try:
