@@ -86,6 +86,7 @@ class Agent:
             if self._stop.is_preempted and self._runner.program is None:
                 report = ExitReport(ExitReason.PREEMPTED, "stopped before its program was started", "")
         finally:
+            await self._runner.end_standby()
             await self._runner.end()
             self._limits.remove()
             if self._snapshots is not None:
