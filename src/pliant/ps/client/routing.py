@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -143,15 +143,28 @@ class Router:
     ) -> list[T]:
         """Send to these servers, if all can be reached, then read their answers; after any failure no answer is left half
         read."""
+        return self.answers(self.send(send), receive)
+
+    def send(self, send: Mapping[int, Callable[[PsConnection], None]]) -> dict[int, PsConnection]:
+        """The first half of ``ask``; returns connections that have an open answer, for ``answers``."""
         connections = {server: self.connection(server) for server in send}
         open_ones: dict[int, PsConnection] = {}
         try:
             for server, ask in send.items():
                 open_ones[server] = connections[server]
                 ask(connections[server])
+        except BaseException:
+            self.give_up(open_ones.values())
+            raise
+        return open_ones
+
+    def answers(self, connections: Mapping[int, PsConnection], receive: Callable[[int, PsConnection], T]) -> list[T]:
+        """The second half."""
+        open_ones = dict(connections)
+        try:
             answers = []
-            for server in send:
-                answers.append(receive(server, open_ones[server]))
+            for server, connection in connections.items():
+                answers.append(receive(server, connection))
                 del open_ones[server]
             return answers
         except BaseException as error:
