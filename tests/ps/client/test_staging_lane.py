@@ -12,13 +12,15 @@ from tests.ps.client.test_push_window import Master
 from tests.ps.server_cluster import RULE, VARIABLES, ZERO, ServerCluster
 
 from pliant.core.errors import InvalidRequest, PermanentError, ServerUnavailable
-from pliant.core.parameters.contributions import PushOutcome
+from pliant.core.parameters.contributions import PushDecision, PushOutcome
 from pliant.core.parameters.orders import Contribution
 from pliant.ps.client.client import PsClient
 from pliant.ps.client.push_staging import StagedPush, _RefusedPushes
 from pliant.ps.client.push_window import PushWindow
 from pliant.ps.specs import TableSpec
 from pliant.ps.store.store import ParameterStore
+from pliant.rpc import pliant_pb2 as pb
+from pliant.rpc.parameters import push_reply
 from pliant.testing import wait_until
 from pliant.testing.waiting import MAX_WAIT_S
 
@@ -222,3 +224,57 @@ def test_a_refused_push_is_named_by_the_next_of_the_window(
         window.drain()
     for store in cluster.stores:
         assert [sequence for _, sequence, _ in store.staged()] == [2]
+
+
+class ApplyingMaster:
+    """Accepts what was staged on the servers that are there now, and has it applied at once, as orders would."""
+
+    def __init__(self, cluster: ServerCluster) -> None:
+        self._cluster = cluster
+        self.refused = 0
+        cluster.master.stubs.parameters.ContributeBatch = self._contribute
+
+    def _contribute(self, request: pb.ContributeBatchRequest) -> pb.ContributeBatchReply:
+        return pb.ContributeBatchReply(replies=[push_reply(self._decide(one)) for one in request.contributions])
+
+    def _decide(self, one: pb.ContributeRequest) -> PushDecision:
+        if any(holder.fencing_token != self._cluster.fencing_tokens[holder.seat] for holder in one.holders):
+            self.refused += 1
+            return PushDecision(PushOutcome.MOVED, 0)
+        for store in self._cluster.stores:
+            order = [Contribution(one.session, one.sequence, 1.0)]
+            assert not store.apply(order, 1.0, store.iteration + 1).missing, "decided before it was staged everywhere"
+        return PushDecision(PushOutcome.ACCEPTED, 0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_servers_die_at_random_moments_and_each_push_counts_once(
+    cluster: ServerCluster, client: PsClient, seed: int
+) -> None:
+    """A server's successor has what it had staged, as from its log."""
+    ApplyingMaster(cluster)
+    random = np.random.default_rng(seed)
+    ended = threading.Event()
+
+    def kill() -> None:
+        while not ended.wait(random.uniform(0.001, 0.05)):
+            cluster.replace(int(random.integers(2)))
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    left = [float(value) for value in range(1, 41)]
+    total = sum(left)
+    try:
+        with client.window(4) as window:
+            while left or window.undecided:
+                if left:
+                    value = left.pop()
+                    window.push(0, examples=1, work=value, **gradients(value))
+                decided = window.collect() if left else window.drain()
+                left += [one.work for one in decided if not one.pushed.accepted]
+    finally:
+        ended.set()
+        killer.join()
+    model = client.pull({"users": np.arange(ROWS)})
+    assert (model.rows["users"] == -total).all()
+    assert all((value == -total).all() for value in model.dense.values())

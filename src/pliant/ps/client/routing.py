@@ -136,6 +136,9 @@ class Router:
             tls = master.tls if isinstance(master.tls, TlsFiles) else None  # programs have files
             found = PsConnection(host, int(port), master.token, tls=tls, timeout=self._timeout)
             self._connections[address, fencing_token] = found
+        if self._ended.is_set():  # looked at once it is where ``interrupt`` finds it
+            found.close()
+            raise ServerUnavailable("this client was closed")
         return found
 
     def ask(
@@ -187,6 +190,8 @@ class Router:
         deadline, pause, warned = begun + self._retry_timeout, 0.01, False
         while True:
             try:
+                if self._ended.is_set():
+                    raise ServerUnavailable("this client was closed")
                 return attempt(self.route)
             except (Moved, ServerUnavailable) as error:
                 problem: RetryableError = error
