@@ -233,16 +233,15 @@ def whole(
             }
             cells = [f"{found[key]:,.0f}" for key in ("steps_per_second", "torch")]
             cells += [
-                f"{found['times']:.2f} x",
+                f"{found['times']:.2f}",
                 f"{found['pull_ms']:.1f}",
                 f"{found['push_ms']:.1f}",
                 f"{found['ratio']:.2f}",
             ]
-            cells += [", ".join(f"{role} {spent:.1f}" for role, spent in used.items()) if not at else ""]
-            shown.append((name, *cells))
-    titles = (
-        "", "steps/s", "torch.rpc", "Pliant is", "ms a pull", "ms a push", f"of window {windows[0]}", "CPU ms a step"
-    )  # fmt: skip
+            shown.append((f"{count}:{each}, {window}", *cells))
+        spent = ", ".join(f"{role} {one:.1f}" for role, one in sorted(used.items()))
+        say(f"{count} PS, {each} workers: {total:,} steps; CPU ms a step (all windows together): {spent}")
+    titles = ("PS:workers, window", "steps/s", "torch.rpc", "ratio", "ms pull", "ms push", f"of {windows[0]}")
     table(f"Whole steps in a job, {BATCH} ids x {DIM} floats, medians of {turns} turns", titles, shown)
     return result
 

@@ -159,11 +159,20 @@ class PushStager:
     def settle(self, staged: StagedPush, reply: pb.ContributeReply) -> PushDecision:
         """What follows from the master's decision for the pushes to come."""
         decision = push_decision(reply)
+        self.note(staged, decision)
+        if decision.outcome is PushOutcome.MOVED:
+            self.replace_route(staged.route)
+        return decision
+
+    def note(self, staged: StagedPush, decision: PushDecision) -> None:
+        """The part of ``settle`` that may be done by any thread."""
         if decision.outcome not in (PushOutcome.ACCEPTED, PushOutcome.REPEATED):
             self._refused.add(staged)
-        if decision.outcome is PushOutcome.MOVED and self._router.route is staged.route:
+
+    def replace_route(self, outdated: Route) -> None:
+        """Ask for another map, unless there is one already."""
+        if self._router.route is outdated:
             self._router.refresh(newer=True)
-        return decision
 
     def withdraw(self, staged: StagedPush) -> None:
         """The master is not asked about it, as if it had refused it."""

@@ -25,13 +25,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from pliant.core.errors import InvalidRequest, PliantError, RetryableError
-from pliant.core.parameters.contributions import PushDecision
+from pliant.core.parameters.contributions import PushDecision, PushOutcome
 from pliant.ps.client.push_buffers import RowBuffers
 from pliant.ps.client.push_staging import PushGradients, PushStager, SentPush, StagedPush
-from pliant.ps.client.routing import Conversation, Router
+from pliant.ps.client.routing import Conversation, Route, Router
 from pliant.ps.compiled.merging import first_not_finite
 from pliant.ps.payloads import Floats, Ids, Push
 from pliant.rpc import pliant_pb2 as pb
+from pliant.rpc.parameters import push_decision
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +79,7 @@ class StagingLane:
             0, os.EFD_CLOEXEC | os.EFD_NONBLOCK
         )  # for who waits at sockets that another thread reads
         self._dense: dict[str, Floats] = {}
+        self._outdated: Route | None = None
 
     def begin(
         self, dense: Mapping[str, Floats], rows: Mapping[str, tuple[Ids, Floats]], examples: int, based_on: int
@@ -86,6 +88,9 @@ class StagingLane:
         with self._lock:
             if self._open is not None:
                 self._finish(self._open)
+            if self._outdated is not None:
+                outdated, self._outdated = self._outdated, None
+                self._stager.replace_route(outdated)
             kept = {name: self._copied(name, gradient) for name, gradient in dense.items()}
             gradients = PushGradients(kept, rows, examples, based_on)
             staging = Staging(self, gradients)
@@ -122,8 +127,13 @@ class StagingLane:
                 self._lock.release()
 
     def settle(self, staged: StagedPush, reply: pb.ContributeReply) -> PushDecision:
-        """What follows from the master's decision for the pushes to come."""
-        return self._stager.settle(staged, reply)
+        """What follows from the master's decision for the pushes to come. The connections may be in use by the other thread: a
+        map that is outdated is replaced by the next push."""
+        decision = push_decision(reply)
+        self._stager.note(staged, decision)
+        if decision.outcome is PushOutcome.MOVED:
+            self._outdated = staged.route
+        return decision
 
     def withdraw(self, staged: StagedPush) -> None:
         """The master is not asked about it."""
