@@ -49,7 +49,7 @@ class Stage:
         standby = WarmStandby(command, self.log)
         await standby.prepare(self.env, free_mb=1e9)
         async with asyncio.timeout(MAX_WAIT_S):
-            while not standby.is_ready:
+            while not standby.check_ready():
                 await asyncio.sleep(0.01)
         return standby
 
@@ -150,7 +150,7 @@ def test_other_commands_have_no_standby(stage: Stage, command: tuple[str, ...]) 
     assert PythonCommand.of(command) is None
     standby = WarmStandby(command, stage.log)
     asyncio.run(standby.prepare(stage.env, free_mb=1e9))
-    assert not standby.is_ready
+    assert not standby.check_ready()
     assert standby.become(stage.env, ()) is None
 
 
@@ -160,7 +160,7 @@ def test_without_memory_there_is_none(stage: Stage, monkeypatch: pytest.MonkeyPa
     async def scenario() -> bool:
         standby = WarmStandby((sys.executable, stage.write()), stage.log)
         await standby.prepare(stage.env, free_mb=MIN_FREE_MB - 1)
-        return standby.is_ready
+        return standby.check_ready()
 
     assert not asyncio.run(scenario())
     assert not find_marked(stage.mark)
@@ -201,7 +201,7 @@ def in_an_agent(stage: Stage, then: str) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize("waits", ["while not standby.is_ready: await asyncio.sleep(0.01)", "pass"])
+@pytest.mark.parametrize("waits", ["while not standby.check_ready(): await asyncio.sleep(0.01)", "pass"])
 def test_it_does_not_outlive_an_agent_that_is_killed(stage: Stage, waits: str) -> None:
     stage.write()
     agent = in_an_agent(
@@ -219,7 +219,7 @@ def test_it_does_not_outlive_an_agent_that_is_killed(stage: Stage, waits: str) -
 def test_nor_one_that_is_killed_right_after_it_became_the_program(stage: Stage) -> None:
     stage.write("import time\ntime.sleep(1000)\n")
     then = (
-        "while not standby.is_ready: await asyncio.sleep(0.01)\n"
+        "while not standby.check_ready(): await asyncio.sleep(0.01)\n"
         "            standby.become(dict(os.environ), ()); os.kill(os.getpid(), 9)"
     )
     agent = in_an_agent(stage, then)
