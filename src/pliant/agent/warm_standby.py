@@ -111,6 +111,9 @@ class WarmStandby:
             self._not_before = time.monotonic() + RETRY_S
             log.info("no warm standby: %s", error)
             return
+        except BaseException:  # cancelled: the node ends, or its program did
+            ours.close()
+            raise
         finally:
             theirs.close()
         self._socket = ours
