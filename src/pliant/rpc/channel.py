@@ -4,7 +4,8 @@
 their agent set (``Address.from_env``). The token is sent only to a peer that has proved itself: by its certificate, or by the
 folder that its Unix socket is in. Without either it is sent only if the address says so.
 
-Where a master may be started again on another machine, clients look up where it listens now (``moving_channel``).
+Where a master may be started again on another machine, clients look up where it listens now (``moving_channel``). Calls that are
+made often travel over one stream per client (``call_stream``).
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ import grpc.aio
 from pliant.core.errors import MasterUnavailable, PermanentError, PliantError, Unauthenticated
 from pliant.core.nodes.environment import NodeEnvironment
 from pliant.rpc import pliant_pb2_grpc as services
+from pliant.rpc.call_stream.asynchronous import AsyncCallStream
+from pliant.rpc.call_stream.blocking import BlockingCallStream
+from pliant.rpc.call_stream.methods import StreamingChannel
 from pliant.rpc.failures import from_status
 from pliant.rpc.identity import TOKEN_HEADER, read_token_file
 from pliant.rpc.moving_channel import MovingChannel, published_address
@@ -129,6 +133,11 @@ class Connection:
         if isinstance(self.channel, MovingChannel) and call.code() is not grpc.StatusCode.OK and not call.cancelled():
             self.channel.follow()
 
+    @property
+    def present(self) -> Any:
+        """The channel to where the master is, as far as is known."""
+        return self.channel.present if isinstance(self.channel, MovingChannel) else self.channel
+
     def channels(self) -> list[Any]:
         """To be closed by the client."""
         found = self.channel
@@ -168,7 +177,8 @@ class MasterClient:
         self.address = address
         self._connection = Connection(address, secure=grpc.secure_channel, insecure=grpc.insecure_channel)
         self._metadata = ((TOKEN_HEADER, address.token),)
-        self.stubs = Stubs(self._connection.channel)
+        self._stream = BlockingCallStream(lambda: self._connection.present, self._metadata)
+        self.stubs = Stubs(StreamingChannel(self._connection.channel, self._stream))
 
     def call(self, method: Callable[..., Any], request: Any, *, timeout: float = DEADLINE_S) -> Any:
         try:
@@ -202,6 +212,7 @@ class MasterClient:
         return call
 
     def close(self) -> None:
+        self._stream.close()
         for channel in self._connection.channels():
             channel.close()
         self._connection.forget()
@@ -214,7 +225,8 @@ class AsyncMasterClient:
         self.address = address
         self._connection = Connection(address, secure=grpc.aio.secure_channel, insecure=grpc.aio.insecure_channel)
         self._metadata = ((TOKEN_HEADER, address.token),)
-        self.stubs = Stubs(self._connection.channel)
+        self._stream = AsyncCallStream(lambda: self._connection.present, self._metadata)
+        self.stubs = Stubs(StreamingChannel(self._connection.channel, self._stream))
 
     async def call(self, method: Callable[..., Any], request: Any, *, timeout: float = DEADLINE_S) -> Any:
         try:
@@ -223,6 +235,7 @@ class AsyncMasterClient:
             raise self._connection.failed(error, type(request).__name__) from None
 
     async def close(self) -> None:
+        await self._stream.close()
         for channel in self._connection.channels():
             await channel.close(None)
         self._connection.forget()

@@ -35,7 +35,8 @@ from pliant.ps.client.push_pipeline import PushPipeline, ShardBatch
 from pliant.ps.client.push_staging import StagedPush
 from pliant.ps.client.push_window import PendingPush, PushWindow
 from pliant.rpc import pliant_pb2 as pb
-from pliant.rpc.parameters import push_decision, push_reply, push_with_records
+from pliant.rpc.contributions import batch_from_message, batch_message, batch_reply, replies_from_message
+from pliant.rpc.parameters import push_decision
 from pliant.testing import ManualClock
 
 DATASET, RECORDS, SHARD, BATCH = "d", 48, 12, 3
@@ -71,9 +72,15 @@ class Master:
 
     def do(self, method: Callable[..., Any], **arguments: Any) -> Any:
         result = method(0.0, **arguments)
+        self.record(method, **arguments)
+        return result
+
+    def record(self, method: Callable[..., Any], **arguments: Any) -> None:
         machine = "shards" if isinstance(method.__self__, ShardBook) else "parameters"  # type: ignore[attr-defined]
         self._noted.append((machine, method.__name__, arguments))
-        return result
+
+    def snapshot(self) -> tuple[Any, Any]:
+        return self.shards.snapshot(), self.parameters.snapshot()
 
     def event(self, *_: Any) -> None:
         """Events decide nothing."""
@@ -83,9 +90,8 @@ class Master:
         self._noted = []
 
     def contribute(self, request: pb.ContributeBatchRequest) -> list[pb.ContributeReply]:
-        ones = request.contributions
-        decisions = self.coordinator.contribute(ones[0].session, [push_with_records(one) for one in ones])
-        return [push_reply(decision) for decision in decisions]
+        decisions = self.coordinator.contribute(request.session, batch_from_message(request))
+        return replies_from_message(batch_reply(decisions, 0))
 
 
 class Worker:
@@ -246,7 +252,7 @@ class PlayedWindow(PushWindow):
     def _decide(self, batch: Sequence[PendingPush]) -> Sequence[pb.ContributeReply | None]:
         if batch[0].staged.session != self._worker.name:
             return [None] * len(batch)
-        request = pb.ContributeBatchRequest(contributions=[push.request() for push in batch])
+        request = batch_message([push.request() for push in batch])
         return self._worker.machine.send(request)
 
 
@@ -282,7 +288,9 @@ class WindowMachine(RuleBasedStateMachine):
                 continue
             self.master.commit()
             if fault == "master dies after":
+                before = self.master.snapshot()
                 self.master.start()
+                assert self.master.snapshot() == before, "what is journaled is not what was decided"
                 continue
             if fault == "answer lost":
                 continue

@@ -12,7 +12,7 @@ from tests.ps.client.test_push_window import Master
 from tests.ps.server_cluster import RULE, VARIABLES, ZERO, ServerCluster
 
 from pliant.core.errors import InvalidRequest, PermanentError, ServerUnavailable
-from pliant.core.parameters.contributions import PushDecision, PushOutcome
+from pliant.core.parameters.contributions import PushDecision, PushOutcome, PushRequest
 from pliant.core.parameters.orders import Contribution
 from pliant.ps.client.client import PsClient
 from pliant.ps.client.push_staging import StagedPush, _RefusedPushes
@@ -20,7 +20,7 @@ from pliant.ps.client.push_window import PushWindow
 from pliant.ps.specs import TableSpec
 from pliant.ps.store.store import ParameterStore
 from pliant.rpc import pliant_pb2 as pb
-from pliant.rpc.parameters import push_reply
+from pliant.rpc.contributions import batch_from_message, batch_reply
 from pliant.testing import wait_until
 from pliant.testing.waiting import MAX_WAIT_S
 
@@ -244,10 +244,10 @@ class ApplyingMaster:
         cluster.master.stubs.parameters.ContributeBatch = self._contribute
 
     def _contribute(self, request: pb.ContributeBatchRequest) -> pb.ContributeBatchReply:
-        return pb.ContributeBatchReply(replies=[push_reply(self._decide(one)) for one in request.contributions])
+        return batch_reply([self._decide(one.push) for one in batch_from_message(request)], 0)
 
-    def _decide(self, one: pb.ContributeRequest) -> PushDecision:
-        if any(holder.fencing_token != self._cluster.fencing_tokens[holder.seat] for holder in one.holders):
+    def _decide(self, one: PushRequest) -> PushDecision:
+        if any(token != self._cluster.fencing_tokens[seat] for seat, token in one.holders):
             self.refused += 1
             return PushDecision(PushOutcome.MOVED, 0)
         for store in self._cluster.stores:

@@ -37,6 +37,7 @@ from pliant.ps.client.model import Contributed
 from pliant.ps.client.push_staging import StagedPush
 from pliant.ps.client.routing import Conversation
 from pliant.rpc import pliant_pb2 as pb
+from pliant.rpc.contributions import batch_message, replies_from_message
 from pliant.rpc.parameters import push_decision
 
 CLOSE_TIMEOUT_S = 5.0  # for the thread to end; a call that waits for the master ends with the job
@@ -308,18 +309,19 @@ class PushWindow:
 
     def _decide(self, batch: Sequence[PendingPush]) -> Sequence[pb.ContributeReply | None]:
         method = self._conversation.master.stubs.parameters.ContributeBatch
-        request = pb.ContributeBatchRequest(contributions=[push.request() for push in batch])
+        request = batch_message([push.request() for push in batch])
         if batch[0].staged.session != self._conversation.name:
             return [None] * len(batch)
         try:
             reply: pb.ContributeBatchReply = self._conversation.call_with_retry(method, request)
         except SessionExpired:
             return [None] * len(batch)
-        if len(reply.replies) != len(batch):
-            raise PermanentError(f"{len(batch)} contributions got {len(reply.replies)} answers")
-        for one in reply.replies:
+        replies = replies_from_message(reply)
+        if len(replies) != len(batch):
+            raise PermanentError(f"{len(batch)} contributions got {len(replies)} answers")
+        for one in replies:
             push_decision(one)  # raises what is not known, here and not in the middle of others
-        return list(reply.replies)
+        return replies
 
 
 def _gone(shards: Sequence[Records], session: str) -> tuple[int, ...]:

@@ -32,6 +32,7 @@ from pliant.ps.store.catalog import BlockKey, Catalog
 from pliant.ps.store.combining_queue import CombiningQueue
 from pliant.ps.store.dense import Block
 from pliant.ps.store.gradients import merged_gradients
+from pliant.ps.store.live_snapshot import LiveSnapshot
 from pliant.ps.store.locks import StoreLocks
 from pliant.ps.store.partition_load import PartitionLoad
 from pliant.ps.store.staging import Staging
@@ -316,6 +317,7 @@ class ParameterStore:
         catalog = self._catalog
         merged = merged_gradients(weighted, catalog.tables)
         rows = 0
+        self._transfer.finish_live(before=iteration)
         with self._locks.state.writing:
             for table, ids, gradients, weight in merged.tables:
                 table.update(ids, gradients, weight, table.spec.scaled(scale, factors), iteration)
@@ -361,11 +363,21 @@ class ParameterStore:
         with self._locks.orders, self._locks.state.reading:
             return self._transfer.snapshot(self._iteration, since)
 
+    def live_snapshot(self, since: int | None = None) -> LiveSnapshot:
+        """The same, copied a piece at a time by whoever iterates it, while updates go on. One at a time: one that was begun before
+        is copied to its end first."""
+        with self._locks.orders:
+            self._transfer.finish_live()
+            with self._locks.state.reading:
+                return self._transfer.begin_live(self._iteration, since)
+
     def reset(self, iteration: int) -> None:
         """After a restore: the state is of this iteration."""
-        with self._locks.orders, self._locks.state.writing, self._advanced:
-            self._iteration = self._promised = iteration
-            self._advanced.notify_all()
+        with self._locks.orders:
+            self._transfer.finish_live()
+            with self._locks.state.writing, self._advanced:
+                self._iteration = self._promised = iteration
+                self._advanced.notify_all()
 
     def stats(self) -> dict[str, Any]:
         """Rows, bytes, staged pushes (the queue), iteration, seconds in apply; each table's rows and bytes."""
