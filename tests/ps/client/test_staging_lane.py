@@ -168,6 +168,15 @@ def test_a_gradient_that_is_not_finite_is_refused_where_it_was_pushed(master: Ma
         assert [one.pushed.accepted for one in window.drain()] == [True], "the one before does not wait for them"
 
 
+def test_a_push_without_gradients_is_decided_too(master: Master, client: PsClient) -> None:
+    """Its records count."""
+    with client.window(4) as window:
+        window.push(0, examples=1)
+        window.push(0, examples=1, **gradients(1.0))
+        window.push(0, examples=1, rows={"users": (np.empty(0, np.int64), np.empty((0, DIM)))})
+        assert [one.pushed.accepted for one in window.drain()] == [True, True, True]
+
+
 def test_a_window_that_is_closed_leaves_servers_that_do_not_answer(gate: Gate, client: PsClient) -> None:
     window = client.window(4)
     gate.open.clear()

@@ -281,7 +281,7 @@ class PushWindow:
                     self._changed.notify_all()
         except Exception as error:  # noqa: BLE001  # a thread's border: the worker's thread gets it
             with self._changed:
-                self._failure = error
+                self._failure = None if self._closed else error
                 self._changed.notify_all()
 
     def _next_batch(self) -> list[PendingPush]:

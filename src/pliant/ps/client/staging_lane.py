@@ -75,9 +75,8 @@ class StagingLane:
         self._stager = PushStager(conversation, self._router, RowBuffers())
         self._lock = threading.Lock()  # who has it uses the router and its connections
         self._open: Staging | None = None
-        self._wake = os.eventfd(
-            0, os.EFD_CLOEXEC | os.EFD_NONBLOCK
-        )  # for who waits at sockets that another thread reads
+        # Wakes up who waits at sockets that another thread has read.
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._dense: dict[str, Floats] = {}
         self._outdated: Route | None = None
 
@@ -158,7 +157,9 @@ class StagingLane:
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._wake)
         sent = staging.sent
-        if staging.is_done or sent is None:  # looked at after the read: either this tells, or the event
+        if (
+            staging.is_done or sent is None or not sent.connections
+        ):  # looked at after the read: this tells, or the event
             return
         poll = select.poll()
         poll.register(self._wake, select.POLLIN)
