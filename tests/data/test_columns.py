@@ -102,7 +102,7 @@ def test_a_function_that_fails_is_called_alone_and_one_of_another_length_is_refu
         def consumed(self, position: int) -> None: ...
 
         def describe(self, position: int) -> tuple[str, int]:
-            return "file", position
+            return f"file record {position}", position
 
     items: list[Item] = [(record, ((Named(), record["id"]),)) for record in RECORDS]
 

@@ -61,9 +61,9 @@ def _live(optimizer: OptimizerSpec, ids: Ids, gradients: Floats) -> None:
             store.stage(push)
         store.apply([Contribution("a", iteration, 0.5), Contribution("b", iteration, 0.5)], 1.0, iteration)
     store.pull_rows(_TABLE, ids, np.empty((ids.size, _DIM), np.float32))
-    with store.live_snapshot() as snapshot:
-        store.apply_now(Push("c", 1, rows=(RowGradients(_TABLE, ids, gradients),)))
-        list(snapshot)
+    snapshot = store.table(_TABLE).begin_snapshot(store.iteration, -1)
+    store.table(_TABLE).update(ids, gradients, 1.0, 1.0, 4)
+    store.table(_TABLE).end_snapshot(snapshot)
     chunks = store.snapshot()
     store.drop(range(16), [("dense", 0)])
     store.import_(chunks)
