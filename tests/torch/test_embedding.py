@@ -102,6 +102,37 @@ def test_a_bag_by_offsets_is_torchs_bag() -> None:
     torch.testing.assert_close(bag(ids, offsets), expected)
 
 
+def test_ids_that_are_overwritten_in_their_buffer_are_looked_up_anew() -> None:
+    table = Embedding("users", 4)
+    buffer = np.array([1, 2, 1])
+    ids = torch.from_numpy(buffer)
+    first = table(ids).detach()
+    buffer[:] = [5, 6, 7]
+    assert torch.equal(table(ids).detach(), table(torch.tensor([5, 6, 7])).detach())
+    assert not torch.equal(table(ids).detach(), first)
+
+
+def test_tables_of_one_feature_have_their_own_padding() -> None:
+    ids = torch.tensor([0, 1, 2, 1])
+    for padding in (0, 1, None, 2):
+        rows = Embedding("users", 4, padding_idx=padding)(ids)
+        assert [not row.any() for row in rows] == [number == padding for number in (0, 1, 2, 1)]
+
+
+def test_gradients_of_gradients_are_those_of_torch() -> None:
+    ours, theirs, places = twins()
+    other = torch.tensor([[places[int(i)] for i in row] for row in IDS])
+    for table, ids in ((ours, IDS), (theirs, other)):
+        x = torch.ones(4, requires_grad=True)
+        (slope,) = torch.autograd.grad((table(ids) * x).pow(3).sum(), x, create_graph=True)
+        slope.pow(2).sum().backward()  # type: ignore[no-untyped-call]
+    found = ours.take_gradients()
+    assert found is not None
+    assert theirs.weight.grad is not None
+    expected = theirs.weight.grad[[places[i] for i in found[0].tolist()]]
+    np.testing.assert_allclose(found[1], expected.numpy(), rtol=1e-5)
+
+
 def test_padding_is_zero_and_has_no_row() -> None:
     table = Embedding("users", 2, initializer=InitializerSpec("constant", value=1.0), padding_idx=-1)
     optimizer = torch.optim.SGD(table.parameters(), lr=0.5)

@@ -91,7 +91,7 @@ def columns_of(records: Sequence[Any]) -> Any:
 
 def column_of(values: list[Any]) -> Column:
     kinds = {type(value) for value in values}
-    if kinds and all(issubclass(kind, bool | int | float | np.generic) for kind in kinds):
+    if kinds and all(issubclass(kind, bool | int | float | np.number | np.bool_) for kind in kinds):
         return np.asarray(values)
     if kinds == {list} and all(isinstance(number, bool | int | float) for one in values for number in one):
         return Lists.of(values)

@@ -43,7 +43,7 @@ Item = tuple[Any, tuple[Mark, ...]]
 FLUSH: Item = (Signal.FLUSH, ())
 PAUSE: Item = (Signal.PAUSE, ())
 
-MAP_BATCH = 1024  # records that map_batches passes at once
+MAP_BATCH = 1024  # records that map_batches passes at once, unless it is told otherwise
 
 
 class Dataset:
@@ -64,14 +64,15 @@ class Dataset:
     def map(self, function: Callable[[Any], Any]) -> Dataset:
         return Dataset(lambda: _map(self.items(), function))
 
-    def map_batches(self, function: Callable[[Any], Any], size: int = MAP_BATCH) -> Dataset:
-        """``function`` is called with up to ``size`` records at once, by column (``pliant.data.columns``), and returns arrays with
-        one row for each of them, in tuples and dicts. What follows gets the rows one by one."""
-        if size < 1:
+    def map_batches(self, function: Callable[[Any], Any], size: int | None = None) -> Dataset:
+        """``function`` is called with many records at once, by column (``pliant.data.columns``), and returns arrays with one row
+        for each of them, in tuples and dicts. What follows gets the rows one by one. ``size``: at most so many at once."""
+        if size is not None and size < 1:
             raise InvalidRequest(f"invalid batch size {size}")
         items, whole = self.items, self.whole
         return Dataset(
-            lambda: _map_batches(items(), function, size), None if whole is None else lambda: function(whole())
+            lambda: _map_batches(items(), function, size or MAP_BATCH),
+            None if whole is None or size is not None else lambda: function(whole()),
         )
 
     def filter(self, predicate: Callable[[Any], bool]) -> Dataset:
@@ -112,31 +113,36 @@ def _map(items: Iterator[Item], function: Callable[[Any], Any]) -> Iterator[Item
 
 
 def _map_batches(items: Iterator[Item], function: Callable[[Any], Any], size: int) -> Iterator[Item]:
-    held: list[Item] = []
-
-    def made() -> Iterator[Item]:
-        records, marks = [value for value, _ in held], [mark for _, mark in held]
-        held.clear()
-        if not records:
-            return iter(())
-        try:
-            return zip(rows_of(function(columns_of(records)), len(records)), marks, strict=True)
-        except PliantError:
-            raise
-        except Exception:  # which record it is: the first that fails alone
-            for record, mark in zip(records, marks, strict=True):
-                _call(lambda one: list(rows_of(function(columns_of([one])), 1)), record, mark)
-            raise
-
+    held: list[Item] = []  # also those without a value, which keep their place
+    count = 0
     for item in items:
-        if isinstance(item[0], Signal):
-            yield from made()
+        if item[0] is Signal.FLUSH or item[0] is Signal.PAUSE:
+            yield from _made(held, function)
+            held, count = [], 0
             yield item
             continue
         held.append(item)
-        if len(held) == size:
-            yield from made()
-    yield from made()
+        count += item[0] is not Signal.NOTHING
+        if count == size:
+            yield from _made(held, function)
+            held, count = [], 0
+    yield from _made(held, function)
+
+
+def _made(held: Sequence[Item], function: Callable[[Any], Any]) -> Iterator[Item]:
+    records = [item for item in held if item[0] is not Signal.NOTHING]
+    rows: Iterator[Any] = iter(())
+    if records:
+        try:
+            rows = rows_of(function(columns_of([value for value, _ in records])), len(records))
+        except PliantError:
+            raise
+        except Exception:  # which record it is: the first that fails alone
+            for value, marks in records:
+                _call(lambda one: function(columns_of([one])), value, marks)
+            raise
+    for value, marks in held:
+        yield (value if value is Signal.NOTHING else next(rows)), marks
 
 
 def _filter(items: Iterator[Item], predicate: Callable[[Any], bool]) -> Iterator[Item]:

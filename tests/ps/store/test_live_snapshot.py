@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ps.conftest import DIM, ids_of, push_of, table_spec
 
 from pliant.ps.payloads import RowBatch, StateChunk
 from pliant.ps.specs import DenseSpec, EvictionSpec, OptimizerSpec
-from pliant.ps.store import live_snapshot
+from pliant.ps.store import kernels, live_snapshot
 from pliant.ps.store.store import ParameterStore
 
 Rows = dict[int, tuple[bytes, tuple[int, int]]]
@@ -117,3 +118,22 @@ def test_one_that_nobody_reads_costs_nothing_once_it_is_closed() -> None:
     assert not list(snapshot)
     update(store, 3, [2])
     assert len(rows_in(store.snapshot())) == 3
+
+
+def test_rows_that_come_in_the_order_of_an_index_find_room_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, other = a_store(), a_store()
+    for sequence in range(1, 21):
+        update(store, sequence, list(range(100 * sequence, 100 * sequence + 100)))
+    grown: list[int] = []
+    grow = kernels.grow_index
+
+    def counted(old: Any, new: Any, bits: int) -> None:
+        grown.append(bits)
+        grow(old, new, bits)
+
+    monkeypatch.setattr(kernels, "grow_index", counted)
+    other.import_(store.snapshot())
+    assert len(grown) <= 8  # partitions
+    assert rows_in(other.snapshot()) == rows_in(store.snapshot())
+    other.import_(store.snapshot())
+    assert len(grown) <= 16

@@ -290,6 +290,8 @@ def _tensors(batch: Any) -> Any:
         return {name: _tensors(part) for name, part in batch.items()}
     if isinstance(batch, tuple):
         return [_tensors(part) for part in batch]
+    if isinstance(batch, list):
+        return default_collate([_plain(value) for value in batch])
     if isinstance(batch, np.ndarray) and batch.dtype.kind in "biuf":
         batch = torch.from_numpy(np.ascontiguousarray(_plain(batch)))
     return _plain(batch) if isinstance(batch, torch.Tensor) else batch

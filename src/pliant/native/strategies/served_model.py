@@ -211,7 +211,7 @@ class ServedModel:
         if not ids.size:  # all of them are padding
             return np.empty((0, self._tables[table].spec.dim), np.float32)
         had, rows = self._fetched.get(table, (None, None))
-        if had is ids and rows is not None:  # the same tensor of ids: see ``lookup``
+        if had is ids and rows is not None:  # the same ids: see ``lookup``
             return rows
         if had is not None and rows is not None and had.size:
             order = np.argsort(had)

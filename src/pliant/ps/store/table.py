@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pliant.ps.compiled.memory import address_of
+from pliant.ps.compiled.merging import partitions_of
 from pliant.ps.payloads import Floats, Ids, RowBatch
 from pliant.ps.placement import key_of, splitmix64
 from pliant.ps.specs import InitializerSpec, TableSpec
@@ -127,6 +128,7 @@ class Table:
 
     def write(self, batch: RowBatch) -> None:
         """Take rows as they are, over what is there."""
+        self._reserve(batch.ids)
         done = 0
         data, counters = batch.data.reshape(-1), batch.counters.reshape(-1)
         while True:
@@ -248,12 +250,27 @@ class Table:
         if wanted == kernels.NO_SLAB:
             self._add_slab()
             return
-        bits = int(self._index[wanted, 1]) + 1
+        self._grow(wanted, int(self._index[wanted, 1]) + 1)
+
+    def _grow(self, partition: int, bits: int) -> None:
         slots = self._memory.take(bits)
-        kernels.grow_index(self._indexes[wanted], slots, bits)
-        self._indexes[wanted] = slots
-        self._index[wanted, 0] = address_of(slots)
-        self._index[wanted, 1] = bits
+        kernels.grow_index(self._indexes[partition], slots, bits)
+        self._indexes[partition] = slots
+        self._index[partition, 0] = address_of(slots)
+        self._index[partition, 1] = bits
+
+    def _reserve(self, ids: Ids) -> None:
+        """Room in the indexes of partitions for many new rows. What a dump or a move brings comes in the order of an index, that is
+        of the hash: in an index that is too small for all of it, it would fill the beginning first, and each row would be searched
+        for behind all of those before it."""
+        counts = np.bincount(partitions_of(self.spec.name, ids, self._partitions), minlength=self._partitions)
+        had = self._index[:, 2]
+        for partition in np.flatnonzero(counts > had // 2).tolist():
+            bits, rows = int(self._index[partition, 1]), int(had[partition] + counts[partition])
+            while 4 * rows > 3 << bits:
+                bits += 1
+            if bits > self._index[partition, 1]:
+                self._grow(partition, bits)
 
     def _add_slab(self) -> None:
         rows = 1 << self._slab_bits

@@ -1,14 +1,13 @@
 """From the distinct ids of a batch to the rows that a model computes with, and back: one pass each way, without a sort.
 
 ``Places`` says which distinct id each given id is. It depends on the ids only, so tables that share a feature, and the fetch of a
-batch's rows before it, share it: the last one is remembered for as long as its tensor lives and is not changed.
+batch's rows before it, share it: the last one is remembered, and to compare ids is a tenth of the work.
 
 Neighbours: ``embedding`` (the modules), ``pliant.ps.compiled.merging`` (the loops).
 """
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,8 +31,7 @@ class Places:
 
 @dataclass(frozen=True)
 class _Remembered:
-    tensor: weakref.ref[torch.Tensor]
-    version: int
+    given: Ids  # a copy: its owner may write new ids into the same memory
     padding: int | None
     places: Places
 
@@ -44,19 +42,13 @@ _last: _Remembered | None = None
 def places_of(ids: torch.Tensor, padding: int | None) -> Places:
     """Of integer ids of any shape."""
     global _last
-    if ids.is_inference():  # has no version
-        return _find(ids, padding)
-    last = _last
-    if last is not None and last.tensor() is ids and last.version == ids._version and last.padding == padding:
-        return last.places
-    places = _find(ids, padding)
-    _last = _Remembered(weakref.ref(ids), ids._version, padding, places)
-    return places
-
-
-def _find(ids: torch.Tensor, padding: int | None) -> Places:
     flat = ids.detach().to("cpu", torch.int64).contiguous().reshape(-1).numpy()
-    return Places(*distinct(flat, padding))
+    last = _last
+    if last is not None and last.padding == padding and np.array_equal(last.given, flat):
+        return last.places
+    places = Places(*distinct(flat, padding))
+    _last = _Remembered(flat.copy(), padding, places)
+    return places
 
 
 def look_up(rows: torch.Tensor, numbers: npt.NDArray[np.int32]) -> torch.Tensor:
