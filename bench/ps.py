@@ -8,6 +8,7 @@
     python bench/ps.py --only deepfm [--workers 1,2,4]          # `pliant train --strategy ps-async`
     python bench/ps.py --only dump                              # training while dumps are taken
     python bench/ps.py --only move                              # training while a server is added
+    python bench/ps.py --only large [--dim 8]                   # tables of up to 100 million rows
     python bench/ps.py --only measuring                         # what it costs to know the load of partitions
 
 Without ``--only`` all of them, one after the other. Dense: 100 MB in one pull or push. Embedding: 4096 random ids of a table of 5
@@ -27,12 +28,13 @@ from typing import Any
 
 import ps_decisions
 import ps_jobs
+import ps_large
 import ps_measuring
 import ps_wire
 from harness import finish, machine, say
 
 AIMS = {"dense": 0.7, "pull": 3.0, "push": 4.0, "memory": 1.3, "measuring": 0.01}
-PARTS = ("dense", "embedding", "steps", "decisions", "deepfm", "dump", "move", "measuring")
+PARTS = ("dense", "embedding", "steps", "decisions", "deepfm", "dump", "move", "measuring", "large")
 
 
 def judge(result: dict[str, Any]) -> list[str]:
@@ -66,6 +68,15 @@ def run(part: str, options: argparse.Namespace) -> dict[str, Any]:
             options.workers or ((1,) if quick else (1, 4)),
         )
         return ps_wire.embedding(turns, seconds, rows, servers, workers, all_peers=options.peers)
+    if part == "large":
+        sizes = (
+            (options.rows,)
+            if options.rows
+            else (200_000,)
+            if quick
+            else (12_500_000, 25_000_000, 50_000_000, 100_000_000)
+        )
+        return ps_large.large(sizes, options.dim, 0.5 if quick else 3)
     rows = options.rows or (50_000 if quick else 1_000_000)
     if part == "measuring":
         return ps_measuring.measuring(rows, 5 if quick else 40)
@@ -104,6 +115,7 @@ def main() -> None:
     parser.add_argument("--windows", type=_numbers, default=(), help="steps: undecided pushes of a worker, such as 1,4")
     parser.add_argument("--seconds", type=float, default=0.0, help="steps: of each measurement")
     parser.add_argument("--trace", type=Path, help="steps: write a timeline of one job to this file instead")
+    parser.add_argument("--dim", type=int, default=8, help="large: floats of a row [8]")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     result: dict[str, Any] = {"machine": machine()}

@@ -6,7 +6,6 @@ master's decision. ``clients/ps_loop.py`` is a worker that writes down when each
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 import ps_trace
 from clients.ps_loop import TURN_S
+from deepfm_job import train_deepfm
 from harness import median, say, table
 
 from pliant.native.click_log import write_click_log
@@ -29,7 +29,6 @@ from pliant.testing.jobs import LocalJob
 
 HERE = Path(__file__).resolve().parent
 LOOP = HERE / "clients" / "ps_loop.py"
-DEEPFM = HERE.parent / "examples" / "zoo" / "deepfm.py"
 DIM, BATCH = 64, 4096
 LONG = 120.0  # seconds
 
@@ -97,7 +96,7 @@ def dump(rows: int, seconds: float) -> dict[str, Any]:
         ended = time.time()
         steps = running.stop()
         logs = running.job.home.log_of("ps-0").read_text()
-    copied = [float(found) for found in re.findall(r"dump \d+: copied in ([0-9.]+) s", logs)][-3:]
+    copied = [float(found) for found in re.findall(r"dump \d+: written in ([0-9.]+) s", logs)][-3:]
     inside = steps[(steps[:, 0] >= begun) & (steps[:, 0] < ended)]
     took = inside[:, 1] + inside[:, 2]
     result = {
@@ -109,7 +108,7 @@ def dump(rows: int, seconds: float) -> dict[str, Any]:
         "copy_seconds": copied,
     }
     say(
-        f"{result['steps_per_second']:.0f} steps/s, {result['step_ms']:.1f} ms a step (median); copies took "
+        f"{result['steps_per_second']:.0f} steps/s, {result['step_ms']:.1f} ms a step (median); dumps took "
         f"{', '.join(f'{c:.2f}' for c in copied) or '?'} s; the longest time without a step was {result['longest_stall']:.2f} s"
     )
     return result
@@ -228,47 +227,9 @@ def deepfm(records: int, batch: int, workers: tuple[int, ...]) -> dict[str, Any]
 
 
 def _deepfm(folder: Path, workers: int, batch: int) -> dict[str, float]:
-    job = folder / f"job-{workers}"
-    options = ["--model", str(DEEPFM), "--model-class", "DeepFM", "--data", str(folder / "train.parquet"), "--quiet"]
-    options += ["--strategy", "ps-async", "--num-ps", "1", "--min-workers", str(workers), "--max-workers", str(workers)]
-    options += ["--batch-size", str(batch), "--job-dir", str(job), "--name", f"deepfm-{workers}"]
-    command = [sys.executable, "-c", "from pliant.cli import main; main()", "train", *options]
-    env = {**os.environ, "PLIANT_HOME": str(folder), "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        try:
-            seen = _progress(job, process)
-            said, _ = process.communicate(timeout=LONG)
-        except BaseException:
-            process.terminate()
-            raise
-    if process.returncode:
-        raise RuntimeError(f"pliant train failed: {said[-1000:]}")
+    seen = train_deepfm(folder, f"deepfm-{workers}", workers, batch).progress
     # from the first moment at which all workers had begun to the last at which all had work
     at, done = np.array([s[0] for s in seen]), np.array([s[1] for s in seen])
-    total = done[-1]
-    inside = (done > 0.1 * total) & (done < 0.9 * total)
+    inside = (done > 0.1 * done[-1]) & (done < 0.9 * done[-1])
     rate = float(np.polyfit(at[inside], done[inside], 1)[0])
     return {"records_per_second": rate, "seconds": float(at[-1] - at[0])}
-
-
-def _progress(job: Path, process: subprocess.Popen[str]) -> list[tuple[float, int]]:
-    """Records done by time, from what the job says, until it ends."""
-    from pliant.core.errors import PliantError
-    from pliant.master.job_dir import JobDir
-    from pliant.rpc import pliant_pb2 as pb
-    from pliant.rpc.channel import MasterClient
-
-    seen: list[tuple[float, int]] = []
-    client: MasterClient | None = None
-    while process.poll() is None:
-        time.sleep(0.1)
-        try:
-            client = client or MasterClient(JobDir(job).address())
-            status: pb.JobStatus = client.call(client.stubs.job.GetStatus, pb.Empty(), timeout=1)
-        except (PliantError, OSError, json.JSONDecodeError):
-            continue
-        done = sum(dataset.records_done for dataset in status.datasets if dataset.name == "train")
-        seen.append((time.time(), done))
-    if client is not None:
-        client.close()
-    return seen

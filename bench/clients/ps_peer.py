@@ -124,9 +124,9 @@ def work_pliant(dim: int, floats: int, ports: list[int]) -> dict[str, Callable[.
         grouped, counts, places = group_by_seat("table", ids, owner, seats)
         pieces = parts(counts)
         for connection, piece in zip(connections, pieces, strict=True):
-            connection.send_pull_rows([("table", grouped[piece])])
+            connection.send_pull([("table", grouped[piece])])
         for connection, piece in zip(connections, pieces, strict=True):
-            connection.receive_rows([rows[piece]])
+            connection.receive_pull([rows[piece]], {})
         rows.take(places, 0, answer, "clip")  # in the order of the ids, as the peers answer
 
     def push(ids: Any, gradients: Any, now: bool = True) -> None:

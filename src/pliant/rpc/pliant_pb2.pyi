@@ -1524,34 +1524,48 @@ class GetWorldReply(_message.Message):
     def __init__(self, state: _Optional[_Union[WorldState, str]] = ..., reason: _Optional[str] = ..., world: _Optional[_Union[World, _Mapping]] = ..., round: _Optional[int] = ...) -> None: ...
 
 class WatchRoundRequest(_message.Message):
-    __slots__ = ("round", "known_waiting", "member", "incarnation", "known_outdated")
+    __slots__ = ("round", "known_waiting", "member", "incarnation", "known_outdated", "known_probe")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     KNOWN_WAITING_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     KNOWN_OUTDATED_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_PROBE_FIELD_NUMBER: _ClassVar[int]
     round: int
     known_waiting: int
     member: str
     incarnation: str
     known_outdated: bool
-    def __init__(self, round: _Optional[int] = ..., known_waiting: _Optional[int] = ..., member: _Optional[str] = ..., incarnation: _Optional[str] = ..., known_outdated: _Optional[bool] = ...) -> None: ...
+    known_probe: int
+    def __init__(self, round: _Optional[int] = ..., known_waiting: _Optional[int] = ..., member: _Optional[str] = ..., incarnation: _Optional[str] = ..., known_outdated: _Optional[bool] = ..., known_probe: _Optional[int] = ...) -> None: ...
+
+class SuspectRequest(_message.Message):
+    __slots__ = ("round", "member", "incarnation")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    member: str
+    incarnation: str
+    def __init__(self, round: _Optional[int] = ..., member: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class RoundStatus(_message.Message):
-    __slots__ = ("intact", "superseded", "missing", "waiting", "closed", "outdated")
+    __slots__ = ("intact", "superseded", "missing", "waiting", "closed", "outdated", "probe")
     INTACT_FIELD_NUMBER: _ClassVar[int]
     SUPERSEDED_FIELD_NUMBER: _ClassVar[int]
     MISSING_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
     CLOSED_FIELD_NUMBER: _ClassVar[int]
     OUTDATED_FIELD_NUMBER: _ClassVar[int]
+    PROBE_FIELD_NUMBER: _ClassVar[int]
     intact: bool
     superseded: bool
     missing: _containers.RepeatedScalarFieldContainer[str]
     waiting: int
     closed: bool
     outdated: bool
-    def __init__(self, intact: _Optional[bool] = ..., superseded: _Optional[bool] = ..., missing: _Optional[_Iterable[str]] = ..., waiting: _Optional[int] = ..., closed: _Optional[bool] = ..., outdated: _Optional[bool] = ...) -> None: ...
+    probe: int
+    def __init__(self, intact: _Optional[bool] = ..., superseded: _Optional[bool] = ..., missing: _Optional[_Iterable[str]] = ..., waiting: _Optional[int] = ..., closed: _Optional[bool] = ..., outdated: _Optional[bool] = ..., probe: _Optional[int] = ...) -> None: ...
 
 class ExchangeAddressesRequest(_message.Message):
     __slots__ = ("round", "member", "incarnation", "group", "ranks", "keys")

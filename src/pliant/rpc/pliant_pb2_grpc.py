@@ -1415,6 +1415,11 @@ class RendezvousStub:
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.WatchRoundRequest.SerializeToString,
                 response_deserializer=pliant_dot_rpc_dot_pliant__pb2.RoundStatus.FromString,
                 _registered_method=True)
+        self.Suspect = channel.unary_unary(
+                '/pliant.v1.Rendezvous/Suspect',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.SuspectRequest.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+                _registered_method=True)
         self.ExchangeAddresses = channel.unary_unary(
                 '/pliant.v1.Rendezvous/ExchangeAddresses',
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.ExchangeAddressesRequest.SerializeToString,
@@ -1470,6 +1475,13 @@ class RendezvousServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Suspect(self, request, context):
+        """A member waits for its peers much longer than its steps take: all are asked for a sign of life.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ExchangeAddresses(self, request, context):
         """Publishes this member's keys to a group of the round and waits until all its members have published theirs, or the deadline
         passes (EXCHANGE_STATE_WAITING: ask again, without keys), or the round is broken. In memory only.
@@ -1518,6 +1530,11 @@ def add_RendezvousServicer_to_server(servicer, server):
                     servicer.WatchRound,
                     request_deserializer=pliant_dot_rpc_dot_pliant__pb2.WatchRoundRequest.FromString,
                     response_serializer=pliant_dot_rpc_dot_pliant__pb2.RoundStatus.SerializeToString,
+            ),
+            'Suspect': grpc.unary_unary_rpc_method_handler(
+                    servicer.Suspect,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.SuspectRequest.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
             ),
             'ExchangeAddresses': grpc.unary_unary_rpc_method_handler(
                     servicer.ExchangeAddresses,
@@ -1672,6 +1689,33 @@ class Rendezvous:
             '/pliant.v1.Rendezvous/WatchRound',
             pliant_dot_rpc_dot_pliant__pb2.WatchRoundRequest.SerializeToString,
             pliant_dot_rpc_dot_pliant__pb2.RoundStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Suspect(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Rendezvous/Suspect',
+            pliant_dot_rpc_dot_pliant__pb2.SuspectRequest.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
             options,
             channel_credentials,
             insecure,

@@ -29,6 +29,7 @@ import numpy as np
 from pliant.core.errors import InvalidRequest, NotFound, RetryableError
 from pliant.core.parameters.contributions import PushDecision, PushOutcome
 from pliant.files.time_meter import time_meter
+from pliant.ps.client.connection import PsConnection
 from pliant.ps.client.dense_copy import DenseCopy
 from pliant.ps.client.model import Contributed, Model
 from pliant.ps.client.model_stream import ModelStream
@@ -181,27 +182,31 @@ class PsClient:
     def _pull_once(
         self, route: Route, names: list[str], wanted: dict[str, Ids], at_least: int
     ) -> tuple[int, int, dict[str, Floats]]:
-        lows = self._pull_dense(route, names, at_least)
+        """One request to each server, for its rows and blocks."""
         grouped = {t: group_by_seat(t, ids, route.owner, len(route.seats)) for t, ids in wanted.items() if ids.size}
         unique = {t: self._buffers.take(t, ids.size, route.tables[t].dim) for t, (ids, _, _) in grouped.items()}
-        send, out = {}, {}
+        blocks = self._dense.servers(route, names)
+        send: dict[int, Callable[[PsConnection], None]] = {}
+        out: dict[int, list[Floats]] = {}
         for server in range(len(route.seats)):
             cuts = {t: _cut(counts, server) for t, (_, counts, _) in grouped.items() if counts[server]}
-            if cuts:
+            out[server] = [unique[t][cut] for t, cut in cuts.items()]
+            if cuts or server in blocks:
                 asked = [(t, grouped[t][0][cut]) for t, cut in cuts.items()]
-                out[server] = [unique[t][cut] for t, cut in cuts.items()]
-                send[server] = _ask_rows(asked, at_least)
-        lows += self._router.ask(send, lambda server, connection: connection.receive_rows(out[server]))
+                have = self._dense.wanted(route, server, blocks.get(server, ()))
+                send[server] = partial(PsConnection.send_pull, rows=asked, blocks=have, iteration=at_least)
+
+        def receive(server: int, connection: PsConnection) -> int:
+            there = blocks.get(server, {})
+            answer = partial(connection.receive_pull, out[server], there)
+            return self._dense.receive(route, server, there, answer)
+
+        lows = self._router.ask(send, receive)
         found = {t: unique[t].take(positions, 0, mode="clip") for t, (_, _, positions) in grouped.items()}
         for table, ids in wanted.items():
             found.setdefault(table, np.empty((ids.size, route.tables[table].dim), np.float32))
         lows = lows or [at_least]  # nobody had to be asked
         return min(lows), max(lows), found
-
-    def _pull_dense(self, route: Route, names: list[str], at_least: int) -> list[int]:
-        servers = self._dense.servers(route, names)
-        send = {server: self._dense.request(route, server, blocks, at_least) for server, blocks in servers.items()}
-        return self._router.ask(send, lambda server, c: self._dense.receive(route, server, servers[server], c))
 
     def follow(self, names: Sequence[str] | None = None) -> ModelStream:
         """Dense variables (all, unless named) as the servers send them: each new iteration, without being asked for it."""
@@ -391,10 +396,6 @@ def _gone(shards: Sequence[tuple[Shard, int]], session: str) -> tuple[int, ...]:
 def _cut(counts: Any, server: int) -> slice:
     first = int(counts[:server].sum())
     return slice(first, first + int(counts[server]))
-
-
-def _ask_rows(asked: list[tuple[str, Ids]], iteration: int) -> Any:
-    return lambda connection: connection.send_pull_rows(asked, iteration=iteration)
 
 
 def _ids(table: str, ids: Any) -> Ids:

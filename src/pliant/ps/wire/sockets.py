@@ -27,7 +27,7 @@ from pliant.core.errors import ServerUnavailable, Unauthenticated
 from pliant.ps.wire.frames import HEADER, BadFrame, Header, Limits, unpack_header
 from pliant.rpc.tls import TlsFiles
 
-HELLO = b"PLIANT-PS/4\n"
+HELLO = b"PLIANT-PS/5\n"
 SERVER_NAME = "pliant-node"  # what clients check in a certificate
 _NONCE = 32
 _PROOF = 32

@@ -26,6 +26,7 @@ import grpc
 from pliant.client.job import Job
 from pliant.core.errors import Conflict, NotFound, PliantError, RetryableError, SessionExpired
 from pliant.core.nodes.environment import NodeEnvironment
+from pliant.core.rendezvous.failure_detector import WaitPace
 from pliant.core.rendezvous.seat_assignment import VIRTUAL_WORKERS
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.channel import DEADLINE_S
@@ -63,8 +64,11 @@ class Membership:
         self._round = 0  # of the last world that this incarnation was in
         self._last_world: pb.World | None = None  # as the master sent it
         self._watched: World | None = None
+        self._pace = WaitPace()
+        self._probe = 0  # the last that the master asked for
         self._wake = threading.Event()
         self._pending_call: Any = None  # the one that waits for news
+        self._suspicion: Any = None  # the last such call; gRPC cancels one that nobody holds
         self._closed = False
         self._watcher = threading.Thread(target=self._watch, name="pliant-world", daemon=True)
         self._watcher.start()
@@ -177,7 +181,7 @@ class Membership:
     def _enter(self, found: pb.World) -> World:
         peers = [_peer(member) for member in found.members]
         rank = [peer.name for peer in peers].index(self._job.node)
-        world = World(found.round, rank, peers, seats=tuple(found.seats))
+        world = World(found.round, rank, peers, seats=tuple(found.seats), pace=self._pace, on_overdue=self._suspect)
         self._round, self._last_world = found.round, found
         self._watched = world
         self._wake.set()
@@ -209,6 +213,16 @@ class Membership:
 
     # --- watching
 
+    def _suspect(self, world: World) -> None:
+        """Ask the master whether a peer has failed; its answer, if there is one, is that the round is broken."""
+        request = pb.SuspectRequest(round=world.round, member=self._job.node, incarnation=self._incarnation)
+        log.debug("round %d: peers are waited for longer than usual", world.round)
+        try:
+            suspect = self._master.stubs.rendezvous.Suspect
+            self._suspicion = self._master.start(suspect, request, timeout=WATCH_TIMEOUT_S)
+        except ValueError:  # the job was closed
+            return
+
     def _watch(self) -> None:
         while not self._closed and not self._job.closed:
             world = self._watched
@@ -220,6 +234,7 @@ class Membership:
                 round=world.round,
                 known_waiting=world.waiting,
                 known_outdated=world.outdated,
+                known_probe=self._probe,
                 member=self._job.node,
                 incarnation=self._incarnation,
             )
@@ -237,6 +252,7 @@ class Membership:
                 self._wake.wait(0.1)
                 continue
             world.waiting, world.outdated = status.waiting, status.outdated
+            self._probe = status.probe
             if not status.intact:
                 world.break_up()
 
