@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pliant.core.errors import InvalidRequest, MasterUnavailable, NotFound, PliantError, SessionExpired, Unauthenticated
 from pliant.rpc import pliant_pb2 as pb
-from pliant.rpc.call_stream import serving
+from pliant.rpc.call_stream import methods, serving
 from pliant.rpc.call_stream.methods import OPEN, STREAMED, Method
 from pliant.rpc.channel import Address, AsyncMasterClient, MasterClient
 from pliant.rpc.identity import TOKEN_HEADER
@@ -105,6 +105,28 @@ def test_calls_in_progress_fail_with_the_master_and_their_repetition_counts_once
     assert [shard.lease for shard in reply.shards] == [4]
     assert lease(client, 2, done=(1, 2)) == [4], "sent again"
     assert next(one for one in master.status().datasets if one.name == "d").shards_done == 2
+
+
+def test_a_call_that_is_too_large_fails_alone(master: RunningMaster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(methods, "MAX_FRAME_BYTES", 1000)
+    monkeypatch.setattr(serving, "MAX_FRAME_BYTES", 1000)
+    monkeypatch.setattr(methods, "MAX_COMBINED_BYTES", 20)
+    with pytest.raises(InvalidRequest, match="too large"):
+        lease(master.client, 1, done=tuple(range(1, 2000)))
+    with pytest.raises(InvalidRequest, match="too large"):
+        lease(master.client, 1, want=90)
+    assert len(lease(master.client, 2)) == 1
+
+    async def run() -> None:
+        client = AsyncMasterClient(master.address)
+        beats = [client.call(client.stubs.shards.Beat, pb.BeatRequest(session="s")) for _ in range(100)]
+        large = client.call(client.stubs.shards.Beat, pb.BeatRequest(session="s" * 2000))
+        *fine, failed = await asyncio.gather(*beats, large, return_exceptions=True)
+        assert isinstance(failed, InvalidRequest)
+        assert not [one for one in fine if isinstance(one, BaseException)], "in messages of one frame each"
+        await client.close()
+
+    asyncio.run(run())
 
 
 def test_many_threads_share_a_stream(master: RunningMaster) -> None:

@@ -72,10 +72,10 @@ class Master:
 
     def do(self, method: Callable[..., Any], **arguments: Any) -> Any:
         result = method(0.0, **arguments)
-        self.record(method, **arguments)
+        self.record(method, 1, **arguments)
         return result
 
-    def record(self, method: Callable[..., Any], **arguments: Any) -> None:
+    def record(self, method: Callable[..., Any], _steps: int, **arguments: Any) -> None:
         machine = "shards" if isinstance(method.__self__, ShardBook) else "parameters"  # type: ignore[attr-defined]
         self._noted.append((machine, method.__name__, arguments))
 

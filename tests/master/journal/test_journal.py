@@ -159,6 +159,30 @@ def test_what_is_noted_without_an_await_between_is_committed_together_or_not_at_
     run(scenario)
 
 
+def test_what_was_done_step_by_step_is_replayed_as_the_call_that_it_comes_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 3)
+
+    async def scenario() -> None:
+        book = ShardBook()
+        store = SqliteStore(tmp_path / "journal.db")
+        journal = Journal(store, ManualClock(), a_job(book))
+        journal.do(book.create, dataset=DATASET)
+        journal.do(book.open_session, session="s", node="w", incarnation=0)
+        book.exchange(0.0, session="s", request=1, dataset="train", want=2)
+        journal.record(book.exchange, 1, session="s", request=1, dataset="train", want=2)
+        book.exchange(0.0, session="s", request=2, dataset="train", want=1, done=[1])
+        journal.record(book.exchange, 16, session="s", request=2, dataset="train", want=1, done=[1])
+        await journal.durable()
+        found = SqliteStore(tmp_path / "journal.db").load()
+        assert len(found.operations) == 1, "many steps count as several operations, so a snapshot is due after them"
+        assert replayed(found).snapshot() == book.snapshot()
+        await journal.close()
+
+    run(scenario)
+
+
 def test_a_call_that_is_refused_is_not_in_the_journal() -> None:
     async def scenario() -> None:
         store = GatedStore()

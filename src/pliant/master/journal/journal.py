@@ -19,6 +19,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from math import ceil
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from pliant.core.clock import Clock
@@ -34,6 +35,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 SNAPSHOT_EVERY = 2000  # operations
+STEPS_PER_OPERATION = 8  # of a recorded call, counted as one operation: what a restart has to replay stays short
 
 
 class Journal:
@@ -66,13 +68,12 @@ class Journal:
         assert not args, "a journaled call has keyword arguments only"
         now = self._clock.now()
         result = method(now, **kwargs)  # type: ignore[call-arg]
-        self._note_operation(method, now, kwargs)
+        self._note_operation(method, now, kwargs, 1)
         return result
 
-    def record(self, method: Callable[Concatenate[float, P], T], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Note a call that would have done what was done to its state machine since the last ``await``, step by step."""
-        assert not args, "a journaled call has keyword arguments only"
-        self._note_operation(method, self._clock.now(), kwargs)
+    def record(self, method: Callable[..., Any], steps: int, **kwargs: Any) -> None:
+        """Note a call that would have done what was done to its state machine, in so many steps, since the last ``await``."""
+        self._note_operation(method, self._clock.now(), kwargs, ceil(steps / STEPS_PER_OPERATION))
 
     def event(self, event: Event) -> EventRecord:
         """Note what happened; it is committed together with the decisions around it."""
@@ -125,11 +126,13 @@ class Journal:
         await asyncio.to_thread(self._thread.join)
         self._store.close()
 
-    def _note_operation(self, method: Callable[..., Any], now: float, arguments: Mapping[str, Any]) -> None:
+    def _note_operation(
+        self, method: Callable[..., Any], now: float, arguments: Mapping[str, Any], weight: int
+    ) -> None:
         name = self._names[id(method.__self__)]  # type: ignore[attr-defined]
         operation = Operation(name, method.__name__, now, arguments)
         self._note(lambda batch: batch.operations.append(operation))
-        self._since_snapshot += 1
+        self._since_snapshot += weight
         if self._since_snapshot >= SNAPSHOT_EVERY:
             self.take_snapshot()
 

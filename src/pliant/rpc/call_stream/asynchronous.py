@@ -13,7 +13,16 @@ import grpc
 from grpc.aio import EOF  # type: ignore[attr-defined]
 
 from pliant.rpc import pliant_pb2 as pb
-from pliant.rpc.call_stream.methods import CODES, OPEN, Method, StreamedCallError, ended_with, timed_out
+from pliant.rpc.call_stream.methods import (
+    CODES,
+    OPEN,
+    Method,
+    StreamedCallError,
+    combined,
+    ended_with,
+    request_frame,
+    timed_out,
+)
 
 
 class AsyncCallStream:
@@ -59,12 +68,10 @@ class _OpenStream:
     async def call(self, method: Method, request: Any, timeout: float) -> pb.AnswerFrame:
         self._number += 1
         number = self._number
+        self._gathered.append(request_frame(number, method, request, timeout))
         answer: asyncio.Future[pb.AnswerFrame] = self._loop.create_future()
         self._waiting[number] = answer
         timer = self._loop.call_later(timeout, _expire, answer, timeout)
-        self._gathered.append(
-            pb.CallFrame(number=number, method=method.path, request=method.serialize(request), timeout=timeout)
-        )
         try:
             if self._writer is None:
                 self._writer = self._loop.create_task(self._write())
@@ -88,7 +95,8 @@ class _OpenStream:
     async def _write(self) -> None:
         try:
             while self._gathered:
-                frames, self._gathered = self._gathered, []
+                count = combined(len(frame.request) for frame in self._gathered)
+                frames, self._gathered = self._gathered[:count], self._gathered[count:]
                 await self._call.write(pb.CallFrames(calls=frames))
         except (grpc.RpcError, asyncio.InvalidStateError):
             return  # the stream has ended: the reader says so to all

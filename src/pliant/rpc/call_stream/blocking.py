@@ -8,13 +8,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
 import grpc
 
 from pliant.rpc import pliant_pb2 as pb
-from pliant.rpc.call_stream.methods import CODES, OPEN, Method, StreamedCallError, ended_with, timed_out
+from pliant.rpc.call_stream.methods import (
+    CODES,
+    OPEN,
+    Method,
+    StreamedCallError,
+    combined,
+    ended_with,
+    request_frame,
+    timed_out,
+)
 
 JOIN_TIMEOUT_S = 2.0
 
@@ -80,14 +90,14 @@ class _OpenStream:
         self._reader.start()
 
     def call(self, method: Method, request: Any, timeout: float) -> pb.AnswerFrame:
-        waiting, data = _Waiting(), method.serialize(request)
+        waiting, frame = _Waiting(), request_frame(0, method, request, timeout)
         with self._lock:
             if self._error is not None:
                 raise self._error
             self._number += 1
-            number = self._number
+            frame.number = number = self._number
             self._waiting[number] = waiting
-        self._outgoing.put(pb.CallFrame(number=number, method=method.path, request=data, timeout=timeout))
+        self._outgoing.put(frame)
         try:
             is_over = waiting.lock.acquire(timeout=timeout)
         finally:
@@ -122,14 +132,19 @@ class _OpenStream:
 
     def _messages(self) -> Iterator[pb.CallFrames]:
         while (frame := self._outgoing.get()) is not None:
-            frames = [frame]
-            try:
-                while (frame := self._outgoing.get_nowait()) is not None:
-                    frames.append(frame)
-            except Empty:
-                yield pb.CallFrames(calls=frames)
-                continue
-            return
+            frames, has_ended = [frame], False
+            with suppress(Empty):
+                while not has_ended:
+                    frame = self._outgoing.get_nowait()
+                    has_ended = frame is None
+                    if frame is not None:
+                        frames.append(frame)
+            while frames:
+                count = combined(len(frame.request) for frame in frames)
+                yield pb.CallFrames(calls=frames[:count])
+                del frames[:count]
+            if has_ended:
+                return
 
     def _read(self) -> None:
         error: grpc.RpcError | None = None

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import grpc
+
+from pliant.rpc import pliant_pb2 as pb
+from pliant.rpc.server import MAX_MESSAGE
 
 OPEN = "/pliant.v1.Calls/Open"
 STREAMED = frozenset(
@@ -18,6 +21,8 @@ STREAMED = frozenset(
         "/pliant.v1.Parameters/ContributeBatch",
     }
 )
+MAX_FRAME_BYTES = MAX_MESSAGE - 4096  # of a request or a reply; one that is too large fails alone, not with its stream
+MAX_COMBINED_BYTES = 1 << 20  # of several frames in one message
 CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
@@ -33,6 +38,31 @@ class StreamedCallError(grpc.RpcError):
 
     def details(self) -> str:
         return self._details
+
+
+def too_large(size: int) -> StreamedCallError:
+    return StreamedCallError(
+        grpc.StatusCode.RESOURCE_EXHAUSTED, f"message larger than max ({size} vs. {MAX_FRAME_BYTES})"
+    )
+
+
+def request_frame(number: int, method: Method, request: Any, timeout: float) -> pb.CallFrame:
+    """Raises ``StreamedCallError``."""
+    data = method.serialize(request)
+    if len(data) > MAX_FRAME_BYTES:
+        raise too_large(len(data))
+    return pb.CallFrame(number=number, method=method.path, request=data, timeout=timeout)
+
+
+def combined(sizes: Iterable[int]) -> int:
+    """How many frames of these sizes travel in one message: at least one."""
+    total = count = 0
+    for size in sizes:
+        total += size
+        if count and total > MAX_COMBINED_BYTES:
+            break
+        count += 1
+    return count
 
 
 def timed_out(seconds: float) -> StreamedCallError:

@@ -19,6 +19,7 @@ from grpc.aio import EOF  # type: ignore[attr-defined]
 from pliant.core.errors import PliantError
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc import pliant_pb2_grpc as services
+from pliant.rpc.call_stream.methods import MAX_FRAME_BYTES, combined, too_large
 from pliant.rpc.failures import to_status
 
 log = logging.getLogger(__name__)
@@ -28,7 +29,6 @@ DEFAULT_TIMEOUT_S = 10.0
 MAX_TIMEOUT_S = 3600.0
 MAX_METHOD_CHARS = 100  # in a message to the caller
 GRACE_S = 0.4  # for calls in progress when the master ends
-MAX_ANSWERS_BYTES = 1 << 20  # in one message, if there are several
 
 
 class Handlers:
@@ -117,6 +117,8 @@ class _Stream:
         while (message := await read()) is not EOF:
             for frame in message.calls:
                 self._begin(frame)
+            while self._writer is not None and len(self._answers) > MAX_CALLS_OF_A_STREAM:
+                await asyncio.wait([self._writer])  # a client that does not take its answers may not ask for more
 
     def _begin(self, frame: pb.CallFrame) -> None:
         handler = self._handlers.get(frame.method)
@@ -138,7 +140,12 @@ class _Stream:
     async def _serve(self, handler: Any, frame: pb.CallFrame, context: FrameContext) -> None:
         try:
             reply = await handler.unary_unary(handler.request_deserializer(frame.request), context)
-            self._answer(pb.AnswerFrame(number=frame.number, reply=handler.response_serializer(reply)))
+            data = handler.response_serializer(reply)
+            if len(data) > MAX_FRAME_BYTES:
+                error = too_large(len(data))
+                self._refuse(frame.number, error.code(), error.details())
+            else:
+                self._answer(pb.AnswerFrame(number=frame.number, reply=data))
         except PliantError as error:
             self._refuse(frame.number, *to_status(error))
         except DecodeError as error:
@@ -160,20 +167,11 @@ class _Stream:
         """Until nothing is left. Answers of one moment travel together."""
         try:
             while self._answers:
-                answers = self._take()
+                count = combined(len(answer.reply) for answer in self._answers)
+                answers, self._answers = self._answers[:count], self._answers[count:]
                 await self._context.write(pb.AnswerFrames(answers=answers))
         except (grpc.RpcError, asyncio.InvalidStateError, RuntimeError) as error:
             log.debug("a stream of calls has ended: %s", error)  # its client repeats what was not answered
             self._reader.cancel()
         finally:
             self._writer = None
-
-    def _take(self) -> list[pb.AnswerFrame]:
-        size, count = 0, 0
-        for answer in self._answers:
-            size += len(answer.reply)
-            if count and size > MAX_ANSWERS_BYTES:
-                break
-            count += 1
-        taken, self._answers = self._answers[:count], self._answers[count:]
-        return taken

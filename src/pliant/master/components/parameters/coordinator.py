@@ -226,7 +226,11 @@ class ParameterCoordinator(Component):
         finally:  # also if one of them is invalid: those before it count
             if batch.pushes:
                 self._journal.record(
-                    self.book.contribute_batch, session=session, pushes=batch.pushes, staged=batch.staged
+                    self.book.contribute_batch,
+                    len(batch.pushes),
+                    session=session,
+                    pushes=batch.pushes,
+                    staged=batch.staged,
                 )
             if batch.progress:
                 self._shards.acknowledge(session, [list(pair) for pair in batch.progress.items()])
