@@ -4,8 +4,8 @@
 
 A case is WORKERSxUNITS. All systems train the same model on the same records, one thread per process, as many micro-batches
 per step as there are units (DDP accumulates its gradients without communication, but for the last one); in turn, medians.
-Pliant runs as it is (exact, by shared memory), over sockets, and with ``deterministic=False``. Memory is that of a worker,
-shared pages divided among those who share them.
+Pliant runs as it is (by shared memory), and over sockets. Memory is that of a worker, shared pages divided among those who
+share them.
 
 With ``--alternating`` all of them take turns step by step in the same processes, without the Trainer around them: what slows the
 machine for a while slows all, so that ratios of a busy machine can be believed more.
@@ -39,7 +39,6 @@ KINDS: dict[str, tuple[str, dict[str, int]]] = {
     DDP: ("torchrun", {}),
     "Pliant": ("pliant", {}),
     "Pliant, sockets": ("pliant", {"shared": 0}),
-    "Pliant, deterministic=False": ("pliant", {"exact": 0}),
 }
 AIMS = {"2x2": (0.90, 1.10), "2x8": (None, 1.10), "2x7": (None, 1.30), "3x7": (None, 1.30)}  # by memory, by sockets
 

@@ -8,6 +8,7 @@
     python bench/ps.py --only deepfm [--workers 1,2,4]          # `pliant train --strategy ps-async`
     python bench/ps.py --only dump                              # training while dumps are taken
     python bench/ps.py --only move                              # training while a server is added
+    python bench/ps.py --only large [--dim 8]                   # tables of up to 100 million rows
     python bench/ps.py --only measuring                         # what it costs to know the load of partitions
 
 Without ``--only`` all of them, one after the other. Dense: 100 MB in one pull or push. Embedding: 4096 random ids of a table of 5
@@ -27,12 +28,20 @@ from typing import Any
 
 import ps_decisions
 import ps_jobs
+import ps_large
 import ps_measuring
 import ps_wire
 from harness import finish, machine, say
 
 AIMS = {"dense": 0.7, "pull": 3.0, "push": 4.0, "memory": 1.3, "measuring": 0.01}
-PARTS = ("dense", "embedding", "steps", "decisions", "deepfm", "dump", "move", "measuring")
+STEP_AIMS = {
+    (1, 1): 1.5,
+    (1, 4): 2.0,
+    (2, 1): 1.5,
+    (2, 4): 2.0,
+}  # servers and workers: times torch.rpc's bare pull and push
+LOG_FILL = 2.4e9  # bytes of pushes after which a server's log is written over what it had before (two dumps)
+PARTS = ("dense", "embedding", "steps", "decisions", "deepfm", "dump", "move", "measuring", "large")
 
 
 def judge(result: dict[str, Any]) -> list[str]:
@@ -44,6 +53,10 @@ def judge(result: dict[str, Any]) -> list[str]:
     for op, found in result.get("measuring", {}).items():
         if found["share"] > AIMS["measuring"]:
             missed.append(f"measuring: {found['share']:.2%} of a {op}, aim {AIMS['measuring']:.0%}")
+    for (servers, workers), aim in STEP_AIMS.items():
+        key = f"{servers} PS, {workers} workers, window 4"
+        if (step := result.get("steps", {}).get(key)) and step["times"] < aim:
+            missed.append(f"whole steps, {key}: {step['times']:.2f} times torch.rpc, aim {aim}")
     for key, found in result.get("embedding", {}).items():
         if key == "memory":
             if found["allocated"] > AIMS["memory"]:
@@ -66,6 +79,15 @@ def run(part: str, options: argparse.Namespace) -> dict[str, Any]:
             options.workers or ((1,) if quick else (1, 4)),
         )
         return ps_wire.embedding(turns, seconds, rows, servers, workers, all_peers=options.peers)
+    if part == "large":
+        sizes = (
+            (options.rows,)
+            if options.rows
+            else (200_000,)
+            if quick
+            else (12_500_000, 25_000_000, 50_000_000, 100_000_000)
+        )
+        return ps_large.large(sizes, options.dim, 0.5 if quick else 3)
     rows = options.rows or (50_000 if quick else 1_000_000)
     if part == "measuring":
         return ps_measuring.measuring(rows, 5 if quick else 40)
@@ -73,12 +95,13 @@ def run(part: str, options: argparse.Namespace) -> dict[str, Any]:
         workers = options.workers or ((4,) if quick else (1, 16, 64, 256))
         return ps_decisions.decisions(workers, options.windows or (1, 4, 16), options.seconds or (1 if quick else 4))
     if part == "steps":
-        rows, seconds = options.rows or (50_000 if quick else 200_000), 3 if quick else 8
+        rows, seconds = options.rows or (50_000 if quick else 200_000), 2 if quick else 4
         if options.trace:
             ps_jobs.trace(rows, 3, (options.servers or (1,))[0], (options.workers or (1,))[0], options.trace)
             return {}
         servers, workers = options.servers or (1, 2), options.workers or (1, 4)
-        return ps_jobs.whole(rows, options.seconds or seconds, servers, workers, options.windows or (1, 4))
+        windows, fill = options.windows or (1, 4), 0.0 if quick else LOG_FILL
+        return ps_jobs.whole(rows, turns, options.seconds or seconds, servers, workers, windows, fill)
     if part == "deepfm":
         return ps_jobs.deepfm(20_000 if quick else 150_000, 512, options.workers or ((1, 2) if quick else (1, 2, 4)))
     return (ps_jobs.dump if part == "dump" else ps_jobs.move)(rows, 6 if quick else 24 if part == "dump" else 10)
@@ -106,6 +129,7 @@ def main() -> None:
     parser.add_argument("--windows", type=_numbers, default=(), help="steps: undecided pushes of a worker, such as 1,4")
     parser.add_argument("--seconds", type=float, default=0.0, help="steps: of each measurement")
     parser.add_argument("--trace", type=Path, help="steps: write a timeline of one job to this file instead")
+    parser.add_argument("--dim", type=int, default=8, help="large: floats of a row [8]")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     result: dict[str, Any] = {"machine": machine()}

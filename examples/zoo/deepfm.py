@@ -13,6 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -53,17 +54,15 @@ def optimizer(model: nn.Module) -> torch.optim.Optimizer:
 
 
 def dataset_fn(dataset: Any, mode: str, metadata: Any) -> Any:
-    def parse(record: dict[str, Any]) -> Any:
-        values = [int(record["user"]), int(record["item"]), int(record["hour"])]
-        ids = [field * FIELD + value for field, value in enumerate(values)]
-        ids += [3 * FIELD + int(tag) for tag in record["tags"]]
-        features = {
-            "ids": torch.tensor([*ids, *[PAD] * MAX_TAGS][:FIELDS]),
-            "age": torch.tensor(float(record["age"])),
-        }
-        return features if mode == "predict" else (features, int(record["click"]))
+    def parse(records: dict[str, Any]) -> Any:
+        """Of many records at once: an array for each column, and lists of tags."""
+        tags = records["tags"].padded(MAX_TAGS, fill=PAD)
+        values = [records["user"], records["item"] + FIELD, records["hour"] + 2 * FIELD]
+        ids = np.column_stack([*values, np.where(tags == PAD, PAD, tags + 3 * FIELD)])
+        features = {"ids": ids, "age": records["age"]}
+        return features if mode == "predict" else (features, records["click"])
 
-    return dataset.map(parse)
+    return dataset.map_batches(parse)
 
 
 def eval_metrics_fn() -> dict[str, Any]:

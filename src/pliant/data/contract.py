@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeGuard, overload, runtime_checkable
 
 from pliant.core.errors import CorruptData, InvalidRequest
+from pliant.data.columns import columns_of
 from pliant.data.errors import OutOfRange
 
 
@@ -149,6 +150,10 @@ class DataReader(ABC):
         for first, behind in _runs(indices):
             found.extend(self.read(first, behind))
         return self._complete(found, indices)
+
+    def fetch_columns(self, indices: Sequence[int]) -> Any:
+        """The same records by column: see ``columns``."""
+        return columns_of(self.fetch(indices))
 
     def blocks(self, indices: Sequence[int], size: int) -> Iterator[tuple[int, Iterable[Any]]]:
         """Records by global index in blocks of about ``size``, each with its number of records.

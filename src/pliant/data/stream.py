@@ -3,7 +3,8 @@
 Inside, every value travels with its *marks*: the records it was made from. That is what lets the pipeline acknowledge a record
 when, and only when, all that was made from it has been consumed, although filters drop, shuffles delay and batches join:
 
-- ``map`` hands the marks on; ``batch`` joins those of its records; ``shuffle`` keeps value and marks together;
+- ``map`` hands the marks on, and so does ``map_batches``, whose function is called with many records at once; ``batch`` joins those
+  of its records; ``shuffle`` keeps value and marks together;
 - a value that is dropped (by a filter, or as the remainder of a batch) leaves its marks in the stream, as an item without a value,
   after what was sent before it;
 - ``FLUSH`` travels down when the source has nothing for now: stages that hold values back send them. Else a worker
@@ -19,6 +20,7 @@ from typing import Any, Protocol
 
 from pliant.core.errors import InvalidRequest, PliantError
 from pliant.data.collate import stack
+from pliant.data.columns import columns_of, rows_of
 from pliant.data.errors import RecordError
 
 
@@ -41,12 +43,16 @@ Item = tuple[Any, tuple[Mark, ...]]
 FLUSH: Item = (Signal.FLUSH, ())
 PAUSE: Item = (Signal.PAUSE, ())
 
+MAP_BATCH = 1024  # records that map_batches passes at once
+
 
 class Dataset:
     """Immutable; each method returns a new stream. Iterating it runs the whole chain."""
 
-    def __init__(self, items: Callable[[], Iterator[Item]]) -> None:
+    def __init__(self, items: Callable[[], Iterator[Item]], whole: Callable[[], Any] | None = None) -> None:
+        """``whole``: all records by column, where the source is one batch."""
         self.items = items
+        self.whole = whole
 
     @classmethod
     def of(cls, records: Iterable[Any]) -> Dataset:
@@ -57,6 +63,16 @@ class Dataset:
 
     def map(self, function: Callable[[Any], Any]) -> Dataset:
         return Dataset(lambda: _map(self.items(), function))
+
+    def map_batches(self, function: Callable[[Any], Any], size: int = MAP_BATCH) -> Dataset:
+        """``function`` is called with up to ``size`` records at once, by column (``pliant.data.columns``), and returns arrays with
+        one row for each of them, in tuples and dicts. What follows gets the rows one by one."""
+        if size < 1:
+            raise InvalidRequest(f"invalid batch size {size}")
+        items, whole = self.items, self.whole
+        return Dataset(
+            lambda: _map_batches(items(), function, size), None if whole is None else lambda: function(whole())
+        )
 
     def filter(self, predicate: Callable[[Any], bool]) -> Dataset:
         return Dataset(lambda: _filter(self.items(), predicate))
@@ -93,6 +109,34 @@ def _map(items: Iterator[Item], function: Callable[[Any], Any]) -> Iterator[Item
     for item in items:
         value, marks = item
         yield item if isinstance(value, Signal) else (_call(function, value, marks), marks)
+
+
+def _map_batches(items: Iterator[Item], function: Callable[[Any], Any], size: int) -> Iterator[Item]:
+    held: list[Item] = []
+
+    def made() -> Iterator[Item]:
+        records, marks = [value for value, _ in held], [mark for _, mark in held]
+        held.clear()
+        if not records:
+            return iter(())
+        try:
+            return zip(rows_of(function(columns_of(records)), len(records)), marks, strict=True)
+        except PliantError:
+            raise
+        except Exception:  # which record it is: the first that fails alone
+            for record, mark in zip(records, marks, strict=True):
+                _call(lambda one: list(rows_of(function(columns_of([one])), 1)), record, mark)
+            raise
+
+    for item in items:
+        if isinstance(item[0], Signal):
+            yield from made()
+            yield item
+            continue
+        held.append(item)
+        if len(held) == size:
+            yield from made()
+    yield from made()
 
 
 def _filter(items: Iterator[Item], predicate: Callable[[Any], bool]) -> Iterator[Item]:

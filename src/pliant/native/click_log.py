@@ -36,20 +36,36 @@ def _taste(ids: Any, salt: int) -> Any:
     return (mixed >> np.uint64(40)).astype(np.float64) / 2**23 - 1
 
 
-def write_click_log(folder: Path, records: int = 4000, *, test: float = 0.2, seed: int = 0) -> None:
+def write_click_log(
+    folder: Path,
+    records: int = 4000,
+    *,
+    test: float = 0.2,
+    seed: int = 0,
+    users: int = USERS,
+    items: int = ITEMS,
+    tags: int = TAGS,
+) -> None:
     """``train.parquet``, and ``test.parquet`` with a share of the records."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     random = np.random.default_rng(seed)
-    user, item = _ids(random, records, USERS), _ids(random, records, ITEMS)
+    user, item = _ids(random, records, users), _ids(random, records, items)
     lengths = random.integers(0, MAX_TAGS + 1, records)
-    tags = [_ids(random, int(n), TAGS).tolist() for n in lengths]
+    tag_lists = [_ids(random, int(n), tags).tolist() for n in lengths]
     hour, age = random.integers(0, 24, records), random.random(records)
-    liking = np.array([_taste(np.array(some), 3).sum() if some else 0.0 for some in tags])
+    liking = np.array([_taste(np.array(some), 3).sum() if some else 0.0 for some in tag_lists])
     score = 2 * _taste(user, 1) + 2 * _taste(item, 2) + 0.5 * liking + np.sin(hour / 24 * 2 * np.pi) + age - 0.5
     click = (random.random(records) < 1 / (1 + np.exp(-2 * score))).astype(np.int64)
-    columns = {"user": user, "item": item, "tags": tags, "hour": hour, "age": age.astype(np.float32), "click": click}
+    columns = {
+        "user": user,
+        "item": item,
+        "tags": tag_lists,
+        "hour": hour,
+        "age": age.astype(np.float32),
+        "click": click,
+    }
     table = pa.table(columns, schema=_schema(pa))
     first = records - floor_share(test, records)
     folder.mkdir(parents=True, exist_ok=True)

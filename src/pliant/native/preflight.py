@@ -61,7 +61,7 @@ def run_preflight(description: Description, model: Path, *, data_is_here: bool =
         if description.strategy.startswith("ps"):
             _check_features(net, sample)
         if description.task == "train" and _ends_with_one(description, reader):
-            _try_one(file, net, Feed(file, reader, Mode.TRAINING).batch([(0, reader[0])]))
+            _try_one(file, net, Feed(file, reader, Mode.TRAINING).batch_of([0]))
     if evaluated is not None:
         size = _evaluate(file, net, evaluated, metrics)
         records = (
@@ -106,8 +106,7 @@ def _sample(
     try:
         feed = Feed(file, reader, mode)
         for maximum in SAMPLE_RECORDS:
-            records = list(enumerate(reader.fetch(range(min(maximum, len(reader))))))
-            if (batch := feed.batch(records)) is not None:
+            if (batch := feed.batch_of(range(min(maximum, len(reader))))) is not None:
                 break
     except RecordError as error:
         line = location_of(error.__cause__ or error, file.path)

@@ -11,7 +11,16 @@ import numpy as np
 
 from pliant.core.parameters.orders import Contribution
 from pliant.ps.compiled.memory import address_of
-from pliant.ps.compiled.merging import checksum, copy_finite, group_by_seat, partitions_of, sum_by_seat
+from pliant.ps.compiled.merging import (
+    add_rows,
+    checksum,
+    copy_finite,
+    distinct,
+    group_by_seat,
+    partitions_of,
+    sum_by_seat,
+    take_rows,
+)
 from pliant.ps.payloads import BlockGradient, Floats, Ids, Ownership, Push, RowGradients
 from pliant.ps.specs import DenseSpec, EvictionSpec, InitializerSpec, OptimizerSpec, TableSpec
 from pliant.ps.store.store import ParameterStore
@@ -28,6 +37,9 @@ def compile_loops() -> None:
     gradients = np.empty((ids.size, _DIM), np.float32)
     sum_by_seat(places, np.ones((ids.size, _DIM), np.float32), counts, [gradients])
     copy = np.empty_like(gradients)
+    _, numbers = distinct(ids, -1)
+    take_rows(numbers, gradients, copy)
+    add_rows(numbers, gradients, copy)
     copy_finite(address_of(gradients), address_of(copy), copy.size)
     for optimizer in ("adam", "ftrl"):
         _live(OptimizerSpec(optimizer), grouped, gradients)

@@ -25,6 +25,84 @@ if _version_not_supported:
     )
 
 
+class CallsStub:
+    """--- many small calls of one client, over one gRPC call: each is a unary method of a service below
+
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Open = channel.stream_stream(
+                '/pliant.v1.Calls/Open',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.CallFrames.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.AnswerFrames.FromString,
+                _registered_method=True)
+
+
+class CallsServicer:
+    """--- many small calls of one client, over one gRPC call: each is a unary method of a service below
+
+    """
+
+    def Open(self, request_iterator, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_CallsServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Open': grpc.stream_stream_rpc_method_handler(
+                    servicer.Open,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.CallFrames.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.AnswerFrames.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'pliant.v1.Calls', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('pliant.v1.Calls', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Calls:
+    """--- many small calls of one client, over one gRPC call: each is a unary method of a service below
+
+    """
+
+    @staticmethod
+    def Open(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/pliant.v1.Calls/Open',
+            pliant_dot_rpc_dot_pliant__pb2.CallFrames.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.AnswerFrames.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
 class JobStub:
     """--- the job as a whole: for people and the launcher
 

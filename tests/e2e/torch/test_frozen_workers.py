@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.e2e.torch.test_real_jobs import Alone, alone, assert_same
+from tests.e2e.torch.test_real_jobs import alone, assert_same
 from tests.e2e.torch.training_job import TIMEOUT_S, TrainingJob
 
 from pliant.core.events import EventKind
@@ -27,7 +27,7 @@ def kinds(job: TrainingJob) -> list[EventKind]:
 
 @pytest.mark.parametrize("transport", ["memory", "sockets"])
 def test_workers_stopped_at_random_moments_and_continued_later_change_nothing(
-    tmp_path: Path, transport: str, alone: Alone
+    tmp_path: Path, transport: str, alone: TrainingJob
 ) -> None:
     dice = random.Random(transport)
     with TrainingJob(tmp_path, workers=3, pace=0.05, gated=True, transport=transport) as job:
@@ -49,7 +49,7 @@ def test_workers_stopped_at_random_moments_and_continued_later_change_nothing(
     assert summary["restarts"] == 0, "each of them came back in its process"
 
 
-def test_beside_busy_processes_nobody_is_taken_for_frozen(tmp_path: Path, alone: Alone) -> None:
+def test_beside_busy_processes_nobody_is_taken_for_frozen(tmp_path: Path, alone: TrainingJob) -> None:
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(6)]
     try:
         with TrainingJob(tmp_path, workers=3, pace=0.1) as job:
@@ -73,7 +73,7 @@ def ready_standby(job: TrainingJob, node: str) -> int:
     return next((pid for pid in found if psutil.pid_exists(pid) and psutil.Process(pid).ppid() == agent), 0)
 
 
-def test_a_warm_standby_succeeds_a_killed_program_to_the_same_bits(tmp_path: Path, alone: Alone) -> None:
+def test_a_warm_standby_succeeds_a_killed_program_to_the_same_bits(tmp_path: Path, alone: TrainingJob) -> None:
     with TrainingJob(tmp_path, workers=2, pace=0.05, gated=True, spec={"fault": {"warm_standby": True}}) as job:
         standby = job.until(lambda: ready_standby(job, "worker-1"), "a warm standby", TIMEOUT_S)
         node = job.wait_until_running("worker-1")

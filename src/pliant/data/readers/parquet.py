@@ -1,7 +1,7 @@
 """Parquet files: a record is a dict of the chosen columns. Whole row groups are read, because they are what Parquet stores.
 
-The row groups used last stay in memory, so records that are neighbours cost one read. Random access over many row groups
-costs a row group each: pack such data into RecordIO first (``pliant data pack``).
+The row groups used last stay in memory (four, or as many as fit into 64 MiB), so records that are neighbours cost one read. Random
+access over many row groups costs a row group each: pack such data into RecordIO first (``pliant data pack``).
 
 Threads of Arrow never hold what belongs to Python: one that releases it while the interpreter ends would abort the process. So
 local files are opened by Arrow itself, and remote ones, which only fsspec can read, are read without its threads.
@@ -18,13 +18,17 @@ from itertools import accumulate
 from threading import Lock
 from typing import Any
 
+import numpy as np
+
 from pliant.core.errors import CorruptData, InvalidRequest, PliantError
+from pliant.data.columns import Column, Lists, joined, take
 from pliant.data.contract import Metadata, PartReader
 from pliant.data.errors import MissingLibrary
 from pliant.data.files import Paths, expand, is_remote, open_binary
 from pliant.files.regular import open_regular
 
 _GROUPS_KEPT = 4
+_BYTES_KEPT = 64 << 20  # of row groups beyond those
 MAX_GROUP_BYTES = 16 << 30  # of a row group after expansion, as it declares
 _BLOCK = 1024  # rows turned into dicts at once
 
@@ -84,6 +88,8 @@ class ParquetReader(PartReader):
             raise InvalidRequest(f"columns is {columns!r}", hint="pass a list of column names")
         self._columns = list(columns) if columns is not None else None
         self._groups: OrderedDict[tuple[int, int], Any] = OrderedDict()
+        self._columns_of: dict[tuple[int, int], dict[str, Column]] = {}  # of groups that are there
+        self._bytes = 0
         self._lock = Lock()  # over the cache and the files, which pyarrow does not share between threads
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -132,6 +138,45 @@ class ParquetReader(PartReader):
                 found[slot] = row
         return found
 
+    def fetch_columns(self, indices: Sequence[int]) -> dict[str, Column]:
+        if not len(indices):
+            return {}
+        wanted = np.asarray(indices, np.int64)
+        self._check(int(wanted.min()), int(wanted.max()) + 1)
+        starts, names = self._group_starts
+        groups = np.searchsorted(starts, wanted, "right") - 1
+        order = np.argsort(groups, kind="stable")
+        parts: list[dict[str, Column]] = []
+        for at in np.flatnonzero(np.diff(groups[order], prepend=-1)):
+            group = groups[order[at]]
+            chosen = wanted[order[at:][groups[order[at:]] == group]] - starts[group]
+            columns = self._group_columns(*names[group])
+            parts.append({name: take(column, chosen) for name, column in columns.items()})
+        back = np.empty(order.size, np.int64)
+        back[order] = np.arange(order.size)
+        return {name: take(joined([part[name] for part in parts]), back) for name in parts[0]}
+
+    @cached_property
+    def _group_starts(self) -> tuple[Any, list[tuple[int, int]]]:
+        """The global index at which each row group that has rows begins, and which it is."""
+        starts, names = [], []
+        for number, file in enumerate(self._files):
+            for group, first in enumerate(file.starts[:-1]):
+                if file.starts[group + 1] > first:
+                    starts.append(self.parts.starts[number] + first)
+                    names.append((number, group))
+        return np.array(starts, np.int64), names
+
+    def _group_columns(self, number: int, group: int) -> dict[str, Column]:
+        table = self._group(number, group)
+        with self._lock:
+            if (found := self._columns_of.get((number, group))) is None:
+                with _damage(f"{self._paths[number]}: row group {group}"):
+                    found = {name: _column(table.column(name)) for name in table.column_names}
+                if (number, group) in self._groups:
+                    self._columns_of[number, group] = found
+            return found
+
     def _group(self, number: int, group: int) -> Any:
         with self._lock:
             if (number, group) in self._groups:
@@ -145,14 +190,42 @@ class ParquetReader(PartReader):
                     raise ValueError(f"it has {table.num_rows} rows, {expected} are declared")
                 table.validate(full=True)
             self._groups[number, group] = table
-            if len(self._groups) > _GROUPS_KEPT:
-                self._groups.popitem(last=False)
+            self._bytes += table.nbytes
+            while len(self._groups) > _GROUPS_KEPT and self._bytes > _BYTES_KEPT:
+                oldest, gone = self._groups.popitem(last=False)
+                self._columns_of.pop(oldest, None)
+                self._bytes -= gone.nbytes
             return table
 
     def close(self) -> None:
         self._groups.clear()
+        self._columns_of.clear()
+        self._bytes = 0
         for file in self.__dict__.get("_files", []):
             file.file.close(force=True)
+
+
+def _column(stored: Any) -> Column:
+    """Arrow's column as an array, as lists of numbers, or as a list of what else there is."""
+    from pyarrow import types
+
+    array = stored.combine_chunks()
+    if array.null_count == 0:
+        if _is_number(array.type):
+            return np.asarray(array.to_numpy(zero_copy_only=False))
+        if types.is_list(array.type) or types.is_large_list(array.type):
+            numbers = array.flatten()
+            if _is_number(numbers.type) and numbers.null_count == 0:
+                offsets = array.offsets.to_numpy().astype(np.int64)
+                return Lists(np.asarray(numbers.to_numpy(zero_copy_only=False)), offsets - offsets[0])
+    values: list[Any] = array.to_pylist()
+    return values
+
+
+def _is_number(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
 
 
 def _reopen(paths: list[str], columns: Sequence[str] | None) -> ParquetReader:

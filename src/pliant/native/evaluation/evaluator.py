@@ -41,7 +41,7 @@ class Evaluator:
         with torch.no_grad():
             for at in range(0, len(positions), self._batch):
                 some = positions[at : at + self._batch]
-                batch = self._feed.batch(list(zip(some, self._reader.fetch(some), strict=True)))
+                batch = self._feed.batch_of(some)
                 if batch is not None:
                     predictions = predict(model, batch.features)
                     total = merge_states(self.all_metrics(), total, self._of(batch.labels, predictions, batch.size))

@@ -3,24 +3,30 @@
 ``dataset_fn`` is applied to each batch of records by itself. So what it drops, reorders or adds stays within the batch, and the
 step plan decides alone which records a step has, whoever computes it. A value that it yields is ``(features, label)``; in mode
 ``predict`` also the features alone. Floats become float32, as models want them.
+
+Where ``dataset_fn`` is nothing but ``map_batches``, the records of a batch never become objects: columns of the reader go in, and
+what comes out is the batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.data import default_collate
 
-from pliant.core.errors import InvalidRequest
+from pliant.core.errors import InvalidRequest, PliantError
 from pliant.data import DataReader, open_reader
+from pliant.data.columns import check_count, cut
 from pliant.data.stream import Dataset, Item, Signal
 from pliant.native.model_file.contract import ModelFile
 from pliant.native.model_file.description import Description
 
+COLUMN_RECORDS = 8192  # that are read by column at once, if batches are not larger
 TENSORFLOW = "DATASET"  # name in a model file: DATASET = "tensorflow" passes real tf.data datasets to dataset_fn
 
 
@@ -32,20 +38,53 @@ class Mode(StrEnum):
     PREDICTION = "predict"
 
 
-class Indexed:
-    """A reader in the form that the step plan fetches from: pairs of global index and record."""
+class IndexedRecords(Sequence[tuple[int, Any]]):
+    """Records of a reader with their global indices. They are read when somebody needs them, one by one or by column."""
 
-    def __init__(self, reader: DataReader) -> None:
-        self.reader = reader
+    def __init__(self, reader: DataReader, indices: Sequence[int], columns: Callable[[], Any] | None = None) -> None:
+        self.indices = indices
+        self._reader = reader
+        self._read_columns = columns or partial(reader.fetch_columns, indices)
+
+    @cached_property
+    def _pairs(self) -> list[tuple[int, Any]]:
+        return list(zip(self.indices, self._reader.fetch(self.indices), strict=True))
+
+    def columns(self) -> Any:
+        return self._read_columns()
+
+    def cut(self, size: int) -> Iterator[IndexedRecords]:
+        """In pieces of this size. Columns are read once for all of them: reading a few records by column costs as much as many."""
+        read = cache(self._read_columns)
+        for at in range(0, len(self.indices), size):
+            piece = slice(at, at + size)
+            yield IndexedRecords(self._reader, self.indices[piece], partial(_read_piece, read, piece))
 
     def __len__(self) -> int:
-        return len(self.reader)
+        return len(self.indices)
 
-    def __getitem__(self, index: int) -> tuple[int, Any]:
-        return index, self.reader[index]
+    def __getitem__(self, place: Any) -> Any:
+        return self._pairs[place]
 
-    def __getitems__(self, indices: Sequence[int]) -> list[tuple[int, Any]]:
-        return list(zip(indices, self.reader.fetch(indices), strict=True))
+    def __iter__(self) -> Iterator[tuple[int, Any]]:
+        return iter(self._pairs)
+
+
+def _read_piece(read: Callable[[], Any], piece: slice) -> Any:
+    return cut(read(), piece.start, piece.stop)
+
+
+class RecordNumbers:
+    """The records of a reader in the form that the step plan fetches from: their global indices, which ``Feed.batch_of`` reads."""
+
+    def __init__(self, reader: DataReader) -> None:
+        self._reader = reader
+
+    def __len__(self) -> int:
+        return len(self._reader)
+
+    def __getitem__(self, index: int) -> int:
+        return index
 
 
 class Batch:
@@ -74,7 +113,10 @@ class Feed:
 
     def batch(self, records: Sequence[tuple[int, Any]]) -> Batch | None:
         """One batch of what is left of these records; None if nothing is."""
-        values = list(self.values(records))
+        made = self._apply(records)
+        if isinstance(made, Dataset) and made.whole is not None and isinstance(records, IndexedRecords):
+            return self._whole(made, made.whole, records)
+        values = list(self._values(made, records))
         if not values:
             return None
         features, labels = [], []
@@ -90,9 +132,24 @@ class Feed:
             is_pair_assumed=known and self._mode is Mode.PREDICTION,
         )
 
+    def batch_of(self, indices: Sequence[int]) -> Batch | None:
+        """The same of records of the reader, by their global indices."""
+        return self.batch(IndexedRecords(self._reader, indices))
+
+    def batches_of(self, indices: Sequence[int], size: int) -> Iterator[tuple[Batch | None, int]]:
+        """Batches of this size, one after the other, each with the number of records that are done with it."""
+        block = max(1, COLUMN_RECORDS // size) * size
+        for first in range(0, len(indices), block):
+            done = first
+            for records in IndexedRecords(self._reader, indices[first : first + block]).cut(size):
+                done += len(records)
+                yield self.batch(records), done
+
     def values(self, records: Sequence[tuple[int, Any]]) -> Iterator[tuple[Any, int]]:
         """What ``dataset_fn`` makes of records, each value with the index of the record it was made from."""
-        made = self._apply(records)
+        return self._values(self._apply(records), records)
+
+    def _values(self, made: Iterable[Any], records: Sequence[tuple[int, Any]]) -> Iterator[tuple[Any, int]]:
         if isinstance(made, Dataset):
             for value, marks in made.items():
                 if not isinstance(value, Signal):
@@ -113,12 +170,35 @@ class Feed:
         for number, value in enumerate(loose):
             yield value, records[min(number, len(records) - 1)][0]
 
+    def _whole(self, dataset: Dataset, make: Callable[[], Any], records: IndexedRecords) -> Batch:
+        """The batch that ``map_batches`` made."""
+        try:
+            made = make()
+        except PliantError:
+            raise
+        except Exception:  # the user's function: one by one says of which record
+            list(self._values(dataset, records))
+            raise
+        features, labels = self._pair(made)
+        for part in (features, labels):
+            check_count(part, len(records))
+        return Batch(
+            _tensors(features),
+            None if labels is None else _tensors(labels),
+            list(records.indices),
+            is_pair_assumed=labels is not None and self._mode is Mode.PREDICTION,
+        )
+
     def _apply(self, records: Sequence[tuple[int, Any]]) -> Iterable[Any]:
         origin = _Origin(self._reader)
-        items: list[Item] = [(record, ((origin, index),)) for index, record in records]
         if self._tensorflow:
             return _tf_values(self._function, [record for _, record in records], self._mode, self._reader.metadata)
-        made = self._function(Dataset(lambda: iter(items)), str(self._mode), self._reader.metadata)
+
+        def items() -> Iterator[Item]:
+            return ((record, ((origin, index),)) for index, record in records)
+
+        whole = records.columns if isinstance(records, IndexedRecords) and len(records) else None
+        made = self._function(Dataset(items, whole), str(self._mode), self._reader.metadata)
         if not isinstance(made, Dataset) and not isinstance(made, Iterable):
             what = f"{self._where}: {self._file.name_of('dataset_fn')}"
             if made is None:
@@ -184,7 +264,7 @@ def first_batch(file: ModelFile, reader: DataReader, description: Description) -
     """Of the first records that ``dataset_fn`` lets through; None if it drops them all."""
     feed = Feed(file, reader, MODES[description.task])
     count = min(len(reader), 2 * description.micro_batch)
-    return feed.batch([(i, record) for i, record in enumerate(reader.fetch(range(count)))]) if count else None
+    return feed.batch_of(range(count)) if count else None
 
 
 def _plain(value: Any) -> Any:
@@ -202,6 +282,17 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.dtype == np.float64:
         return value.astype(np.float32)
     return value
+
+
+def _tensors(batch: Any) -> Any:
+    """Arrays of a whole batch as tensors, in the structure that collating records would give."""
+    if isinstance(batch, dict):
+        return {name: _tensors(part) for name, part in batch.items()}
+    if isinstance(batch, tuple):
+        return [_tensors(part) for part in batch]
+    if isinstance(batch, np.ndarray) and batch.dtype.kind in "biuf":
+        batch = torch.from_numpy(np.ascontiguousarray(_plain(batch)))
+    return _plain(batch) if isinstance(batch, torch.Tensor) else batch
 
 
 def _are_numbers(values: Sequence[Any]) -> bool:

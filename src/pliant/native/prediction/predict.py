@@ -92,7 +92,7 @@ class Predictor:
         with torch.no_grad():
             for at in range(0, len(positions), self._batch):
                 some = positions[at : at + self._batch]
-                batch = self._feed.batch(list(zip(some, self._reader.fetch(some), strict=True)))
+                batch = self._feed.batch_of(some)
                 if batch is not None:
                     if not self._is_checked:
                         check_arguments(self._file, self._model, batch)

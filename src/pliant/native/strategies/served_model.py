@@ -47,7 +47,7 @@ class ServedModel:
         self._trained = trained
         self._tables = tables_of(model)
         self._ordered = 0  # the newest iteration that the master has ordered
-        self._fetched: dict[str, tuple[Ids, Floats]] = {}  # of the current batch: distinct ids, sorted, and their rows
+        self._fetched: dict[str, tuple[Ids, Floats]] = {}  # of the current batch: distinct ids and their rows
         for name, table in self._tables.items():
             table.attach(_Rows(self, name))
         self._prefetcher: RowPrefetcher | None = None
@@ -173,13 +173,11 @@ class ServedModel:
         self._fetched = {name: (ids, rows[name]) for name, ids in wanted.items()}
 
     def _wanted(self, batch: Batch) -> dict[str, Ids]:
-        """By table the distinct ids of a batch, sorted."""
+        """By table the distinct ids of a batch."""
         wanted = {}
         for name, table in self._tables.items():
             if table.feature is not None:
-                ids = torch.as_tensor(feature_of(batch.features, table.feature, name)).reshape(-1)
-                kept = ids if table.padding_idx is None else ids[ids != table.padding_idx]
-                wanted[name] = table.distinct(kept)[0].numpy()
+                wanted[name] = table.places(torch.as_tensor(feature_of(batch.features, table.feature, name))).ids
         return wanted
 
     def _pull(self, batch: Batch, wanted: dict[str, Ids]) -> dict[str, Floats]:
@@ -213,8 +211,11 @@ class ServedModel:
         if not ids.size:  # all of them are padding
             return np.empty((0, self._tables[table].spec.dim), np.float32)
         had, rows = self._fetched.get(table, (None, None))
+        if had is ids and rows is not None:  # the same tensor of ids: see ``lookup``
+            return rows
         if had is not None and rows is not None and had.size:
-            found_at = np.minimum(np.searchsorted(had, ids), had.size - 1)
+            order = np.argsort(had)
+            found_at = order[np.minimum(np.searchsorted(had, ids, sorter=order), had.size - 1)]
             if np.array_equal(had[found_at], ids):
                 return np.ascontiguousarray(rows[found_at])
         found = self._client.pull({table: ids}, dense=[], at_least=self.iteration)

@@ -178,13 +178,15 @@ class ServerStrategy(Strategy):
     def _batches(self, shard: Shard, feed: Feed) -> Iterator[tuple[Batch, int]]:
         """Each with the number of records of the shard that are done with it."""
         reader, size = self.context.reader, self.context.description.micro_batch
-        positions = list(reader.positions(shard))
-        for at in range(0, len(positions), size):
-            some = positions[at : at + size]
+        batches = feed.batches_of(list(reader.positions(shard)), size)
+        while True:
             with time_meter().data:
-                batch = feed.batch(list(zip(some, reader.fetch(some), strict=True)))
+                found = next(batches, None)
+            if found is None:
+                return
+            batch, done = found
             if batch is not None:  # else dataset_fn dropped all of them: done with the next gradient, or with the shard
-                yield batch, at + len(some)
+                yield batch, done
 
     def _contribute(self, batch: Batch, shard: Shard, done: int) -> tuple[Contributed, float]:
         """Until the gradient of these records is taken, or they are another's."""

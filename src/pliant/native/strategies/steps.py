@@ -21,7 +21,7 @@ from torch import nn
 from pliant.core.errors import NotFound
 from pliant.core.shards.datasets import DatasetSpec
 from pliant.native.failures import check_gradients, check_loss
-from pliant.native.model_file.feed import Batch, Feed, Indexed, Mode
+from pliant.native.model_file.feed import Batch, Feed, Mode, RecordNumbers
 from pliant.native.model_file.models import check_tables, copy_state, loss_of, make_model, predict
 from pliant.native.model_file.saved_models import describe_file, load_trained, put_state, save_model
 from pliant.native.model_file.schedules import make_scheduler
@@ -51,7 +51,7 @@ class StepStrategy(Strategy):
 
     def train(self) -> None:
         about, context = self.context.description, self.context
-        data = Indexed(context.reader)
+        data = RecordNumbers(context.reader)
         step_records = about.micro_batch * about.virtual_workers
         context.job.create_dataset(DatasetSpec(TRAIN, step_records, size=len(data), epochs=about.epochs))
         optimizer = context.file.make_optimizer(self.model)
@@ -76,7 +76,7 @@ class StepStrategy(Strategy):
                 epochs=about.epochs,
                 shuffle=about.shuffle,
                 max_steps=about.max_steps or None,
-                collate_fn=feed.batch,
+                collate_fn=feed.batch_of,
             ):
                 self._learn(step)
                 self._after(trainer, step, ends_epoch=step.number == per_epoch - 1)

@@ -226,6 +226,71 @@ def merge(parts: list[tuple[Ids, Floats, float]], dim: int) -> tuple[Ids, Floats
     return unique[:count], merged
 
 
+@compiled
+def _distinct(ids: Any, padding: Any, has_padding: Any, unique: Any, number: Any) -> Any:
+    size = 16
+    while size < 2 * ids.size:
+        size *= 2
+    mask = size - 1
+    slots = np.full(size, -1, np.int32)
+    count = 0
+    for i in range(ids.size):
+        if has_padding and ids[i] == padding:
+            number[i] = -1
+            continue
+        place = np.int64(hash_of(np.uint64(ids[i])) & np.uint64(mask))
+        while slots[place] >= 0 and unique[slots[place]] != ids[i]:
+            place = (place + 1) & mask
+        if slots[place] < 0:
+            slots[place] = count
+            unique[count] = ids[i]
+            count += 1
+        number[i] = slots[place]
+    return count
+
+
+def distinct(ids: Ids, padding: int | None = None) -> tuple[Ids, npt.NDArray[np.int32]]:
+    """The distinct ids, in the order in which they first come, and for each given one its place among them; -1 for the padding,
+    which is not among them."""
+    unique, number = np.empty(ids.size, np.int64), np.empty(ids.size, np.int32)
+    count = _distinct(ids, np.int64(padding or 0), padding is not None, unique, number)
+    return unique[:count], number
+
+
+@compiled
+def _take_rows(number: Any, source: Any, target: Any, dim: Any) -> None:
+    out = carray(pointer(target), (number.size * dim,), np.float32)
+    for i in range(number.size):
+        place = np.int64(number[i])
+        if place < 0:
+            for k in range(dim):
+                out[i * dim + k] = 0
+        else:
+            row = carray(pointer(source + 4 * dim * place), (dim,), np.float32)
+            for k in range(dim):
+                out[i * dim + k] = row[k]
+
+
+def take_rows(number: npt.NDArray[np.int32], source: Floats, target: Floats) -> None:
+    """target[i] = source[number[i]], zeros where that is -1. Both contiguous, of rows of one length."""
+    _take_rows(number, address_of(source), address_of(target), source.shape[1])
+
+
+@compiled
+def _add_rows(number: Any, source: Any, target: Any, dim: Any) -> None:
+    rows = carray(pointer(source), (number.size * dim,), np.float32)
+    for i in range(number.size):
+        if number[i] >= 0:
+            total = carray(pointer(target + 4 * dim * np.int64(number[i])), (dim,), np.float32)
+            for k in range(dim):
+                total[k] += rows[i * dim + k]
+
+
+def add_rows(number: npt.NDArray[np.int32], source: Floats, target: Floats) -> None:
+    """target[number[i]] += source[i], nothing where that is -1. Both contiguous, of rows of one length."""
+    _add_rows(number, address_of(source), address_of(target), source.shape[1])
+
+
 def add_scaled(total: Floats, values: Floats, weight: float) -> None:
     """total += weight * values, both flat and contiguous."""
     _sum_rows(np.zeros(1, np.int32), address_of(values), total, weight, total.size)

@@ -17,45 +17,30 @@ import json
 import secrets
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import length_hint
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
 from pliant.core.errors import CorruptData
 from pliant.files.atomic import atomic_path
 from pliant.files.regular import open_regular
 from pliant.ps.files import FORMAT, arrays_of, chain_of, read_facts, read_manifest
 from pliant.ps.payloads import BlockState, Evicted, RowBatch, StateChunk
+from pliant.ps.recovery.array_file import write_arrays
 
 READ_BYTES = 1 << 22  # at a time, for a checksum
 
 
 def write_chunks(stem: Path, chunks: Iterable[StateChunk], *, facts: Mapping[str, Any]) -> int:
     """``stem`` with two suffixes; returns the bytes written. Raises ``OSError`` if the disk is full."""
-    arrays: dict[str, np.ndarray[Any, Any]] = {}
     listed: list[dict[str, Any]] = []
-    for at, chunk in enumerate(chunks):
-        match chunk:
-            case RowBatch(table=table, ids=ids, data=data, counters=counters):
-                listed.append({"kind": "rows", "table": table})
-                arrays |= {f"{at}.ids": ids, f"{at}.data": data, f"{at}.counters": counters}
-            case BlockState(variable=variable, block=block, data=data, changed=changed):
-                listed.append({"kind": "block", "variable": variable, "block": block, "changed": changed})
-                arrays |= {f"{at}.data": data}
-            case Evicted(table=table, ids=ids):
-                listed.append({"kind": "evicted", "table": table})
-                arrays |= {f"{at}.ids": ids}
     stem.parent.mkdir(parents=True, exist_ok=True)
-    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     target = stem.with_name(f"{stem.name}.{secrets.token_hex(6)}.safetensors")
     with atomic_path(target) as temporary:
-        try:
-            save_file(arrays, temporary)
-        except SafetensorError as error:  # it wraps what the system says
-            raise OSError(str(error)) from error
+        write_arrays(temporary, _arrays(chunks, listed), expected=3 * length_hint(chunks))
         size, crc = _checksum(temporary)
     facts = {"format": FORMAT, **facts, "file": target.name, "chunks": listed, "bytes": size, "crc32": crc}
     try:
@@ -65,6 +50,21 @@ def write_chunks(stem: Path, chunks: Iterable[StateChunk], *, facts: Mapping[str
         target.unlink(missing_ok=True)  # the next try has another name, and needs the room
         raise
     return size
+
+
+def _arrays(chunks: Iterable[StateChunk], listed: list[dict[str, Any]]) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+    """Of each chunk as it comes; what it is goes to ``listed``."""
+    for at, chunk in enumerate(chunks):
+        match chunk:
+            case RowBatch(table=table, ids=ids, data=data, counters=counters):
+                listed.append({"kind": "rows", "table": table})
+                yield from ((f"{at}.ids", ids), (f"{at}.counters", counters), (f"{at}.data", data))
+            case BlockState(variable=variable, block=block, data=data, changed=changed):
+                listed.append({"kind": "block", "variable": variable, "block": block, "changed": changed})
+                yield f"{at}.data", data
+            case Evicted(table=table, ids=ids):
+                listed.append({"kind": "evicted", "table": table})
+                yield f"{at}.ids", ids
 
 
 def is_whole(stem: Path) -> bool:

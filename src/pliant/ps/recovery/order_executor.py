@@ -213,16 +213,18 @@ class OrderExecutor:
         try:
             self._rotate(order)
             begun = time.perf_counter()
-            chunks = [] if is_whole(stem) else self._store.snapshot(since)
-            log.info("dump %d: copied in %.3f s", order.number, time.perf_counter() - begun)
+            snapshot = None if is_whole(stem) else self._store.live_snapshot(since)
+            log.info("dump %d: begun in %.3f s", order.number, time.perf_counter() - begun)
         except OSError as error:
             self._on_dump(order.number, f"{self._home} cannot be written: {error.strerror}")
             return
 
         def write() -> None:
             try:
-                if not is_whole(stem):
-                    write_chunks(stem, chunks, facts={"order": order.number, "iteration": order.iteration})
+                with snapshot or nullcontext():
+                    if snapshot is not None and not is_whole(stem):
+                        write_chunks(stem, snapshot, facts={"order": order.number, "iteration": order.iteration})
+                log.info("dump %d: written in %.3f s", order.number, time.perf_counter() - begun)
                 failure = ""
             except OSError as error:
                 failure = f"{stem.parent} cannot be written: {error}"

@@ -29,6 +29,7 @@ CHUNK = 8  # rows
 SLOTS_AHEAD = 16  # ids whose slots are on their way while another's is looked at
 ROWS_AHEAD = 8  # rows on their way while another is worked on
 HEADER = 4  # words (of 4 bytes) of a record before its value
+EVER = 1 << 40  # an iteration after all
 NEVER = np.uint32(0xFFFFFFFF)  # number of updates of a row that is marked to be removed
 
 # head: what changes. USED rows were ever taken; FREE is the first of the list of given back ones (row + 1)
@@ -413,14 +414,36 @@ def grow_index(old: Any, new: Any, bits: Any) -> None:
 
 
 @compiled
-def list_rows(partition: Any, since: Any, out: Any, slabs: Any, index: Any, layout: Any) -> Any:
-    """Records of a partition's rows that changed after iteration ``since`` (-1: all) into ``out``; how many."""
+def list_rows(partition: Any, since: Any, until: Any, out: Any, slabs: Any, index: Any, layout: Any) -> Any:
+    """Records of a partition's rows that last changed after iteration ``since`` (-1: all) and not after ``until`` into ``out``;
+    how many."""
     slots = carray(pointer(index[partition, 0]), (1 << index[partition, 1],), np.uint64)
     count = 0
     for i in range(slots.size):
         if slots[i]:
             record = _record(np.int64(slots[i] & _LOW) - 1, slabs, layout)
-            if since < 0 or np.int64(carray(pointer(record + 8), (2,), np.uint32)[1]) > since:
+            changed = np.int64(carray(pointer(record + 8), (2,), np.uint32)[1])
+            if (since < 0 or changed > since) and changed <= until:
+                out[count] = record
+                count += 1
+    return count
+
+
+@compiled
+def list_unchanged(
+    ids: Any, partitions: Any, since: Any, until: Any, out: Any, slabs: Any, index: Any, layout: Any
+) -> Any:
+    """The same of rows by their ids, in these partitions only; ids without a row are passed over."""
+    count = 0
+    for i in range(ids.size):
+        hashed = hash_of(np.uint64(ids[i]) ^ np.uint64(layout[SALT]))
+        partition = _partition(hashed, layout)
+        if not partitions[partition]:
+            continue
+        record = _find(ids[i], hashed, partition, index, slabs, layout)
+        if record:
+            changed = np.int64(carray(pointer(record + 8), (2,), np.uint32)[1])
+            if (since < 0 or changed > since) and changed <= until:
                 out[count] = record
                 count += 1
     return count

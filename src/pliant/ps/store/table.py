@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,21 @@ SLAB = 32 << 20  # bytes (of which only what is used costs memory), or one row
 MAX_ROWS = (1 << 32) - 2  # of one table on one server; a slot has 32 bits for it
 _FIRST_BITS = 3
 _CHUNK_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class TableSnapshot:
+    """Rows are being copied as they were after an iteration."""
+
+    iteration: int
+    since: int  # rows that did not change after this iteration are not wanted
+    partitions: npt.NDArray[np.uint8]  # 1: not copied yet
+    changed: list[RowBatch]  # rows that were copied by themselves, because they were about to change
+
+    @property
+    def size(self) -> int:
+        """The number of partitions."""
+        return self.partitions.size
 
 
 class Table:
@@ -44,6 +60,7 @@ class Table:
         self._begin = begin_of(spec.initializer, spec.dim, spec.optimizer.initial_accumulator)
         self.forgotten: list[tuple[int, Ids]] = []  # (iteration, ids that were evicted in it)
         self._partitions = partitions
+        self._snapshot: TableSnapshot | None = None
         self.clear()
 
     def clear(self) -> None:
@@ -86,6 +103,8 @@ class Table:
 
     def update(self, ids: Ids, gradients: Floats, weight: float, scale: float, iteration: int) -> None:
         """One step on each row; the ids are checked and distinct."""
+        if self._snapshot is not None:
+            self._copy_before_change(self._snapshot, ids)
         hyper = hyper_parameters(self.spec.optimizer, scale, iteration)
         done = 0
         while True:
@@ -132,7 +151,9 @@ class Table:
         count = 0
         for partition in partitions:
             records = np.empty(self.rows_of(partition), np.int64)
-            found = kernels.list_rows(partition, since, records, self._addresses, self._index, self._layout)
+            found = kernels.list_rows(
+                partition, since, kernels.EVER, records, self._addresses, self._index, self._layout
+            )
             waiting.append(records[:found])
             count += found
             if count >= _CHUNK_ROWS:
@@ -147,6 +168,42 @@ class Table:
         counters = np.empty((records.size, 2), np.uint32)
         kernels.read_records(records, ids, data.reshape(-1), counters.reshape(-1), self._layout)
         return RowBatch(self.spec.name, ids, data, counters)
+
+    def begin_snapshot(self, iteration: int, since: int) -> TableSnapshot:
+        """From now on rows that changed after iteration ``since`` (-1: all) are kept as they are, after this iteration, until each
+        partition was copied."""
+        self._snapshot = TableSnapshot(iteration, since, np.ones(self._partitions, np.uint8), [])
+        return self._snapshot
+
+    def copy_partitions(self, snapshot: TableSnapshot, partitions: Sequence[int]) -> list[RowBatch]:
+        """Their rows as they were then, but for those that changed since, which ``end_snapshot`` returns."""
+        waiting: list[npt.NDArray[np.int64]] = []
+        places = self._addresses, self._index, self._layout
+        for partition in partitions:
+            snapshot.partitions[partition] = 0
+            records = np.empty(self.rows_of(partition), np.int64)
+            found = kernels.list_rows(partition, snapshot.since, snapshot.iteration, records, *places)
+            waiting.append(records[:found])
+        records = np.concatenate(waiting)
+        return [self._copy(records)] if records.size else []
+
+    def end_snapshot(self, snapshot: TableSnapshot) -> list[RowBatch]:
+        """Rows that updates have copied before they changed them."""
+        if self._snapshot is snapshot:
+            self._snapshot = None
+        changed = list(snapshot.changed)
+        snapshot.changed.clear()
+        if not changed:
+            return []
+        ids, data = np.concatenate([one.ids for one in changed]), np.concatenate([one.data for one in changed])
+        return [RowBatch(self.spec.name, ids, data, np.concatenate([one.counters for one in changed]))]
+
+    def _copy_before_change(self, one: TableSnapshot, ids: Ids) -> None:
+        records = np.empty(ids.size, np.int64)
+        places = self._addresses, self._index, self._layout
+        found = kernels.list_unchanged(ids, one.partitions, one.since, one.iteration, records, *places)
+        if found:
+            one.changed.append(self._copy(records[:found]))
 
     def drop(self, partitions: Sequence[int]) -> int:
         """Forget all rows of these partitions."""

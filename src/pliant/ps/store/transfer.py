@@ -6,6 +6,7 @@ Everything is copied under the locks of the store (``locks``); what comes in is 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -14,8 +15,10 @@ from pliant.ps.compiled.merging import partitions_of
 from pliant.ps.payloads import Evicted, Push, RowBatch, StateChunk
 from pliant.ps.store import checks
 from pliant.ps.store.catalog import BlockKey, Catalog
+from pliant.ps.store.live_snapshot import LiveSnapshot
 from pliant.ps.store.locks import StoreLocks
 from pliant.ps.store.staging import Staging
+from pliant.ps.store.table import Table
 
 
 class StateTransfer:
@@ -25,6 +28,7 @@ class StateTransfer:
         self._locks = locks
         self._partitions = partitions
         self._last_full = -1  # iteration of the last full snapshot
+        self._live: LiveSnapshot | None = None  # the last one, which may be over
 
     def export(self, partitions: Collection[int], blocks: Collection[BlockKey]) -> Iterator[StateChunk]:
         """Copies of all rows of these partitions (of every table) and of these blocks, state and counters included. They must
@@ -50,7 +54,7 @@ class StateTransfer:
         count = 0
         for chunk in chunks:
             checks.check_chunk(chunk, self._catalog)
-            with self._locks.orders, self._locks.state.writing:
+            with self._changing():
                 if isinstance(chunk, RowBatch):
                     self._catalog.tables[chunk.table].write(chunk)
                     count += chunk.ids.size
@@ -65,6 +69,7 @@ class StateTransfer:
         """Delete these partitions of every table and these blocks, and their share of what is staged; returns the number of
         rows and blocks."""
         with self._locks.orders:
+            self.finish_live()
             with self._locks.state.writing:
                 count = sum(table.drop(sorted(partitions)) for table in self._catalog.tables.values())
                 with self._locks.holding:
@@ -76,10 +81,13 @@ class StateTransfer:
     def snapshot(self, iteration: int, since: int | None) -> list[StateChunk]:
         """A copy of everything (or of what changed after iteration ``since``); the caller holds the locks ``orders`` and
         ``state.reading``. In an increment, ``Evicted`` chunks come first."""
+        return self._copied(self._catalog.tables.values(), iteration, since)
+
+    def _copied(self, tables: Collection[Table], iteration: int, since: int | None) -> list[StateChunk]:
+        """What was evicted from all tables, the rows of these, and all blocks."""
         chunks: list[StateChunk] = []
         after = -1 if since is None else since
-        tables = self._catalog.tables.values()
-        for table in tables:
+        for table in self._catalog.tables.values():
             if since is None:
                 table.forgotten = [entry for entry in table.forgotten if entry[0] > self._last_full]
             else:
@@ -92,6 +100,32 @@ class StateTransfer:
         if since is None:
             self._last_full = iteration
         return chunks
+
+    def begin_live(self, iteration: int, since: int | None) -> LiveSnapshot:
+        """The same, a piece at a time, while updates continue; the caller holds the same locks."""
+        self._live = None
+        whole = [table for table in self._catalog.tables.values() if table.spec.eviction.every]  # sweeps are no updates
+        live = [table for table in self._catalog.tables.values() if not table.spec.eviction.every]
+        first = self._copied(whole, iteration, since)
+        self._live = LiveSnapshot(live, first, self._locks, iteration, since)
+        return self._live
+
+    def finish_live(self, before: int | None = None) -> None:
+        """Whatever is still to be copied is copied now; ``before``: unless the next update is of a later iteration than the copy.
+        The caller holds the lock ``orders`` and not ``state``."""
+        live = self._live
+        if live is None or (before is not None and before > live.iteration):
+            return
+        live.finish()
+        self._live = None
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """State is about to change by other means than an update."""
+        with self._locks.orders:
+            self.finish_live()
+            with self._locks.state.writing:
+                yield
 
     def _share(self, push: Push, partitions: Collection[int], blocks: Collection[BlockKey], inside: bool) -> Push:
         chosen = np.zeros(self._partitions, bool)

@@ -22,7 +22,6 @@ from weakref import WeakValueDictionary
 import numpy as np
 import torch
 from torch import nn
-from torch.nn import functional as F
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from pliant.core.errors import InvalidRequest
@@ -30,6 +29,7 @@ from pliant.ps.compiled.merging import merge
 from pliant.ps.payloads import Floats, Ids
 from pliant.ps.specs import EvictionSpec, InitializerSpec, OptimizerSpec, TableSpec
 from pliant.torch.tables.local_rows import LocalRows
+from pliant.torch.tables.lookup import Places, look_up, places_of
 from pliant.torch.tables.server_optimizers import server_optimizer
 
 MODES = ("sum", "mean", "sqrtn")
@@ -86,14 +86,14 @@ class _HostedTable(nn.Module):
     def hosted(self) -> bool:
         return self._rows is not self._local
 
-    def distinct(self, ids: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        """The distinct ids (without the padding, sorted), and for each given id its index among them."""
+    def places(self, ids: Any) -> Places:
+        """The distinct ids, without the padding, and for each given id its place among them."""
         if not isinstance(ids, torch.Tensor) or ids.dtype not in _WHOLE:
             given = ids.dtype if isinstance(ids, torch.Tensor) else type(ids).__name__
             raise InvalidRequest(f"table {self.spec.name!r}: ids must be an integer tensor, not {given}")
-        unique, inverse = torch.unique(ids.detach().to("cpu", torch.int64), return_inverse=True)
-        if unique.numel():
-            low, high = int(unique[0]), int(unique[-1])
+        found = places_of(ids, self.padding_idx)
+        if found.ids.size:
+            low, high = int(found.ids.min()), int(found.ids.max())
             if low < 0:
                 raise InvalidRequest(
                     f"table {self.spec.name!r}: {low} is not a valid id",
@@ -103,7 +103,7 @@ class _HostedTable(nn.Module):
                 raise InvalidRequest(
                     f"table {self.spec.name!r}: id {high} is out of range for {self.num_embeddings} embeddings"
                 )
-        return unique, inverse
+        return found
 
     def take_gradients(self) -> tuple[Ids, Floats] | None:
         """What came since they were last taken, with every id once."""
@@ -115,9 +115,8 @@ class _HostedTable(nn.Module):
 
     # --- inside
 
-    def _values(self, unique: torch.Tensor) -> torch.Tensor:
+    def _values(self, ids: Ids) -> torch.Tensor:
         """The rows of distinct ids as a leaf of the graph, whose gradient is stored for the next update."""
-        ids = unique.numpy()
         values = torch.from_numpy(self._rows.pull(ids)).to(self.anchor.device)
         if torch.is_grad_enabled() and self.anchor.requires_grad:
             values.requires_grad_()
@@ -190,14 +189,8 @@ class Embedding(_HostedTable):
     """Ids of any shape in, a row of ``dim`` floats for each out."""
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        if self.padding_idx is None or not isinstance(ids, torch.Tensor):
-            unique, inverse = self.distinct(ids)
-            return F.embedding(inverse.to(self.anchor.device), self._values(unique))
-        kept = torch.nonzero(ids.reshape(-1) != self.padding_idx).reshape(-1)
-        unique, inverse = self.distinct(ids.reshape(-1)[kept])
-        rows = F.embedding(inverse.to(self.anchor.device), self._values(unique))
-        out = rows.new_zeros(ids.numel(), self.spec.dim).index_copy(0, kept.to(rows.device), rows)
-        return out.reshape(*ids.shape, self.spec.dim)
+        places = self.places(ids)
+        return look_up(self._values(places.ids), places.numbers).reshape(*ids.shape, self.spec.dim)
 
 
 class EmbeddingBag(_HostedTable):
@@ -222,16 +215,17 @@ class EmbeddingBag(_HostedTable):
             raise InvalidRequest(
                 f"table {self.spec.name!r}: weights of {tuple(weights.shape)} for ids of {tuple(ids.shape)}"
             )
-        flat = ids.reshape(-1)
         counted = None if weights is None else weights.reshape(-1)
-        if self.padding_idx is not None:
-            kept = flat != self.padding_idx
-            flat, bags = flat[kept], bags[kept]
-            counted = None if counted is None else counted[kept]
-        unique, inverse = self.distinct(flat)
-        device = self.anchor.device
-        rows, bags = F.embedding(inverse.to(device), self._values(unique)), bags.to(device)
-        each = torch.ones(flat.numel(), device=device) if counted is None else counted.to(device, torch.float32)
+        places = self.places(ids)
+        numbers, device = places.numbers, self.anchor.device
+        if places.ids.size and numbers.min() < 0:
+            kept = torch.from_numpy(np.flatnonzero(numbers >= 0))
+            numbers, bags = numbers[kept.numpy()], bags[kept]
+            counted = None if counted is None else counted[kept.to(counted.device)]
+        elif not places.ids.size:
+            numbers, bags, counted = numbers[:0], bags[:0], None if counted is None else counted[:0]
+        rows, bags = look_up(self._values(places.ids), numbers), bags.to(device)
+        each = torch.ones(numbers.size, device=device) if counted is None else counted.to(device, torch.float32)
         if counted is not None:
             rows = rows * each.unsqueeze(1)
         summed = rows.new_zeros(count, self.spec.dim).index_add(0, bags, rows)
