@@ -34,11 +34,13 @@ MIN_SILENCE_S = 2.0
 MAX_LOOK_S = 0.25  # of silence that one look adds
 ANSWER_FACTOR = 8
 HEARTBEAT_FACTOR = 2.5
+MIN_PROBE_INTERVAL_S = 1.0  # a large world may wait for one slow worker in every step
 MAX_SUSPICION_S = 12.0  # a worker that still waits suspects again before that
 MAX_FACTOR = 64.0
 SEEN_STOPPED_S = 1.5  # that a report of a stopped program is news
 
 MIN_WAIT_S = 0.25  # before a worker suspects
+MAX_PACE_S = 10.0  # the same, however long it usually waits
 MAX_WAIT_S = 2.0  # between two suspicions of one wait
 FIRST_WAIT_S = 1.0  # as long as it knows no pace
 WAIT_FACTOR = 3
@@ -61,7 +63,7 @@ class WaitPace:
         if not self._waits:
             return FIRST_WAIT_S
         high = sorted(self._waits)[math.ceil(0.95 * len(self._waits)) - 1]
-        return min(max(MIN_WAIT_S, WAIT_FACTOR * high), MAX_WAIT_S)
+        return min(max(MIN_WAIT_S, WAIT_FACTOR * high), MAX_PACE_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +99,14 @@ class FailureDetector:
         return self._suspicion is not None and now < self._suspicion.until
 
     def suspect(self, now: float, members: Collection[str]) -> None:
-        """Someone waits for these members longer than usual. As long as some have not answered, it is the same suspicion."""
+        """Someone waits for these members longer than usual. As long as some have not answered, and for a moment after the first
+        of many who wait said so, it is the same suspicion."""
         current = self._suspicion
-        if current is not None and now < current.until and current.silence and current.silence.keys() <= set(members):
-            current.until = now + MAX_SUSPICION_S
-            return
+        if current is not None and now < current.until:
+            is_open = bool(current.silence) and current.silence.keys() <= set(members)
+            if is_open or now - current.began < MIN_PROBE_INTERVAL_S:
+                current.until = now + MAX_SUSPICION_S
+                return
         self._suspicion = _Suspicion(now, now, now + MAX_SUSPICION_S, dict.fromkeys(members, 0.0), {})
         self.probe += 1
 

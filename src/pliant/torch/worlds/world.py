@@ -159,7 +159,7 @@ class World:
                 return time.monotonic() - began
             if time.monotonic() - slice_began < pause + MAX_LATE_S:
                 self.on_overdue(self)
-                pause = min(2 * pause, MAX_WAIT_S)
+                pause = max(pause, min(2 * pause, MAX_WAIT_S))
 
     def leave(self) -> None:
         """Leave this world."""
