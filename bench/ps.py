@@ -115,7 +115,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=PARTS, action="append", help="this part; may be given again")
     parser.add_argument("--quick", action="store_true", help="small and short: does it run?")
-    parser.add_argument("--repeats", type=int, default=0, help="turns of each system (5; quick: 1)")
+    parser.add_argument(
+        "--rounds", "--repeats", dest="repeats", type=int, default=0, help="turns of each system (5; quick: 1)"
+    )
     parser.add_argument("--rows", type=int, default=0, help="rows of the table")
     parser.add_argument(
         "--servers", type=_numbers, default=(), help="embedding, steps: numbers of servers, such as 1,2"
