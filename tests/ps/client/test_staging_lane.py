@@ -25,6 +25,7 @@ from pliant.testing import wait_until
 from pliant.testing.waiting import MAX_WAIT_S
 
 DIM, ROWS = 16, 1000  # enough for memory that is shared
+KILLS = 12
 
 
 class Gate:
@@ -262,30 +263,29 @@ def test_servers_die_at_random_moments_and_each_push_counts_once(
 ) -> None:
     """A server's successor has what it had staged, as from its log."""
     ApplyingMaster(cluster)
-    random = np.random.default_rng(seed)
+    random, times = np.random.default_rng(seed), np.random.default_rng(seed + 100)
     ended = threading.Event()
-    accepted: list[float] = []
 
     def kill() -> None:
-        """Not twice without a push accepted in between: on a busy machine none would be between two kills."""
-        seen = -1
-        while not ended.wait(random.uniform(0.001, 0.05)):
-            if len(accepted) > seen:
-                seen = len(accepted)
-                cluster.replace(int(random.integers(2)))
+        for _ in range(KILLS):
+            if ended.wait(times.uniform(0.001, 0.1)):
+                return
+            cluster.replace(int(times.integers(2)))
 
     killer = threading.Thread(target=kill)
     killer.start()
-    left = [float(value) for value in range(1, 41)]
-    total = sum(left)
+    left: list[float] = []
+    total = 0.0
     try:
         with client.window(4) as window:
-            while left or window.undecided:
+            while left or killer.is_alive() or window.undecided:
+                if not left and killer.is_alive():
+                    left.append(float(random.integers(1, 100)))
+                    total += left[0]
                 if left:
                     value = left.pop()
                     window.push(0, examples=1, work=value, **gradients(value))
-                decided = window.collect() if left else window.drain()
-                accepted += [one.work for one in decided if one.pushed.accepted]
+                decided = window.collect() if left or killer.is_alive() else window.drain()
                 left += [one.work for one in decided if not one.pushed.accepted]
     finally:
         ended.set()
