@@ -4,10 +4,18 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 EXTRAS := torch,data,ps,keras,kubernetes,auto,dashboard,notebook,brain,brain-postgresql,brain-mysql,examples,dev
-BENCHES := algorithm_executor auto brain brain_store checkpoint churn data deepfm idle join journal launch ps quota read_ahead recovery shards sharing simulated
+BENCHES := algorithm_executor auto brain brain_store checkpoint churn data deepfm freeze idle join journal launch ps quota read_ahead recovery shards sharing simulated
 PYTEST := $(BIN)/python -m pytest
 # What failed runs once more, alone: on a machine that is starved of CPU a wait may run out. Both runs are shown.
 AGAIN  := --last-failed --maxfail 4 --last-failed-no-failures none -rA -n 1
+# The suites, each with the folders that its tests are in: importing all the others takes as long as some suites.
+# tests/test_suites.py checks that no test is in none of them.
+UNIT       := tests --ignore=tests/chaos --ignore=tests/e2e --ignore=tests/kubernetes --ignore=tests/ray -m 'not databases and not e2e and not chaos and not kubernetes and not ray'
+DATABASES  := tests/brain tests/cli/commands/brain tests/master/journal -m 'databases and not e2e'
+E2E        := tests/agent tests/e2e tests/platforms tests/ps -m 'e2e and not chaos and not kubernetes'
+CHAOS      := tests/chaos tests/e2e/torch -m 'chaos and not kubernetes'
+KUBERNETES := tests/kubernetes -m kubernetes
+RAY        := tests/ray -m ray
 
 # Processes of tests start in half the time when Python may keep what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
@@ -33,25 +41,25 @@ quickstart: $(STAMP)  ## train twice, once with a worker killed and one joining:
 test: lint test-unit test-databases test-e2e test-chaos test-kubernetes test-ray  ## all checks and tests
 
 test-unit: $(STAMP)  ## fast tests, no processes of a job
-	$(PYTEST) -n 2 -m 'not databases and not e2e and not chaos and not kubernetes and not ray' || $(PYTEST) $(AGAIN) -m 'not databases and not e2e and not chaos and not kubernetes and not ray'
+	$(PYTEST) -n 2 $(UNIT) || $(PYTEST) $(AGAIN) $(UNIT)
 
 test-databases: $(STAMP)  ## the Brain's store on SQLite, PostgreSQL and MariaDB, and what runs beside it; skipped where they are missing
-	$(PYTEST) -n 3 --dist worksteal -m 'databases and not e2e' || $(PYTEST) $(AGAIN) -m 'databases and not e2e'
+	$(PYTEST) -n 3 --dist worksteal $(DATABASES) || $(PYTEST) $(AGAIN) $(DATABASES)
 
 test-e2e: $(STAMP)  ## real processes, as a user runs them
-	$(PYTEST) -n 3 --dist worksteal -m 'e2e and not chaos and not kubernetes' || $(PYTEST) $(AGAIN) -m 'e2e and not chaos and not kubernetes'
+	$(PYTEST) -n 3 --dist worksteal $(E2E) || $(PYTEST) $(AGAIN) $(E2E)
 
 test-chaos: $(STAMP)  ## real processes under random faults (PLIANT_CHAOS_SEED repeats a run)
-	$(PYTEST) -n 3 -m 'chaos and not kubernetes' -rP || $(PYTEST) $(AGAIN) -m 'chaos and not kubernetes'
+	$(PYTEST) -n 3 $(CHAOS) -rP || $(PYTEST) $(AGAIN) $(CHAOS)
 
 test-kubernetes: $(STAMP)  ## whole jobs on a real Kubernetes of this machine's own; skipped where it is not built
-	$(PYTEST) -n 2 --dist loadgroup -m kubernetes tests || $(PYTEST) $(AGAIN) -m kubernetes tests
+	$(PYTEST) -n 2 --dist loadgroup $(KUBERNETES) || $(PYTEST) $(AGAIN) $(KUBERNETES)
 
 test-busy: $(STAMP)  ## `make test` ten times beside stress-ng --cpu 2 (BUSY="2 4 test-unit": twice, four cores' load, the unit tests)
 	@tools/busy/repeat.sh $(BUSY)
 
 test-ray: $(STAMP)  ## whole jobs on a Ray cluster of this machine's own; skipped where Ray is not installed (make ray-testbed)
-	tools/ray/pytest.sh -n 4 --dist loadgroup -m ray tests/ray || tools/ray/pytest.sh $(AGAIN) -m ray tests/ray
+	tools/ray/pytest.sh -n 4 --dist loadgroup $(RAY) || tools/ray/pytest.sh $(AGAIN) $(RAY)
 
 ray-testbed: $(STAMP)  ## an environment with Ray for test-ray, once (400 MB in the cache folder)
 	@tools/ray/build.sh

@@ -1,11 +1,11 @@
 """Step time without faults: Pliant's Trainer beside plain DDP, a model of ten million parameters.
 
-    python bench/overhead.py [--rounds N] [--case 2x2 | 2x8 | 2x7 | 3x7 | measuring]... [--alternating] [--json]
+    python bench/overhead.py [--rounds N] [--quick] [--case 2x2 | 2x8 | 2x7 | 3x7 | measuring]... [--alternating] [--json]
 
 A case is WORKERSxUNITS. All systems train the same model on the same records, one thread per process, as many micro-batches
 per step as there are units (DDP accumulates its gradients without communication, but for the last one); in turn, medians.
-Pliant runs as it is (exact, by shared memory), over sockets, and with ``deterministic=False``. Memory is that of a worker,
-shared pages divided among those who share them.
+Pliant runs as it is (by shared memory), and over sockets. Memory is that of a worker, shared pages divided among those who
+share them.
 
 With ``--alternating`` all of them take turns step by step in the same processes, without the Trainer around them: what slows the
 machine for a while slows all, so that ratios of a busy machine can be believed more.
@@ -16,7 +16,6 @@ measured, on all workers, and neighbouring steps are compared; beside it what th
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import os
@@ -26,7 +25,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness import finish, machine, median, paired, say, table
+from harness import finish, machine, median, options_of, paired, parsed, say, table
 from training import TrainingJob
 
 from pliant.files.time_meter import MeterPage, TimeMeter
@@ -40,7 +39,6 @@ KINDS: dict[str, tuple[str, dict[str, int]]] = {
     DDP: ("torchrun", {}),
     "Pliant": ("pliant", {}),
     "Pliant, sockets": ("pliant", {"shared": 0}),
-    "Pliant, deterministic=False": ("pliant", {"exact": 0}),
 }
 AIMS = {"2x2": (0.90, 1.10), "2x8": (None, 1.10), "2x7": (None, 1.30), "3x7": (None, 1.30)}  # by memory, by sockets
 
@@ -107,13 +105,13 @@ def cost_of_calls() -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", action="store_true")
+    parser = options_of(__doc__, rounds=5)
     parser.add_argument("--case", action="append", choices=[*CASES, "measuring"], help="only this one; may be repeated")
     parser.add_argument("--alternating", action="store_true", help="take turns step by step, in the same processes")
-    options = parser.parse_args()
-    cases = options.case or [*CASES, *([] if options.alternating else ["measuring"])]
+    options = parsed(parser)
+    cases = options.case or (
+        [*CASES][:1] if options.quick else [*CASES, *([] if options.alternating else ["measuring"])]
+    )
     compare_case = alternate if options.alternating else compare
     result: dict[str, Any] = {"machine": machine(), "aims": {**AIMS, "measuring": 0.01}}
     for case in cases:

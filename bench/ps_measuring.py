@@ -44,8 +44,8 @@ def measuring(rows: int, turns: int) -> dict[str, Any]:
 
     def pull() -> None:
         ids = ids_of_a_batch()
-        connection.send_pull_rows([("table", ids)])
-        connection.receive_rows([out[: ids.size]])
+        connection.send_pull([("table", ids)])
+        connection.receive_pull([out[: ids.size]], {})
 
     def push() -> None:
         ids = ids_of_a_batch()

@@ -36,9 +36,12 @@ class System:
         return peer_environment(self.environment, self.packages, self.probe)
 
 
-def _pliant(python: Path, workers: int, home: Path) -> list[str]:
-    launcher = [str(python.with_name("pliant")), "run", "-q", "-n", str(workers), "--job-dir", str(home / "job")]
-    return [*launcher, "--", "python", str(CLIENTS / "elastic_training.py")]
+def _pliant(*options: str) -> Command:
+    def command(python: Path, workers: int, home: Path) -> list[str]:
+        launcher = [str(python.with_name("pliant")), "run", "-q", "-n", str(workers), "--job-dir", str(home / "job")]
+        return [*launcher, *options, "--", "python", str(CLIENTS / "elastic_training.py")]
+
+    return command
 
 
 def _torchrun(python: Path, workers: int, _: Path) -> list[str]:
@@ -80,7 +83,8 @@ def _ray_train(*, elastic: bool) -> Command:
 
 
 SYSTEMS = {
-    "pliant": System("Pliant", _pliant),
+    "pliant": System("Pliant", _pliant()),
+    "pliant-warm": System("Pliant, warm standby", _pliant("--warm-standby")),
     "torchrun": System("torchrun", _torchrun),
     "torchft": System(
         "torchft 0.2, heartbeat time-out 1 s",

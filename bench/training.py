@@ -37,8 +37,8 @@ class TrainingJob:
         self.system = system
         self._python = python
         self._workers = workers
-        self._home = Path(tempfile.mkdtemp(prefix=f"{system}-", dir=CACHE))
-        self.out = self._home / "out"
+        self.home = Path(tempfile.mkdtemp(prefix=f"{system}-", dir=CACHE))
+        self.out = self.home / "out"
         self.out.mkdir()
         self._env = {**os.environ, "BENCH_OUT": str(self.out), "OMP_NUM_THREADS": "1"}
         self._env |= {f"BENCH_{name.upper()}": str(value) for name, value in options.items()}
@@ -46,11 +46,11 @@ class TrainingJob:
         self.began = 0.0
 
     def __enter__(self) -> TrainingJob:
-        command = SYSTEMS[self.system].command(self._python, self._workers, self._home)
+        command = SYSTEMS[self.system].command(self._python, self._workers, self.home)
         self.began = time.time()
-        with (self._home / "launcher.log").open("wb") as log:
+        with (self.home / "launcher.log").open("wb") as log:
             self._process = subprocess.Popen(
-                command, env=self._env, stdout=log, stderr=log, start_new_session=True, cwd=self._home
+                command, env=self._env, stdout=log, stderr=log, start_new_session=True, cwd=self.home
             )
         return self
 
@@ -65,7 +65,7 @@ class TrainingJob:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self._process.wait()
-        shutil.rmtree(self._home, ignore_errors=True)
+        shutil.rmtree(self.home, ignore_errors=True)
 
     def commits(self) -> list[Commit]:
         found = []
@@ -81,7 +81,7 @@ class TrainingJob:
         deadline = time.time() + timeout
         while not condition(self.commits()):
             if time.time() > deadline or self.ended():
-                log = (self._home / "launcher.log").read_text(errors="replace")[-1500:]
+                log = (self.home / "launcher.log").read_text(errors="replace")[-1500:]
                 raise TimeoutError(f"{self.system}: {what} did not happen\n{log}")
             time.sleep(0.05)
 

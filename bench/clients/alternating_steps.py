@@ -19,8 +19,6 @@ from torch.nn.parallel import DistributedDataParallel
 from workload import dataset, make_model, option
 
 from pliant.core.rendezvous.virtual_workers import hosted_counts
-from pliant.torch.gradients.float_sum import FloatSum
-from pliant.torch.gradients.gradient_sum import GradientSum
 from pliant.torch.gradients.tree_sum import TreeSum
 from pliant.torch.gradients.unit_tree import hosted_units
 from pliant.torch.worlds.world import Peer, World
@@ -56,7 +54,7 @@ def plain_ddp() -> Callable[[], None]:
     return step
 
 
-def pliant(total: GradientSum) -> Callable[[], None]:
+def pliant(total: TreeSum) -> Callable[[], None]:
     torch.manual_seed(0)
     model = make_model()
     params = dict(enumerate(model.parameters()))
@@ -89,7 +87,6 @@ systems = {
     "plain DDP": plain_ddp(),
     "Pliant": pliant(tree(shared_memory=True)),
     "Pliant, sockets": pliant(tree(shared_memory=False)),
-    "Pliant, deterministic=False": pliant(FloatSum(bucket_bytes=BUCKET_BYTES, overlap=True)),
 }
 seconds: dict[str, list[float]] = {name: [] for name in systems}
 for number, (name, step) in itertools.product(range(WARM + option("STEPS", 20)), systems.items()):

@@ -19,7 +19,6 @@ trainer = elastic.Trainer(
     model,
     optimizer,
     virtual_workers=option("UNITS", 2),
-    deterministic=bool(option("EXACT", 1)),
     threads=option("THREADS", 1),
     shared_memory=bool(option("SHARED", 1)),
 )

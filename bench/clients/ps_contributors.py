@@ -2,8 +2,9 @@
 
     python ps_contributors.py SOCKET TOKEN_FILE WORKERS WINDOW SECONDS
 
-Each worker has one shard, and always one batch of WINDOW contributions on its way, each with one record of it. The server asks
-for orders as a real one does. Prints one line of JSON: accepted contributions, seconds, and how long a batch took.
+Each worker has a connection of its own and one shard, and always one batch of WINDOW contributions on its way, each with one record
+of it. The server asks for orders as a real one does. Prints one line of JSON: accepted contributions, seconds, and how long a batch
+took.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import sys
 import time
 from pathlib import Path
 
+from pliant.core.parameters.orders import OrderKind
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.channel import Address, AsyncMasterClient
+from pliant.rpc.contributions import orders_from_message
 from pliant.rpc.identity import read_token_file
 
-WORKERS_OF_A_CHANNEL = 16
 WARM_UP_S = 1.0
 
 
@@ -38,13 +40,10 @@ class Contributors:
         await server.call(server.stubs.parameters.SeatReady, ready)
         following = asyncio.create_task(self._follow(server, holder))
         version = (await server.call(server.stubs.parameters.GetMap, pb.GetMapRequest())).map.version
-        clients = [AsyncMasterClient(self._address) for _ in range(-(-self._workers // WORKERS_OF_A_CHANNEL))]
+        clients = [AsyncMasterClient(self._address) for _ in range(self._workers)]
         begun = time.perf_counter()
         until = begun + WARM_UP_S + self._seconds
-        work = [
-            self._contribute(clients[n // WORKERS_OF_A_CHANNEL], f"s{n}", holder, version, until)
-            for n in range(self._workers)
-        ]
+        work = [self._contribute(client, f"s{n}", holder, version, until) for n, client in enumerate(clients)]
         await asyncio.gather(*work)
         following.cancel()
         inside = [one for one in self._counts if begun + WARM_UP_S <= one[0] < until]
@@ -69,32 +68,50 @@ class Contributors:
         await client.call(shards.OpenSession, pb.OpenSessionRequest(session=session, node=f"guest-{session}"))
         asked = pb.ExchangeRequest(session=session, request=1, dataset="d", want=1)
         lease = (await client.call(shards.Exchange, asked)).shards[0].lease
-        done = 0
+        done, window = 0, self._window
+        place = pb.StagingPlace(holders=[holder], map_version=version)
+        all_of_one = {
+            "examples": [1] * window,
+            "place": [0] * window,
+            "reports": [1] * window,
+            "leases": [lease] * window,
+        }
+
+        def batch(done: int) -> pb.ContributeBatchRequest:
+            after, records = range(done, done + window), range(done + 1, done + window + 1)
+            return pb.ContributeBatchRequest(
+                session=session,
+                places=[place],
+                sequences=records,
+                based_on=[self._iteration] * window,
+                records=records,
+                after=after,
+                **all_of_one,
+            )
+
         while time.perf_counter() < until:
-            contributions = [
-                pb.ContributeRequest(
+            begun = time.perf_counter()
+            if self._window == 1:
+                request = pb.ContributeRequest(
                     session=session,
-                    sequence=number + 1,
+                    sequence=done + 1,
                     based_on=self._iteration,
                     examples=1,
                     holders=[holder],
                     map_version=version,
-                    progress=[pb.LeaseProgress(lease=lease, records=number + 1, after=number)],
+                    progress=[pb.LeaseProgress(lease=lease, records=done + 1, after=done)],
                 )
-                for number in range(done, done + self._window)
-            ]
-            begun = time.perf_counter()
-            if self._window == 1:
-                replies = [await client.call(client.stubs.parameters.Contribute, contributions[0])]
+                reply = await client.call(client.stubs.parameters.Contribute, request)
+                outcomes, iteration = [reply.outcome], reply.iteration
             else:
-                request = pb.ContributeBatchRequest(contributions=contributions)
-                replies = (await client.call(client.stubs.parameters.ContributeBatch, request)).replies
+                reply = await client.call(client.stubs.parameters.ContributeBatch, batch(done))
+                outcomes, iteration = reply.outcomes, reply.iterations[-1]
             ended = time.perf_counter()
-            accepted = sum(reply.outcome == pb.PUSH_ACCEPTED for reply in replies)
+            accepted = list(outcomes).count(pb.PUSH_ACCEPTED)
             if accepted < self._window:
-                raise RuntimeError(f"refused: {replies[-1]}")
+                raise RuntimeError(f"refused: {reply}")
             done += accepted
-            self._iteration = max(self._iteration, replies[-1].iteration)
+            self._iteration = max(self._iteration, iteration)
             self._counts.append((ended, ended - begun, accepted))
 
     async def _follow(self, client: AsyncMasterClient, holder: pb.SeatHolder) -> None:
@@ -102,9 +119,9 @@ class Contributors:
         while True:
             request = pb.NextOrdersRequest(holder=holder, after=after)
             reply = await client.call(client.stubs.parameters.NextOrders, request)
-            for order in reply.orders:
+            for order in orders_from_message(reply):
                 after = order.number
-                if order.kind == pb.ORDER_DUMP:
+                if order.kind is OrderKind.DUMP:
                     report = pb.ReportDumpRequest(holder=holder, order=order.number)
                     await client.call(client.stubs.parameters.ReportDump, report)
 

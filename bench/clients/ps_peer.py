@@ -77,7 +77,7 @@ def serve_pliant(rows: int, dim: int, floats: int, servers: int, rank: int) -> N
             if log.bytes > 1 << 30:  # as a dump would
                 segment += 1
                 log.rotate(segment, [])
-                log.cut(segment)
+                log.truncate(segment)
 
     server = PsServer(store, TOKEN, standalone=True, stage=stage)
     server.start()
@@ -124,9 +124,9 @@ def work_pliant(dim: int, floats: int, ports: list[int]) -> dict[str, Callable[.
         grouped, counts, places = group_by_seat("table", ids, owner, seats)
         pieces = parts(counts)
         for connection, piece in zip(connections, pieces, strict=True):
-            connection.send_pull_rows([("table", grouped[piece])])
+            connection.send_pull([("table", grouped[piece])])
         for connection, piece in zip(connections, pieces, strict=True):
-            connection.receive_rows([rows[piece]])
+            connection.receive_pull([rows[piece]], {})
         rows.take(places, 0, answer, "clip")  # in the order of the ids, as the peers answer
 
     def push(ids: Any, gradients: Any, now: bool = True) -> None:
@@ -448,6 +448,7 @@ def work_torch(servers: int, dim: int, floats: int, rank: int, world: int, port:
     return {
         "pull": pull,
         "push": push,
+        "pull_push": lambda ids, gradients: (pull(ids), push(ids, gradients)),
         "dense_pull": lambda: rpc.rpc_sync(names[0], torch_dense_pull),
         "dense_push": lambda: rpc.rpc_sync(names[0], torch_dense_push, args=(dense,)),
     }
@@ -465,7 +466,7 @@ def work(ops: dict[str, Callable[..., None]], rows: int, dim: int, seed: int) ->
         order = json.loads(line)
         name = order["op"]
         operation = ops[name]
-        arguments = (gradients,) if name.startswith("push") else ()
+        arguments = (gradients,) if "push" in name else ()
         time.sleep(max(0.0, order.get("begin", 0) - time.time()))
         begun = time.perf_counter()
         count = 0

@@ -374,5 +374,5 @@ class Replay(RuleBasedStateMachine):
             self.check()
 
 
-Replay.TestCase.settings = settings(max_examples=50, stateful_step_count=50)
+Replay.TestCase.settings = settings(max_examples=25, stateful_step_count=50)
 TestReplay = Replay.TestCase

@@ -3,12 +3,22 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pliant.files.atomic import AtomicFile, atomic_path, read_json, write_bytes, write_json, write_problem, write_text
+from pliant.files.atomic import (
+    AtomicFile,
+    atomic_path,
+    read_json,
+    write_bytes,
+    write_json,
+    write_output,
+    write_problem,
+    write_text,
+)
 
 
 def names(folder: Path) -> list[str]:
@@ -117,3 +127,19 @@ def test_a_folder_that_cannot_be_written_is_found_by_trying(tmp_path: Path) -> N
     assert write_problem(tmp_path) == ""
     assert "No such file" in write_problem(tmp_path / "missing")
     assert names(tmp_path) == []
+
+
+def test_output_goes_into_a_pipe_and_through_a_link_and_replaces_neither(tmp_path: Path) -> None:
+    pipe, link, file = tmp_path / "pipe", tmp_path / "link", tmp_path / "file"
+    os.mkfifo(pipe)
+    link.symlink_to(file)
+    heard: list[str] = []
+    reader = threading.Thread(target=lambda: heard.append(pipe.read_text()))
+    reader.start()
+    for path in (pipe, link, Path("/dev/null")):
+        write_output(path, "text")
+    reader.join()
+    assert heard == [file.read_text()] == ["text"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert link.is_symlink()
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)

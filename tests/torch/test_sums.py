@@ -1,4 +1,4 @@
-"""Sums of gradients: what autograd gives, and in exact mode the same to the last bit for any order, grouping and history."""
+"""Sums of gradients: what autograd gives, and the same to the last bit for any order, grouping and history."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from tests.torch.tree_sums import ALONE, Fleet, Grads, make_worlds, same_bits, s
 
 from pliant.core.errors import InvalidRequest
 from pliant.torch.gradients.buckets import make_buckets, slices
-from pliant.torch.gradients.float_sum import FloatSum
 from pliant.torch.gradients.tree_sum import TreeSum
 from pliant.torch.worlds.world import World
 
@@ -120,24 +119,22 @@ def test_half_precision_is_summed_in_single_precision() -> None:
     assert total.item() == 260.0
 
 
-@pytest.mark.parametrize("make", [lambda: FloatSum(bucket_bytes=64, overlap=True), lambda: tree(1)])
-def test_types_that_cannot_be_added_up_are_refused_at_once(make: object) -> None:
+def test_types_that_cannot_be_added_up_are_refused_at_once() -> None:
     odd = torch.nn.Parameter(torch.zeros(2, dtype=torch.float8_e4m3fn), requires_grad=False)
     with pytest.raises(InvalidRequest, match="float8"):
-        make().begin_step({0: odd})  # type: ignore[operator]
+        tree(1).begin_step({0: odd})
 
 
 def tree(units: int) -> TreeSum:
     return TreeSum(bucket_bytes=64, units=units, overlap=True)
 
 
-@pytest.mark.parametrize("exact", [False, True])
-def test_a_sum_is_what_autograd_gathers(exact: bool) -> None:
+def test_a_sum_is_what_autograd_gathers() -> None:
     model = torch.nn.Linear(3, 2)
     x = torch.randn(8, 3)
     model(x).pow(2).mean().backward()
     expected = [p.grad for p in model.parameters()]
-    total = tree(4) if exact else FloatSum(bucket_bytes=8, overlap=True)
+    total = tree(4)
     total.begin_step(dict(enumerate(model.parameters())))
     total.begin_round(ALONE, [frozenset(range(4))])
     for unit, part in enumerate(torch.split(x, 2)):
@@ -151,10 +148,9 @@ def test_a_sum_is_what_autograd_gathers(exact: bool) -> None:
         torch.testing.assert_close(param.grad, grad)
 
 
-@pytest.mark.parametrize("exact", [False, True])
-def test_sparse_gradients_become_dense_alone_as_they_do_among_many(exact: bool) -> None:
+def test_sparse_gradients_become_dense_alone_as_they_do_among_many() -> None:
     table = torch.nn.Embedding(5, 2, sparse=True)
-    total = tree(2) if exact else FloatSum(bucket_bytes=64, overlap=False)
+    total = TreeSum(bucket_bytes=64, units=2, overlap=False)
     total.begin_step(dict(enumerate(table.parameters())))
     total.begin_round(ALONE, [frozenset(range(2))])
     for unit in range(2):
@@ -213,15 +209,14 @@ def test_parameters_whose_gradients_share_memory_are_summed_apart(lent: bool) ->
     assert of_b.tolist() == [15.0] * 4
 
 
-@pytest.mark.parametrize("exact", [False, True])
-def test_a_parameter_may_change_its_type_and_shape_between_steps(exact: bool) -> None:
-    total = tree(1) if exact else FloatSum(bucket_bytes=64, overlap=True)
+def test_a_parameter_may_change_its_type_and_shape_between_steps() -> None:
+    total = tree(1)
     param = torch.nn.Parameter(torch.zeros(2))
     for value in (torch.ones(2), torch.full((2,), 1 + 2.0**-40, dtype=torch.float64), torch.ones(3, 2)):
         param.data = value
         total.begin_step({0: param})
         worlds = make_worlds(2)
-        spare = tree(1) if exact else FloatSum(bucket_bytes=64, overlap=True)
+        spare = tree(1)
         other = torch.nn.Parameter(torch.zeros_like(value))
         spare.begin_step({0: other})
         together([partial(_one_unit, total, worlds[0], param), partial(_one_unit, spare, worlds[1], None)])
@@ -231,7 +226,7 @@ def test_a_parameter_may_change_its_type_and_shape_between_steps(exact: bool) ->
             assert torch.equal(result, value)
 
 
-def _one_unit(total: TreeSum | FloatSum, world: World, param: torch.nn.Parameter | None) -> None:
+def _one_unit(total: TreeSum, world: World, param: torch.nn.Parameter | None) -> None:
     """A step of two workers; the one without the parameter has no unit."""
     total.begin_round(world, [frozenset([0]), frozenset()])
     if param is not None:
@@ -246,7 +241,7 @@ def _one_unit(total: TreeSum | FloatSum, world: World, param: torch.nn.Parameter
     world.leave()
 
 
-@pytest.mark.parametrize("way", ["memory", "sockets", "two machines", "inexact"])
+@pytest.mark.parametrize("way", ["memory", "sockets", "two machines"])
 def test_a_gradient_that_the_program_keeps_stays_what_it_was(way: str) -> None:
     """Also an optimizer that keeps the last gradient without a copy computes the same for any number of workers."""
     workers = 3
@@ -255,10 +250,8 @@ def test_a_gradient_that_the_program_keeps_stays_what_it_was(way: str) -> None:
 
     def work(rank: int) -> None:
         world = worlds[rank]
-        total: TreeSum | FloatSum
-        total = FloatSum(bucket_bytes=64, overlap=True) if way == "inexact" else tree(workers)
-        if isinstance(total, TreeSum):
-            total.machine = {"sockets": None, "memory": 1}.get(way, rank % 2 + 1)
+        total = tree(workers)
+        total.machine = {"sockets": None, "memory": 1}.get(way, rank % 2 + 1)
         param = torch.nn.Parameter(torch.zeros(4))
         for step in range(4):
             total.begin_step({0: param})

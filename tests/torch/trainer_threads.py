@@ -66,7 +66,7 @@ def alone() -> Job:
 def make_trainer(job: Job, *, weights: int = 1, optimizer: Any = None, **options: Any) -> Trainer:
     model = net(weights)
     optimizer = (optimizer or partial(torch.optim.Adam, lr=0.01))(model.parameters())
-    return Trainer(model, optimizer, **{"virtual_workers": 4, "deterministic": True, "job": job, **options})
+    return Trainer(model, optimizer, **{"virtual_workers": 4, "job": job, **options})
 
 
 def train(worker: Worker) -> None:

@@ -69,6 +69,7 @@ class Agent:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
+        loop.add_signal_handler(signal.SIGCHLD, self._link.on_child)  # the kernel reports also a child that is stopped
         self._write_record()
         copy = LogCopy(self._log_file) if self._environment.copies_log else None
         try:
@@ -85,6 +86,7 @@ class Agent:
             if self._stop.is_preempted and self._runner.program is None:
                 report = ExitReport(ExitReason.PREEMPTED, "stopped before its program was started", "")
         finally:
+            await self._runner.end_standby()
             await self._runner.end()
             self._limits.remove()
             if self._snapshots is not None:

@@ -41,6 +41,10 @@ DEFAULT_HEARTBEAT_INTERVAL_S = 1.0
 MAX_UNANSWERED_PAUSE_S = 1.0  # after a heartbeat without an answer: the next one has to come before the time-out
 HEARTBEAT_JITTER = 0.1  # share by which intervals differ: agents that registered together do not stay together
 WATCH_INTERVAL_S = 1.0  # between two looks at the program, however rare heartbeats are
+STOPPED_INTERVAL_S = (
+    0.2  # between two heartbeats that say that the program is stopped, until the master has had time to act
+)
+STOPPED_HURRY_S = 3.0
 
 
 class Orphaned(Exception):
@@ -66,6 +70,7 @@ class MasterLink:
         self._last_answer = time.monotonic()
         self._last_revival = self._last_answer
         self._heartbeat_interval = DEFAULT_HEARTBEAT_INTERVAL_S
+        self._stopped_since: float | None = None  # the program, by a signal
 
     @property
     def silence(self) -> float:
@@ -162,15 +167,29 @@ class MasterLink:
     # --- inside
 
     async def _until_heartbeat_due(self, seconds: float) -> None:
-        """At once if there is news: an assignment is wanted, or the program is stopped, which is reported every second."""
+        """At once if there is news: an assignment is wanted, or the program is stopped, which is reported more often."""
         interval = seconds * random.uniform(1 - HEARTBEAT_JITTER, 1)
         due = time.monotonic() + interval
         while (left := due - time.monotonic()) > 0:
-            if await self._slot.until_heartbeat_due(min(left, WATCH_INTERVAL_S), interval):
+            if await self._slot.until_heartbeat_due(min(left, self._watch_interval()), interval):
                 return
             self._runner.watch_memory()
             if self._runner.is_stopped:
                 return
+
+    def on_child(self) -> None:
+        """A child of the agent was stopped, continued or ended (SIGCHLD); the master wants to know of the first at once."""
+        if self._runner.is_stopped:
+            self._slot.hurry()
+
+    def _watch_interval(self) -> float:
+        now = time.monotonic()
+        if not self._runner.is_stopped:
+            self._stopped_since = None
+            return WATCH_INTERVAL_S
+        if self._stopped_since is None:
+            self._stopped_since = now
+        return STOPPED_INTERVAL_S if now - self._stopped_since < STOPPED_HURRY_S else WATCH_INTERVAL_S
 
     def _checkpoint(self, result: WriteResult) -> pb.CheckpointReport:
         return pb.CheckpointReport(

@@ -88,11 +88,14 @@ class Program:
         log: Path,
         cwd: Path | None = None,
         attach_to: Sequence[Path] = (),
+        keep_open: Sequence[int] = (),
     ) -> Program:
         """Start it; returns once the program itself runs.
 
         ``env`` is the whole environment. ``attach_to`` are ``cgroup.procs`` files that it joins before its first
-        instruction. Only from the main thread: the kernel takes the end of the starting thread for that of the agent.
+        instruction. ``keep_open``: descriptors that it inherits.
+
+        Only from the main thread: the kernel takes the end of the starting thread for that of the agent.
         """
         if threading.current_thread() is not threading.main_thread():
             raise PermanentError(
@@ -115,7 +118,7 @@ class Program:
                     env={**env, RUN_ID: run_id},
                     cwd=directory,
                     start_new_session=True,
-                    pass_fds=(tell,),
+                    pass_fds=(tell, *keep_open),
                 )
         except OSError as failure:
             os.close(hear)
@@ -133,6 +136,10 @@ class Program:
             kind = PermanentError if _is_of_file(refusal, file) else PliantError
             raise kind(f"cannot run {file}: {refusal}", hint=_how_to_run(file))
         return cls(popen, run_id, log, offset)
+
+    def begin_run(self, log_offset: int) -> None:
+        """A process that was there before (``warm_standby``) is the program from now on."""
+        self.log_offset, self.started_at = log_offset, time.time()
 
     @property
     def returncode(self) -> int | None:

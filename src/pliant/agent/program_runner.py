@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,8 @@ from pliant.agent.process import Program
 from pliant.agent.rank_assignment import GroupSlot
 from pliant.agent.stop_request import StopRequest
 from pliant.agent.usage import MemoryWatchdog, Usage, UsageSampler, peak_of_children_mb
+from pliant.agent.warm_standby import MIN_RUN_S, WarmStandby
+from pliant.core.end_policy import SERVICE_ROLES
 from pliant.core.errors import PermanentError, PliantError
 from pliant.core.nodes.environment import NodeEnvironment
 from pliant.core.nodes.fault_policy import ExitReason
@@ -31,6 +34,7 @@ from pliant.files.time_meter import MeterPage, open_meter
 
 log = logging.getLogger(__name__)
 
+STANDBY_LOOK_S = 1.0  # between two looks whether a standby is to be prepared
 CHECK_COMMAND = "check the command, its execute permission and the PATH of the job"
 
 
@@ -58,6 +62,8 @@ class ProgramRunner:
         self._over_memory = ""
         self._peak_mb = 0.0  # of all runs: a replacement needs what any of them needed
         self._kill_reason = ""  # of the master
+        keeps_standby = environment.warm_standby and environment.role not in SERVICE_ROLES
+        self._standby = WarmStandby(self._command, log_file) if keeps_standby else None
 
     @property
     def pid(self) -> int:
@@ -90,12 +96,7 @@ class ProgramRunner:
         self, snapshot_dir: Path | None, on_started: Callable[[int], Awaitable[object]], kills_before: int
     ) -> ExitReport:
         try:
-            program = self.program = await Program.start(
-                self._command,
-                env=self._variables(snapshot_dir),
-                log=self._log_file,
-                attach_to=self._limits.procs_files,
-            )
+            program = self.program = await self._start(self._variables(snapshot_dir))
         except PermanentError as error:
             return ExitReport(
                 ExitReason.ERROR,
@@ -109,12 +110,14 @@ class ProgramRunner:
         self._sampler = UsageSampler(program.pid, self._limits.reader)
         self._watchdog = self._limits.make_watchdog(program.pid)
         started = asyncio.ensure_future(on_started(program.pid))
+        preparing = asyncio.create_task(self._prepare_standby(snapshot_dir))
         try:
             await self._until_over(program)
             code = await program.wait()
         finally:
             started.cancel()
-            await asyncio.gather(started, return_exceptions=True)
+            preparing.cancel()
+            await asyncio.gather(started, preparing, return_exceptions=True)
             self._sampler = self._watchdog = None
         self._peak_mb = max(self._peak_mb, peak_of_children_mb())
         limit = (
@@ -157,12 +160,34 @@ class ProgramRunner:
         if self.program is not None:
             await self.program.kill()
 
+    async def end_standby(self) -> None:
+        """The node ends, so nobody succeeds its program."""
+        if self._standby is not None:
+            await self._standby.end()
+
     async def until_recalled(self) -> None:
         """Until the program must end: the node stops, or its group restarts."""
         while not self._stop.is_requested and not self._slot.recall:
             await self._slot.news()
 
     # --- inside
+
+    async def _start(self, env: dict[str, str]) -> Program:
+        if self._standby is not None and (warm := self._standby.become(env, self._limits.procs_files)) is not None:
+            return warm
+        return await Program.start(self._command, env=env, log=self._log_file, attach_to=self._limits.procs_files)
+
+    async def _prepare_standby(self, snapshot_dir: Path | None) -> None:
+        """Once the program trains: before that it needs the processors itself."""
+        if self._standby is None:
+            return
+        began = time.monotonic()
+        while not self._stop.is_requested:
+            await asyncio.sleep(STANDBY_LOOK_S)
+            spent = self.time_spent()
+            if (spent is not None and spent.began) or time.monotonic() - began > MIN_RUN_S:
+                limit, used = self._limits.memory_limit_mb(), self._peak_mb
+                await self._standby.prepare(self._variables(snapshot_dir), free_mb=limit - used if limit else math.inf)
 
     def _variables(self, snapshot_dir: Path | None) -> dict[str, str]:
         """``python`` means the Python that Pliant runs in, as in an activated environment."""

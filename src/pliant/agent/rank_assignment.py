@@ -145,7 +145,7 @@ class GroupSlot:
         self.recall = ""  # why the program must end, to be started again with its group
         self.is_recalled = False  # and it was ended for that reason
         self._news = asyncio.Event()
-        self._hurry = asyncio.Event()  # an assignment is wanted: the next heartbeat is due
+        self._hurry = asyncio.Event()  # an assignment is wanted, or there is other news: the next heartbeat is due
 
     @property
     def generation(self) -> int:
@@ -177,6 +177,10 @@ class GroupSlot:
             self.wake()
         elif self._assignment is None and reply.group.generation:
             self.assign(reply.group)
+
+    def hurry(self) -> None:
+        """The next heartbeat is due."""
+        self._hurry.set()
 
     def wake(self) -> None:
         """Wake whoever waits for news."""

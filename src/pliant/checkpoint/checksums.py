@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 ALGORITHM = "crc32"
 CHUNK = 16 << 20  # bytes
 
-crc32: Callable[[bytes | memoryview], int]
+crc32: Callable[..., int]  # of bytes, continued from the checksum of those before them
 try:
     from deflate import crc32
 except ImportError:

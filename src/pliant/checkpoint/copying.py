@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
@@ -57,6 +57,18 @@ def move(moves: list[Move]) -> None:
     other = _pool().submit(_run, second)
     _run(first)
     other.result()
+
+
+def in_two_threads(work: Callable[[], None], size: int) -> None:
+    """Run it in this thread, and in a second one at the same time if ``size`` bytes are worth that."""
+    if size < _WORTH_A_THREAD or _threads() == 1:
+        work()
+        return
+    other = _pool().submit(work)
+    try:
+        work()
+    finally:
+        other.result()
 
 
 def _run(moves: list[Move]) -> None:

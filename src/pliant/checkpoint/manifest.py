@@ -233,15 +233,23 @@ def slice_of(entry: str, about: Mapping[str, Any], file: str) -> tuple[str, int,
 
 def check(data: memoryview, note: PartNote, file: str) -> None:
     """Every byte of a part against its note; the error names the damaged range."""
+    check_size(data, note, file)
+    if (damage := first_damage(data, note.checksums, note.chunk)) is not None:
+        raise damaged(data, file, damage)
+
+
+def check_size(data: memoryview, note: PartNote, file: str) -> None:
     if data.nbytes != note.bytes:
         raise CorruptData(f"{file} has {data.nbytes} bytes instead of {note.bytes}: it is truncated")
-    if (damage := first_damage(data, note.checksums, note.chunk)) is not None:
-        begin, end = damage
-        try:
-            where = parse(data, file).entry_at(max(begin, 0))
-        except CorruptData:
-            where = "the header"
-        raise CorruptData(f"{file} is corrupt in bytes {begin}-{end} (from {where} on): {ALGORITHM} does not match")
+
+
+def damaged(data: memoryview, file: str, damage: tuple[int, int]) -> CorruptData:
+    begin, end = damage
+    try:
+        where = parse(data, file).entry_at(max(begin, 0))
+    except CorruptData:
+        where = "the header"
+    return CorruptData(f"{file} is corrupt in bytes {begin}-{end} (from {where} on): {ALGORITHM} does not match")
 
 
 def _note(value: Any, path: str) -> PartNote:

@@ -19,13 +19,14 @@ import torch
 
 from pliant.checkpoint import manifest
 from pliant.checkpoint.catalog import Found, InMemory, candidates
-from pliant.checkpoint.copying import Move, move
 from pliant.checkpoint.layout import Layout
 from pliant.checkpoint.manifest import PartNote
+from pliant.checkpoint.part_bytes import PartBytes, Wanted, advise_huge_pages
 from pliant.checkpoint.slots import SlotFolder
 from pliant.checkpoint.state import Tensors, descend, dtype_named, tensor_names, unflatten
-from pliant.checkpoint.storage import map_file, open_storage
-from pliant.core.errors import CorruptData, NotFound
+from pliant.checkpoint.storage import map_open_file, open_storage
+from pliant.core.errors import CorruptData, NotFound, PliantError
+from pliant.files.regular import open_regular
 
 log = logging.getLogger(__name__)
 
@@ -40,12 +41,24 @@ def load(found: Found, *, below: str = "", verify: bool = True) -> Any:
     """The state, or what is below keys joined by dots, such as ``model``; then only those tensors are copied."""
     target: _Target | None = None
     for part in found.parts:
-        with _opened(part, found, verify) as (data, name):
-            layout = manifest.parse(data, name)
-            about = manifest.own_metadata(layout)
-            if target is None:
-                target = _Target(about, below, name, sum(_size(part) for part in found.parts))
-            target.take(data, layout, about, name)
+        with _opened(part, found) as source:
+            note = part if verify and isinstance(part, PartNote) else None
+            if note is not None:
+                manifest.check_size(source.data, note, source.name)
+            try:
+                layout = manifest.parse(source.data, source.name)
+                about = manifest.own_metadata(layout)
+                if target is None:
+                    target = _Target(about, below, source.name, sum(_size(part) for part in found.parts))
+                wanted = target.take(layout, about, source.name)
+            except PliantError:
+                if note is not None:
+                    manifest.check(source.data, note, source.name)  # if that is why, say where
+                raise
+            if note is None:
+                source.copy(wanted)
+            elif (damage := source.copy_checked(wanted, note.checksums, note.chunk)) is not None:
+                raise manifest.damaged(source.data, source.name, damage)
     assert target is not None
     return unflatten(target.structure, target.finish(found))
 
@@ -73,6 +86,8 @@ class _Target:
             if needed > size:
                 raise ValueError(f"tensors of {needed} bytes in parts of {size}")
             self.tensors: Tensors = {name: torch.empty(index[name][1], dtype=index[name][0]) for name in wanted}
+            for tensor in self.tensors.values():
+                advise_huge_pages(tensor.data_ptr(), tensor.nbytes)
         except KeyError as error:
             if below and "structure" in about:
                 raise NotFound(f"the checkpoint has no entry {below!r}", hint=f"it has: {error.args[0]}") from None
@@ -81,9 +96,9 @@ class _Target:
             raise CorruptData(f"{file}: the structure of the state is corrupt: {error!r:.500}") from None
         self._received: dict[str, list[tuple[int, int]]] = {name: [] for name in self.tensors}  # elements, from and to
 
-    def take(self, data: memoryview, layout: Layout, about: dict[str, Any], file: str) -> None:
-        moves: list[Move] = []
-        base = _address(data) + layout.data_begin
+    def take(self, layout: Layout, about: dict[str, Any], file: str) -> list[Wanted]:
+        """Which bytes of this part go where."""
+        found: list[Wanted] = []
         for entry in layout.entries:
             name, begin, end = manifest.slice_of(entry.name, about, file)
             if (tensor := self.tensors.get(name)) is None:
@@ -93,9 +108,9 @@ class _Target:
             if size != entry.end - entry.begin or not 0 <= begin <= end <= tensor.numel():
                 raise CorruptData(f"{file}: tensor {entry.name} does not fit into {name} {tuple(tensor.shape)}")
             if size:
-                moves.append((tensor.data_ptr() + begin * tensor.itemsize, base + entry.begin, size))
+                found.append(Wanted(layout.data_begin + entry.begin, size, tensor.data_ptr() + begin * tensor.itemsize))
                 self._received[name].append((begin, end))
-        move(moves)
+        return found
 
     def finish(self, found: Found) -> Tensors:
         """Refuses tensors of which an element never came: it would be whatever was in that memory before."""
@@ -113,20 +128,25 @@ def _size(part: PartNote | InMemory) -> int:
 
 
 @contextmanager
-def _opened(part: PartNote | InMemory, found: Found, verify: bool) -> Iterator[tuple[memoryview, str]]:
+def _opened(part: PartNote | InMemory, found: Found) -> Iterator[PartBytes]:
     if isinstance(part, InMemory):
         folder, snapshot = SlotFolder(part.folder), part.snapshot
         with folder.reading(snapshot.slot):
             if folder.snapshot(snapshot.slot) != snapshot:
                 raise CorruptData(f"the snapshot of step {snapshot.step} in {folder.path} has been overwritten")
-            yield memoryview(map_file(Path(snapshot.file))), snapshot.file
+            with _local(Path(snapshot.file), snapshot.file) as source:
+                yield source
         return
     storage = open_storage(found.directory)
-    data, name = memoryview(storage.open(part.path)), f"{storage.url}/{part.path}"
-    if verify:
-        manifest.check(data, part, name)
-    yield data, name
+    name = f"{storage.url}/{part.path}"
+    if (path := storage.local_path(part.path)) is None:
+        yield PartBytes(memoryview(storage.open(part.path)), None, name)
+        return
+    with _local(path, name) as source:
+        yield source
 
 
-def _address(data: memoryview) -> int:
-    return torch.frombuffer(data, dtype=torch.uint8).data_ptr()
+@contextmanager
+def _local(path: Path, name: str) -> Iterator[PartBytes]:
+    with open_regular(path) as file:
+        yield PartBytes(memoryview(map_open_file(file)), file.fileno(), name)

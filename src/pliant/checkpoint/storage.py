@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from pliant.core.errors import InvalidRequest, NotAvailable
 from pliant.files.atomic import HIDDEN, AtomicFile, sync_folder
@@ -50,6 +50,9 @@ class Storage(Protocol):
 
     def open(self, path: str) -> mmap.mmap | bytearray:
         """All bytes of a file, writable without effect on it; a local one is mapped."""
+
+    def local_path(self, path: str) -> Path | None:
+        """Where the file is on this machine; None: elsewhere."""
 
     def put(self, path: str, chunks: Iterable[Bytes], size: int) -> None:
         """Write a file; it appears whole or not at all where the store can do that."""
@@ -88,6 +91,9 @@ class LocalStorage:
 
     def open(self, path: str) -> mmap.mmap | bytearray:
         return map_file(self._root / path)
+
+    def local_path(self, path: str) -> Path | None:
+        return self._root / path
 
     def put(self, path: str, chunks: Iterable[Bytes], size: int) -> None:
         target = self._root / path
@@ -168,6 +174,9 @@ class RemoteStorage:
     def open(self, path: str) -> mmap.mmap | bytearray:
         return bytearray(self._fs.cat_file(self._full(path)))
 
+    def local_path(self, path: str) -> Path | None:
+        return None
+
     def put(self, path: str, chunks: Iterable[Bytes], size: int) -> None:
         full = self._full(path)
         self._fs.makedirs(full.rpartition("/")[0], exist_ok=True)
@@ -201,9 +210,13 @@ def open_storage(directory: str | os.PathLike[str]) -> Storage:
 
 def map_file(path: Path) -> mmap.mmap | bytearray:
     with open_regular(path) as file:
-        if os.fstat(file.fileno()).st_size == 0:
-            return bytearray()
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        return map_open_file(file)
+
+
+def map_open_file(file: IO[bytes]) -> mmap.mmap | bytearray:
+    if os.fstat(file.fileno()).st_size == 0:
+        return bytearray()
+    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
 
 
 def reserve(file: int, size: int) -> None:

@@ -139,6 +139,16 @@ def write_json(path: Path, value: Mapping[str, Any], *, durable: bool = True) ->
     write_bytes(path, json.dumps(value, indent=1).encode(), durable=durable)
 
 
+def write_output(path: Path, text: str) -> None:
+    """To a path that a user named: a file appears whole or not at all, and what a link points to is replaced, not the link. A
+    device or a pipe is written, since root could replace it by a file."""
+    if path.exists() and not path.is_file():
+        with path.open("w", encoding="utf-8") as special:
+            special.write(text)
+    else:
+        write_text(Path(os.path.realpath(path)), text)
+
+
 def read_json(path: Path) -> dict[str, Any] | None:
     """The object in a file, or None if there is no such file or it holds something else, be it a FIFO or a gigabyte."""
     try:

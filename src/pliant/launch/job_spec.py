@@ -123,6 +123,8 @@ def _fault(spec: FaultSpec, changes: dict[str, Any]) -> dict[str, Any]:
     fault = spec.entries()
     if "max_restarts" in changes:
         fault["error"] = {**spec.error.entries(), "limit": changes["max_restarts"]}
+    if "warm_standby" in changes:
+        fault["warm_standby"] = changes["warm_standby"]
     if "give_up_after" in changes:
         fault["unschedulable"] = {**spec.unschedulable.entries(), "give_up_after": changes["give_up_after"]}
     return fault

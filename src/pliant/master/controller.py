@@ -23,7 +23,7 @@ from pliant.core.status import JobStatus
 from pliant.core.status_builder import LiveFigures, build_status
 from pliant.master.components.base import Component
 from pliant.master.components.nodes import NodeManager
-from pliant.master.components.signals import EndRequested, JobOver, NodesChanged, Signal, SignalBus
+from pliant.master.components.signals import EndRequested, HeartbeatsPaced, JobOver, NodesChanged, Signal, SignalBus
 from pliant.master.journal.journal import Journal
 
 C = TypeVar("C", bound=Component)
@@ -122,7 +122,10 @@ class JobController:
         nodes = self.find(NodeManager)
         wanted = len(nodes.book.live()) / MAX_HEARTBEATS_PER_S if nodes is not None else 0.0
         least, most = min(1.0, self._heartbeat_timeout / 5), self._heartbeat_timeout * 0.4
-        self.heartbeat_seconds = min(max(least, wanted), most)
+        seconds = min(max(least, wanted), most)
+        if seconds != self.heartbeat_seconds:
+            self.heartbeat_seconds = seconds
+            self.signals.publish(HeartbeatsPaced(seconds))
 
     # --- what concerns the job as a whole
 

@@ -160,7 +160,7 @@ class Master:
             undo.push_async_callback(server.stop, 0.5)
             await self._listener.bind(server, tls)
             controller = self._make_controller(journal, self._listener.address)
-            add_services(server, controller)
+            undo.callback(add_services(server, controller).close)
             start = journal.do(self.state.job.master_started)
             journal.event(MasterStarted(start=start))
             if self.job_dir.resume_file.exists():

@@ -25,6 +25,7 @@ def job_environment(spec: JobSpec, *, checkpoint_dir: str, parameters_dir: Path)
         strategy=spec.strategy,
         grace=spec.fault.grace,
         orphan_timeout=spec.fault.orphan_timeout,
+        warm_standby=spec.fault.warm_standby,
         checkpoint=checkpoint if saving.dir or saving.every_steps or saving.every_seconds else None,
         parameters_dir=parameters_dir if spec.components().parameters else None,
         allows_plaintext=spec.security.tls is False,

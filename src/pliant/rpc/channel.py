@@ -4,7 +4,8 @@
 their agent set (``Address.from_env``). The token is sent only to a peer that has proved itself: by its certificate, or by the
 folder that its Unix socket is in. Without either it is sent only if the address says so.
 
-Where a master may be started again on another machine, clients look up where it listens now (``moving_channel``).
+Where a master may be started again on another machine, clients look up where it listens now (``moving_channel``). Calls that are
+made often travel over one stream per client (``call_stream``).
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ import grpc.aio
 from pliant.core.errors import MasterUnavailable, PermanentError, PliantError, Unauthenticated
 from pliant.core.nodes.environment import NodeEnvironment
 from pliant.rpc import pliant_pb2_grpc as services
+from pliant.rpc.call_stream.asynchronous import AsyncCallStream
+from pliant.rpc.call_stream.blocking import BlockingCallStream
+from pliant.rpc.call_stream.methods import StreamingChannel
 from pliant.rpc.failures import from_status
 from pliant.rpc.identity import TOKEN_HEADER, read_token_file
 from pliant.rpc.moving_channel import MovingChannel, published_address
@@ -67,11 +71,16 @@ _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.initial_reconnect_backoff_ms", 50),  # a master is back in under a second; do not wait longer than it
     ("grpc.min_reconnect_backoff_ms", 5_000),  # in truth: how long one attempt may take; TLS on a busy machine is slow
     ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+]
+_TCP_OPTIONS: list[
+    tuple[str, Any]
+] = [  # the kernel tells the end of a peer on this machine, and a thousand pings cost its master
+    *_OPTIONS,
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.use_local_subchannel_pool", 1),
 ]
 
 
@@ -86,10 +95,10 @@ class Dialling:
             self._socket = dialled(address.target)
             self.target = self._socket.target
             return
-        self.target = address.target
+        self.target, self.options = address.target, _TCP_OPTIONS
         if address.tls is not None:
             self.credentials = address.tls.channel_credentials()
-            self.options = [*_OPTIONS, ("grpc.ssl_target_name_override", SERVER_NAME)]
+            self.options = [*_TCP_OPTIONS, ("grpc.ssl_target_name_override", SERVER_NAME)]
         elif not address.allows_plaintext:
             raise Unauthenticated(
                 f"the job's token is not sent to {address.target} without TLS: anyone could be listening there",
@@ -128,6 +137,11 @@ class Connection:
         """A call that nobody waited for: if it found no master, the next one may."""
         if isinstance(self.channel, MovingChannel) and call.code() is not grpc.StatusCode.OK and not call.cancelled():
             self.channel.follow()
+
+    @property
+    def present(self) -> Any:
+        """The channel to where the master is, as far as is known."""
+        return self.channel.present if isinstance(self.channel, MovingChannel) else self.channel
 
     def channels(self) -> list[Any]:
         """To be closed by the client."""
@@ -168,7 +182,8 @@ class MasterClient:
         self.address = address
         self._connection = Connection(address, secure=grpc.secure_channel, insecure=grpc.insecure_channel)
         self._metadata = ((TOKEN_HEADER, address.token),)
-        self.stubs = Stubs(self._connection.channel)
+        self._stream = BlockingCallStream(lambda: self._connection.present, self._metadata)
+        self.stubs = Stubs(StreamingChannel(self._connection.channel, self._stream))
 
     def call(self, method: Callable[..., Any], request: Any, *, timeout: float = DEADLINE_S) -> Any:
         try:
@@ -202,6 +217,7 @@ class MasterClient:
         return call
 
     def close(self) -> None:
+        self._stream.close()
         for channel in self._connection.channels():
             channel.close()
         self._connection.forget()
@@ -214,7 +230,8 @@ class AsyncMasterClient:
         self.address = address
         self._connection = Connection(address, secure=grpc.aio.secure_channel, insecure=grpc.aio.insecure_channel)
         self._metadata = ((TOKEN_HEADER, address.token),)
-        self.stubs = Stubs(self._connection.channel)
+        self._stream = AsyncCallStream(lambda: self._connection.present, self._metadata)
+        self.stubs = Stubs(StreamingChannel(self._connection.channel, self._stream))
 
     async def call(self, method: Callable[..., Any], request: Any, *, timeout: float = DEADLINE_S) -> Any:
         try:
@@ -223,6 +240,7 @@ class AsyncMasterClient:
             raise self._connection.failed(error, type(request).__name__) from None
 
     async def close(self) -> None:
+        await self._stream.close()
         for channel in self._connection.channels():
             await channel.close(None)
         self._connection.forget()

@@ -1,5 +1,5 @@
 """Parameter servers as messages: definitions, the partition map, seats, orders and pushes. Converted here and nowhere else
-(their status in ``rpc/status.py``).
+(their status in ``rpc/status.py``; batches of pushes and runs of orders in ``rpc/contributions.py``).
 
 Definitions travel as messages and are JSON objects inside: the field names of both are those of ``ps/specs.py``.
 """
@@ -34,7 +34,7 @@ _KINDS: dict[OrderKind, pb.OrderKind] = {
     OrderKind.MOVE: pb.ORDER_MOVE,
 }
 _KINDS_BACK = {message: kind for kind, message in _KINDS.items()}
-_OUTCOMES: dict[PushOutcome, pb.PushOutcome] = {
+OUTCOMES: dict[PushOutcome, pb.PushOutcome] = {
     PushOutcome.ACCEPTED: pb.PUSH_ACCEPTED,
     PushOutcome.REPEATED: pb.PUSH_REPEATED,
     PushOutcome.OVER: pb.PUSH_OVER,
@@ -44,7 +44,7 @@ _OUTCOMES: dict[PushOutcome, pb.PushOutcome] = {
     PushOutcome.LOST: pb.PUSH_LOST,
     PushOutcome.GAP: pb.PUSH_GAP,
 }
-_OUTCOMES_BACK = {message: outcome for outcome, message in _OUTCOMES.items()}
+_OUTCOMES_BACK = {message: outcome for outcome, message in OUTCOMES.items()}
 
 
 def _known(back: Mapping[Any, T], value: int, what: str) -> T:
@@ -244,7 +244,7 @@ def push_with_records(message: pb.ContributeRequest) -> PushWithRecords:
 
 def push_reply(decision: PushDecision, scheduled: int = 0) -> pb.ContributeReply:
     return pb.ContributeReply(
-        outcome=_OUTCOMES[decision.outcome],
+        outcome=OUTCOMES[decision.outcome],
         iteration=decision.iteration,
         staleness=decision.staleness,
         reason=decision.reason,

@@ -231,6 +231,42 @@ class Empty(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class CallFrames(_message.Message):
+    __slots__ = ("calls",)
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    calls: _containers.RepeatedCompositeFieldContainer[CallFrame]
+    def __init__(self, calls: _Optional[_Iterable[_Union[CallFrame, _Mapping]]] = ...) -> None: ...
+
+class CallFrame(_message.Message):
+    __slots__ = ("number", "method", "request", "timeout")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    method: str
+    request: bytes
+    timeout: float
+    def __init__(self, number: _Optional[int] = ..., method: _Optional[str] = ..., request: _Optional[bytes] = ..., timeout: _Optional[float] = ...) -> None: ...
+
+class AnswerFrames(_message.Message):
+    __slots__ = ("answers",)
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    answers: _containers.RepeatedCompositeFieldContainer[AnswerFrame]
+    def __init__(self, answers: _Optional[_Iterable[_Union[AnswerFrame, _Mapping]]] = ...) -> None: ...
+
+class AnswerFrame(_message.Message):
+    __slots__ = ("number", "reply", "code", "details")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    REPLY_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    DETAILS_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    reply: bytes
+    code: int
+    details: str
+    def __init__(self, number: _Optional[int] = ..., reply: _Optional[bytes] = ..., code: _Optional[int] = ..., details: _Optional[str] = ...) -> None: ...
+
 class JobStatus(_message.Message):
     __slots__ = ("name", "phase", "reason", "message", "started_at", "suspended_at", "ended_at", "time", "master_starts", "components", "conditions", "roles", "nodes", "datasets", "progress", "records_per_second", "stalled_seconds", "eta", "goodput", "last_plan", "evaluations", "best", "first_failure", "world", "parameters", "steps_per_second", "checkpoints", "planner")
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -1488,34 +1524,48 @@ class GetWorldReply(_message.Message):
     def __init__(self, state: _Optional[_Union[WorldState, str]] = ..., reason: _Optional[str] = ..., world: _Optional[_Union[World, _Mapping]] = ..., round: _Optional[int] = ...) -> None: ...
 
 class WatchRoundRequest(_message.Message):
-    __slots__ = ("round", "known_waiting", "member", "incarnation", "known_outdated")
+    __slots__ = ("round", "known_waiting", "member", "incarnation", "known_outdated", "known_probe")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     KNOWN_WAITING_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     KNOWN_OUTDATED_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_PROBE_FIELD_NUMBER: _ClassVar[int]
     round: int
     known_waiting: int
     member: str
     incarnation: str
     known_outdated: bool
-    def __init__(self, round: _Optional[int] = ..., known_waiting: _Optional[int] = ..., member: _Optional[str] = ..., incarnation: _Optional[str] = ..., known_outdated: _Optional[bool] = ...) -> None: ...
+    known_probe: int
+    def __init__(self, round: _Optional[int] = ..., known_waiting: _Optional[int] = ..., member: _Optional[str] = ..., incarnation: _Optional[str] = ..., known_outdated: _Optional[bool] = ..., known_probe: _Optional[int] = ...) -> None: ...
+
+class SuspectRequest(_message.Message):
+    __slots__ = ("round", "member", "incarnation")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    member: str
+    incarnation: str
+    def __init__(self, round: _Optional[int] = ..., member: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class RoundStatus(_message.Message):
-    __slots__ = ("intact", "superseded", "missing", "waiting", "closed", "outdated")
+    __slots__ = ("intact", "superseded", "missing", "waiting", "closed", "outdated", "probe")
     INTACT_FIELD_NUMBER: _ClassVar[int]
     SUPERSEDED_FIELD_NUMBER: _ClassVar[int]
     MISSING_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
     CLOSED_FIELD_NUMBER: _ClassVar[int]
     OUTDATED_FIELD_NUMBER: _ClassVar[int]
+    PROBE_FIELD_NUMBER: _ClassVar[int]
     intact: bool
     superseded: bool
     missing: _containers.RepeatedScalarFieldContainer[str]
     waiting: int
     closed: bool
     outdated: bool
-    def __init__(self, intact: _Optional[bool] = ..., superseded: _Optional[bool] = ..., missing: _Optional[_Iterable[str]] = ..., waiting: _Optional[int] = ..., closed: _Optional[bool] = ..., outdated: _Optional[bool] = ...) -> None: ...
+    probe: int
+    def __init__(self, intact: _Optional[bool] = ..., superseded: _Optional[bool] = ..., missing: _Optional[_Iterable[str]] = ..., waiting: _Optional[int] = ..., closed: _Optional[bool] = ..., outdated: _Optional[bool] = ..., probe: _Optional[int] = ...) -> None: ...
 
 class ExchangeAddressesRequest(_message.Message):
     __slots__ = ("round", "member", "incarnation", "group", "ranks", "keys")
@@ -2278,12 +2328,34 @@ class PartitionLoad(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., share: _Optional[float] = ...) -> None: ...
 
 class NextOrdersReply(_message.Message):
-    __slots__ = ("orders", "base")
+    __slots__ = ("orders", "base", "runs")
     ORDERS_FIELD_NUMBER: _ClassVar[int]
     BASE_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
     orders: _containers.RepeatedCompositeFieldContainer[Order]
     base: int
-    def __init__(self, orders: _Optional[_Iterable[_Union[Order, _Mapping]]] = ..., base: _Optional[int] = ...) -> None: ...
+    runs: _containers.RepeatedCompositeFieldContainer[ApplyRun]
+    def __init__(self, orders: _Optional[_Iterable[_Union[Order, _Mapping]]] = ..., base: _Optional[int] = ..., runs: _Optional[_Iterable[_Union[ApplyRun, _Mapping]]] = ...) -> None: ...
+
+class ApplyRun(_message.Message):
+    __slots__ = ("first", "map_version", "iteration", "seats", "sessions", "session", "sequences", "scales")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    SEATS_FIELD_NUMBER: _ClassVar[int]
+    SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCES_FIELD_NUMBER: _ClassVar[int]
+    SCALES_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    map_version: int
+    iteration: int
+    seats: _containers.RepeatedScalarFieldContainer[int]
+    sessions: _containers.RepeatedScalarFieldContainer[str]
+    session: _containers.RepeatedScalarFieldContainer[int]
+    sequences: _containers.RepeatedScalarFieldContainer[int]
+    scales: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, first: _Optional[int] = ..., map_version: _Optional[int] = ..., iteration: _Optional[int] = ..., seats: _Optional[_Iterable[int]] = ..., sessions: _Optional[_Iterable[str]] = ..., session: _Optional[_Iterable[int]] = ..., sequences: _Optional[_Iterable[int]] = ..., scales: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class ReportDumpRequest(_message.Message):
     __slots__ = ("holder", "order", "failure")
@@ -2410,16 +2482,60 @@ class ContributeReply(_message.Message):
     def __init__(self, outcome: _Optional[_Union[PushOutcome, str]] = ..., iteration: _Optional[int] = ..., staleness: _Optional[int] = ..., reason: _Optional[str] = ..., lost_leases: _Optional[_Iterable[int]] = ..., scheduled: _Optional[int] = ...) -> None: ...
 
 class ContributeBatchRequest(_message.Message):
-    __slots__ = ("contributions",)
-    CONTRIBUTIONS_FIELD_NUMBER: _ClassVar[int]
-    contributions: _containers.RepeatedCompositeFieldContainer[ContributeRequest]
-    def __init__(self, contributions: _Optional[_Iterable[_Union[ContributeRequest, _Mapping]]] = ...) -> None: ...
+    __slots__ = ("session", "places", "sequences", "based_on", "examples", "place", "reports", "leases", "records", "after")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCES_FIELD_NUMBER: _ClassVar[int]
+    BASED_ON_FIELD_NUMBER: _ClassVar[int]
+    EXAMPLES_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    REPORTS_FIELD_NUMBER: _ClassVar[int]
+    LEASES_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    session: str
+    places: _containers.RepeatedCompositeFieldContainer[StagingPlace]
+    sequences: _containers.RepeatedScalarFieldContainer[int]
+    based_on: _containers.RepeatedScalarFieldContainer[int]
+    examples: _containers.RepeatedScalarFieldContainer[int]
+    place: _containers.RepeatedScalarFieldContainer[int]
+    reports: _containers.RepeatedScalarFieldContainer[int]
+    leases: _containers.RepeatedScalarFieldContainer[int]
+    records: _containers.RepeatedScalarFieldContainer[int]
+    after: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, session: _Optional[str] = ..., places: _Optional[_Iterable[_Union[StagingPlace, _Mapping]]] = ..., sequences: _Optional[_Iterable[int]] = ..., based_on: _Optional[_Iterable[int]] = ..., examples: _Optional[_Iterable[int]] = ..., place: _Optional[_Iterable[int]] = ..., reports: _Optional[_Iterable[int]] = ..., leases: _Optional[_Iterable[int]] = ..., records: _Optional[_Iterable[int]] = ..., after: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class StagingPlace(_message.Message):
+    __slots__ = ("holders", "map_version")
+    HOLDERS_FIELD_NUMBER: _ClassVar[int]
+    MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
+    holders: _containers.RepeatedCompositeFieldContainer[SeatHolder]
+    map_version: int
+    def __init__(self, holders: _Optional[_Iterable[_Union[SeatHolder, _Mapping]]] = ..., map_version: _Optional[int] = ...) -> None: ...
 
 class ContributeBatchReply(_message.Message):
-    __slots__ = ("replies",)
-    REPLIES_FIELD_NUMBER: _ClassVar[int]
-    replies: _containers.RepeatedCompositeFieldContainer[ContributeReply]
-    def __init__(self, replies: _Optional[_Iterable[_Union[ContributeReply, _Mapping]]] = ...) -> None: ...
+    __slots__ = ("outcomes", "iterations", "staleness", "refusals", "scheduled")
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    ITERATIONS_FIELD_NUMBER: _ClassVar[int]
+    STALENESS_FIELD_NUMBER: _ClassVar[int]
+    REFUSALS_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULED_FIELD_NUMBER: _ClassVar[int]
+    outcomes: _containers.RepeatedScalarFieldContainer[PushOutcome]
+    iterations: _containers.RepeatedScalarFieldContainer[int]
+    staleness: _containers.RepeatedScalarFieldContainer[int]
+    refusals: _containers.RepeatedCompositeFieldContainer[PushRefusal]
+    scheduled: int
+    def __init__(self, outcomes: _Optional[_Iterable[_Union[PushOutcome, str]]] = ..., iterations: _Optional[_Iterable[int]] = ..., staleness: _Optional[_Iterable[int]] = ..., refusals: _Optional[_Iterable[_Union[PushRefusal, _Mapping]]] = ..., scheduled: _Optional[int] = ...) -> None: ...
+
+class PushRefusal(_message.Message):
+    __slots__ = ("contribution", "reason", "lost_leases")
+    CONTRIBUTION_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    LOST_LEASES_FIELD_NUMBER: _ClassVar[int]
+    contribution: int
+    reason: str
+    lost_leases: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, contribution: _Optional[int] = ..., reason: _Optional[str] = ..., lost_leases: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ScheduleRequest(_message.Message):
     __slots__ = ("first", "groups", "factors")

@@ -25,6 +25,84 @@ if _version_not_supported:
     )
 
 
+class CallsStub:
+    """--- many small calls of one client, over one gRPC call: each is a unary method of a service below
+
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Open = channel.stream_stream(
+                '/pliant.v1.Calls/Open',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.CallFrames.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.AnswerFrames.FromString,
+                _registered_method=True)
+
+
+class CallsServicer:
+    """--- many small calls of one client, over one gRPC call: each is a unary method of a service below
+
+    """
+
+    def Open(self, request_iterator, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_CallsServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Open': grpc.stream_stream_rpc_method_handler(
+                    servicer.Open,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.CallFrames.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.AnswerFrames.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'pliant.v1.Calls', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('pliant.v1.Calls', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Calls:
+    """--- many small calls of one client, over one gRPC call: each is a unary method of a service below
+
+    """
+
+    @staticmethod
+    def Open(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/pliant.v1.Calls/Open',
+            pliant_dot_rpc_dot_pliant__pb2.CallFrames.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.AnswerFrames.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
 class JobStub:
     """--- the job as a whole: for people and the launcher
 
@@ -1337,6 +1415,11 @@ class RendezvousStub:
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.WatchRoundRequest.SerializeToString,
                 response_deserializer=pliant_dot_rpc_dot_pliant__pb2.RoundStatus.FromString,
                 _registered_method=True)
+        self.Suspect = channel.unary_unary(
+                '/pliant.v1.Rendezvous/Suspect',
+                request_serializer=pliant_dot_rpc_dot_pliant__pb2.SuspectRequest.SerializeToString,
+                response_deserializer=pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
+                _registered_method=True)
         self.ExchangeAddresses = channel.unary_unary(
                 '/pliant.v1.Rendezvous/ExchangeAddresses',
                 request_serializer=pliant_dot_rpc_dot_pliant__pb2.ExchangeAddressesRequest.SerializeToString,
@@ -1392,6 +1475,13 @@ class RendezvousServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Suspect(self, request, context):
+        """A member waits for its peers much longer than its steps take: all are asked for a sign of life.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ExchangeAddresses(self, request, context):
         """Publishes this member's keys to a group of the round and waits until all its members have published theirs, or the deadline
         passes (EXCHANGE_STATE_WAITING: ask again, without keys), or the round is broken. In memory only.
@@ -1440,6 +1530,11 @@ def add_RendezvousServicer_to_server(servicer, server):
                     servicer.WatchRound,
                     request_deserializer=pliant_dot_rpc_dot_pliant__pb2.WatchRoundRequest.FromString,
                     response_serializer=pliant_dot_rpc_dot_pliant__pb2.RoundStatus.SerializeToString,
+            ),
+            'Suspect': grpc.unary_unary_rpc_method_handler(
+                    servicer.Suspect,
+                    request_deserializer=pliant_dot_rpc_dot_pliant__pb2.SuspectRequest.FromString,
+                    response_serializer=pliant_dot_rpc_dot_pliant__pb2.Empty.SerializeToString,
             ),
             'ExchangeAddresses': grpc.unary_unary_rpc_method_handler(
                     servicer.ExchangeAddresses,
@@ -1594,6 +1689,33 @@ class Rendezvous:
             '/pliant.v1.Rendezvous/WatchRound',
             pliant_dot_rpc_dot_pliant__pb2.WatchRoundRequest.SerializeToString,
             pliant_dot_rpc_dot_pliant__pb2.RoundStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Suspect(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pliant.v1.Rendezvous/Suspect',
+            pliant_dot_rpc_dot_pliant__pb2.SuspectRequest.SerializeToString,
+            pliant_dot_rpc_dot_pliant__pb2.Empty.FromString,
             options,
             channel_credentials,
             insecure,

@@ -28,7 +28,7 @@ from pliant.rpc.tls import TlsFiles
 log = logging.getLogger(__name__)
 
 MAX_MESSAGE = 16 << 20  # bytes
-MAX_CALLS_AT_ONCE = 4096
+MAX_CALLS_AT_ONCE = 20_480  # of all clients: each has one open for its stream of calls, and perhaps one that waits
 MAX_CONNECTIONS = 16_384  # per address; fewer where the process may not open so many files
 HANDSHAKE_TIMEOUT_S = 10.0  # of TLS and HTTP/2; a busy machine is slow
 IDLE_TIMEOUT_S = 60.0  # of a connection without a call, where strangers can connect (TCP without TLS)
@@ -51,7 +51,7 @@ class Border(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not gener
             self._count_refused(details.method)
             return grpc.stream_unary_rpc_method_handler(refuse)  # of a stream: called without waiting for a request
         handler = await continuation(details)
-        if handler is None or handler.unary_unary is None:  # unknown, or the one stream that there is, of health checks
+        if handler is None or handler.unary_unary is None:  # unknown, or a stream: of health checks, or of calls
             return handler
         inner = cast(_Handler, handler.unary_unary)
         return grpc.unary_unary_rpc_method_handler(

@@ -125,6 +125,10 @@ class FaultSpec(Model):
         description="Reaction to an error that a restart would repeat (a missing module, a syntax error, wrong arguments) before"
         " the job made progress: fail the job, or retry as after any other error.",
     )
+    warm_standby: Flag = Field(
+        default=False,
+        description="Keep a process beside each worker that has imported its libraries and succeeds it if it is killed.",
+    )
     unschedulable: UnschedulableSpec = Field(
         default=UnschedulableSpec(), description="What happens to an unschedulable node."
     )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import torch
 
-from pliant.torch.gradients.gradient_sum import GradientSum
+from pliant.torch.gradients.tree_sum import TreeSum
 from pliant.torch.module_buffers import ModuleBuffers
 
 LOSS_BITS = 32  # losses are added up in fixed point, so that every worker computes the same mean
@@ -18,7 +18,7 @@ MAX_LOSS = 1 << 24  # of one unit; larger ones are counted as lost
 
 
 class StepAccumulator:
-    def __init__(self, gradients: GradientSum, buffers: ModuleBuffers) -> None:
+    def __init__(self, gradients: TreeSum, buffers: ModuleBuffers) -> None:
         self.gradients, self.buffers = gradients, buffers
         self.units: set[int] = set()  # those that are done
         self.loss = 0  # fixed point

@@ -1,7 +1,8 @@
 """Mistakes of a training loop that would otherwise train something else in silence, each with what to write instead.
 
-Who ports a plain PyTorch loop leaves ``loss.backward()``, ``zero_grad()`` or ``optimizer.step()`` in it, or passes the
-``DataLoader`` on. ``StepController`` and ``Trainer`` ask here; what is found is an ``InvalidRequest``.
+Who ports a plain PyTorch loop leaves ``loss.backward()`` or ``optimizer.step()`` in it, or passes the ``DataLoader`` on.
+``StepController`` and ``Trainer`` ask here; what is found is an ``InvalidRequest``. A ``zero_grad()`` that is left does nothing:
+gradients of earlier micro-batches are kept elsewhere (``gradients/partial_sums``).
 """
 
 from __future__ import annotations
@@ -87,9 +88,6 @@ class LoopGuard:
         self._optimizers = optimizers
         self._hooks: list[Any] = []
         self._applies = False  # the Trainer itself
-        self._witness: tuple[torch.nn.Parameter, int, int] | None = (
-            None  # one with a gradient of an earlier micro-batch
-        )
 
     def begin_loop(self) -> None:
         if self._hooks:
@@ -111,22 +109,6 @@ class LoopGuard:
             yield
         finally:
             self._applies = False
-
-    def begin_unit(self, params: Sequence[torch.nn.Parameter]) -> None:
-        found = next((param for param in params if param.grad is not None), None)
-        self._witness = None
-        if found is not None and found.grad is not None:
-            self._witness = (found, id(found.grad), found.grad._version)
-
-    def before_backward(self) -> None:
-        """The gradients of earlier micro-batches must still be there, untouched."""
-        if self._witness is None:
-            return
-        param, identity, version = self._witness
-        if param.grad is None or id(param.grad) != identity or param.grad._version != version:
-            raise InvalidRequest(
-                "zero_grad() in the inner loop throws the gradients of earlier micro-batches away", hint=OF_THE_TRAINER
-            )
 
     def _before_step(self, *_: Any) -> None:
         if not self._applies:

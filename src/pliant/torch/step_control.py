@@ -108,7 +108,6 @@ class StepController:
                 return
 
     def backward(self, step: Step, loss: torch.Tensor) -> None:
-        self._guard.before_backward()
         weighted = loss * self._weight
         self._accumulator.add_loss(float(weighted.detach()))
         self._accumulator.gradients.begin_backward()
@@ -161,7 +160,6 @@ class StepController:
         with self._meter.data:
             batch = self._reader.take(wanted)
         self._accumulator.begin_unit(wanted.number, last=last)
-        self._guard.begin_unit(self._params if self._accumulator.units else ())
         return batch
 
     def _end_unit(self, step: Step, unit: int) -> None:

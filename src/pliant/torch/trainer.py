@@ -32,8 +32,6 @@ from pliant.core.errors import InvalidRequest
 from pliant.torch.accumulator import StepAccumulator
 from pliant.torch.checkpoints import Checkpointer, checkpoint_settings
 from pliant.torch.elastic_world import ElasticWorld
-from pliant.torch.gradients.float_sum import FloatSum
-from pliant.torch.gradients.gradient_sum import GradientSum
 from pliant.torch.gradients.tree_sum import TreeSum
 from pliant.torch.misuse import check_dataset, not_committed, warn_of_untrained
 from pliant.torch.module_buffers import ModuleBuffers
@@ -54,8 +52,9 @@ class Trainer:
 
     ``virtual_workers`` is fixed for the job and decides, with the micro-batch, what a step is; how many processes there
     are does not matter, to the last bit: gradients are added up in an order of their own (``gradients/unit_tree``), and operators
-    run with ``threads`` threads, the same number everywhere. With ``deterministic=False`` the result is the same within rounding,
-    and the number of threads is left as it is. ``shared_memory=False`` sends gradients through sockets also on one machine.
+    run with ``threads`` threads, the same number everywhere. With ``deterministic=False`` the number of threads and torch's
+    choice of kernels are left as they are, and the result is the same within their rounding. ``shared_memory=False`` sends
+    gradients through sockets also on one machine.
     """
 
     def __init__(
@@ -110,14 +109,9 @@ class Trainer:
         self.deterministic = deterministic
         self.on_commit: Callable[[Step], None] = lambda step: None
         bucket_bytes = int(bucket_mb * (1 << 20))
-        self._gradients: GradientSum
         if deterministic:
             _make_deterministic(threads)
-            self._gradients = TreeSum(
-                bucket_bytes=bucket_bytes, units=units, overlap=overlap, shared_memory=shared_memory
-            )
-        else:
-            self._gradients = FloatSum(bucket_bytes=bucket_bytes, overlap=overlap)
+        self._gradients = TreeSum(bucket_bytes=bucket_bytes, units=units, overlap=overlap, shared_memory=shared_memory)
         self._state = TrainingState(
             model,
             update,

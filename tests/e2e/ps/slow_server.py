@@ -15,9 +15,9 @@ SECONDS = float(sys.argv[1])
 
 
 class Slow(ParameterStore):
-    def pull(self, *args: Any, **more: Any) -> int:
+    def pulling(self, *args: Any, **more: Any) -> Any:
         time.sleep(SECONDS)
-        return super().pull(*args, **more)
+        return super().pulling(*args, **more)
 
     def stage(self, push: Push) -> bool:
         time.sleep(SECONDS)

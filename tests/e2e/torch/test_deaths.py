@@ -92,9 +92,8 @@ def test_several_that_die_at_once_change_nothing(
         threads.assert_each_record_once(38)
 
 
-@pytest.mark.parametrize("exact", [False, True])
-def test_survivors_compute_nothing_twice(tmp_path: Path, exact: bool) -> None:
-    with TrainerThreads(tmp_path, workers=3, deterministic=exact) as threads:
+def test_survivors_compute_nothing_twice(tmp_path: Path) -> None:
+    with TrainerThreads(tmp_path, workers=3) as threads:
         threads.workers[1].dies("before the collective", step=2)
         threads.workers[0].dies("in the collective", step=5)
         threads.work()
@@ -103,7 +102,7 @@ def test_survivors_compute_nothing_twice(tmp_path: Path, exact: bool) -> None:
         threads.assert_each_record_once(38)
 
 
-def test_in_floating_point_the_result_is_the_same_within_rounding(tmp_path: Path) -> None:
+def test_with_threads_as_they_are_the_result_is_the_same_within_rounding(tmp_path: Path) -> None:
     options: dict[str, Any] = {"deterministic": False, "optimizer": partial(torch.optim.SGD, lr=0.1, momentum=0.9)}
     plain = alone_result(**options).trainer.model.state_dict()
     with TrainerThreads(tmp_path, workers=3, **options) as threads:
@@ -298,7 +297,7 @@ def test_an_average_of_weights_that_is_a_buffer_is_the_same_for_all_after_a_deat
     def build(job: Job) -> Trainer:
         model = net()
         model.register_buffer("average", torch.zeros(8, 6))
-        return Trainer(model, torch.optim.Adam(model.parameters()), virtual_workers=4, deterministic=True, job=job)
+        return Trainer(model, torch.optim.Adam(model.parameters()), virtual_workers=4, job=job)
 
     def program(worker: Worker) -> None:
         told = worker.trainer.on_commit
@@ -448,7 +447,7 @@ def test_fifty_worlds_leave_no_connection_and_no_thread_behind(tmp_path: Path) -
             worker.trainer._elastic.must_reform = True  # as if somebody waited
 
     counts: list[tuple[int, int]] = []
-    with TrainerThreads(tmp_path, workers=2, deterministic=False) as threads:
+    with TrainerThreads(tmp_path, workers=2) as threads:
         for worker in threads.workers:
             worker.program = program
         threads.work()

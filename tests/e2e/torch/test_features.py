@@ -125,12 +125,12 @@ def halve(net: Net) -> None:
             param.grad.mul_(0.5)
 
 
-def build(feature: Feature, job: Job, *, deterministic: bool) -> Trainer:
+def build(feature: Feature, job: Job) -> Trainer:
     torch.manual_seed(1)
     net = Net()
     made = feature.optimizers(net)
     options = {"virtual_workers": 4, **feature.options(net, made), **feature.extra}
-    return Trainer(net, made, deterministic=deterministic, job=job, **options)
+    return Trainer(net, made, job=job, **options)
 
 
 def run(feature: Feature, trainer: Trainer) -> Iterator[Step]:
@@ -171,10 +171,9 @@ def plainly(feature: Feature) -> Net:
     return net
 
 
-@pytest.mark.parametrize("deterministic", [False, True], ids=["float", "exact"])
 @pytest.mark.parametrize("name", [name for name, feature in FEATURES.items() if feature.by_hand])
-def test_it_trains_as_an_ordinary_loop_with_large_batches_does(name: str, deterministic: bool) -> None:
-    trainer = build(FEATURES[name], alone(), deterministic=deterministic)
+def test_it_trains_as_an_ordinary_loop_with_large_batches_does(name: str) -> None:
+    trainer = build(FEATURES[name], alone())
     losses = [step.loss for step in run(FEATURES[name], trainer)]
     assert len(losses) == 6
     expected = plainly(FEATURES[name]).state_dict()
@@ -186,7 +185,7 @@ def test_it_trains_as_an_ordinary_loop_with_large_batches_does(name: str, determ
 @pytest.mark.parametrize("name", FEATURES)
 def test_it_gives_the_same_bits_with_three_workers_one_death_and_one_joiner(tmp_path: Path, name: str) -> None:
     feature = FEATURES[name]
-    trainer = build(feature, alone(), deterministic=True)
+    trainer = build(feature, alone())
     expected_losses = [step.loss for step in run(feature, trainer)]
     losses: dict[str, list[float]] = {}
 
@@ -194,7 +193,7 @@ def test_it_gives_the_same_bits_with_three_workers_one_death_and_one_joiner(tmp_
         losses[worker.name] = [step.loss for step in run(feature, worker.trainer)]
 
     with (
-        TrainerThreads(tmp_path, workers=3, data=DATA, build=partial(build, feature, deterministic=True)) as threads,
+        TrainerThreads(tmp_path, workers=3, data=DATA, build=partial(build, feature)) as threads,
         threads.points(),
     ):
         joiner = threads.add_worker(program)
@@ -214,7 +213,7 @@ def test_it_gives_the_same_bits_with_three_workers_one_death_and_one_joiner(tmp_
 
 
 def test_the_loss_of_a_step_is_the_mean_over_all_its_records() -> None:
-    trainer = build(FEATURES["sgd"], alone(), deterministic=False)
+    trainer = build(FEATURES["sgd"], alone())
     net = trainer.model
     plan = StepPlan(len(DATA), 4, 4, epochs=2)
     for step in trainer.steps(DATA, micro_batch=4, epochs=2):
@@ -235,7 +234,7 @@ def test_a_scaler_skips_a_step_that_overflowed_on_every_worker_alike(tmp_path: P
         for step in worker.trainer.steps(data, micro_batch=4):
             worker.learn(step)
 
-    with TrainerThreads(tmp_path, workers=2, data=data, build=partial(build, feature, deterministic=True)) as threads:
+    with TrainerThreads(tmp_path, workers=2, data=data, build=partial(build, feature)) as threads:
         for worker in threads.workers:
             worker.program = program
         threads.work()
@@ -253,7 +252,7 @@ def test_a_worker_without_a_micro_batch_has_the_scaler_of_the_others(tmp_path: P
         for step in worker.trainer.steps(DATA, micro_batch=4):
             worker.learn(step)
 
-    with TrainerThreads(tmp_path, workers=3, data=DATA, build=partial(build, alike, deterministic=True)) as threads:
+    with TrainerThreads(tmp_path, workers=3, data=DATA, build=partial(build, alike)) as threads:
         for worker in threads.workers:
             worker.program = program
         threads.work()
@@ -263,14 +262,11 @@ def test_a_worker_without_a_micro_batch_has_the_scaler_of_the_others(tmp_path: P
         assert all(other == first for other in others)
 
 
-@pytest.mark.parametrize("deterministic", [False, True])
-def test_parameters_of_half_precision_are_trained(tmp_path: Path, deterministic: bool) -> None:
+def test_parameters_of_half_precision_are_trained(tmp_path: Path) -> None:
     def half(job: Job) -> Trainer:
         torch.manual_seed(1)
         net = nn.Linear(6, 2).to(torch.bfloat16)
-        return Trainer(
-            net, torch.optim.SGD(net.parameters(), lr=0.1), virtual_workers=4, deterministic=deterministic, job=job
-        )
+        return Trainer(net, torch.optim.SGD(net.parameters(), lr=0.1), virtual_workers=4, job=job)
 
     data = [(x.to(torch.bfloat16), y) for x, y in DATA]
     with TrainerThreads(tmp_path, workers=2, data=data, build=half) as threads:
@@ -286,7 +282,7 @@ def bits_of_half(worker: Worker) -> list[bytes]:
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_dataset_smaller_than_a_step_is_trained_on(tmp_path: Path, records: int, workers: int) -> None:
     data = DATA[:records]
-    build_one = partial(build, FEATURES["sgd"], deterministic=True)
+    build_one = partial(build, FEATURES["sgd"])
     trainer = build_one(alone())
     trainer.fit(lambda net, batch: LOSS(net(batch[0]), batch[1]), data, micro_batch=4, epochs=2)
     assert trainer.step == 0  # of the next loop
@@ -298,7 +294,7 @@ def test_a_dataset_smaller_than_a_step_is_trained_on(tmp_path: Path, records: in
 
 def test_fit_is_the_two_loops(tmp_path: Path) -> None:
     seen: list[int] = []
-    one, other = (build(FEATURES["adam"], alone(), deterministic=True) for _ in range(2))
+    one, other = (build(FEATURES["adam"], alone()) for _ in range(2))
     one.fit(
         lambda net, batch: LOSS(net(batch[0]), batch[1]),
         DATA,
@@ -315,7 +311,7 @@ def test_fit_is_the_two_loops(tmp_path: Path) -> None:
 
 
 def test_a_state_restores_the_middle_of_a_training() -> None:
-    whole = build(FEATURES["a scheduler for each step"], alone(), deterministic=True)
+    whole = build(FEATURES["a scheduler for each step"], alone())
     saved: dict[str, Any] = {}
     for step in run(FEATURES["a scheduler for each step"], whole):
         if step.index == 2:
@@ -325,7 +321,7 @@ def test_a_state_restores_the_middle_of_a_training() -> None:
             buffer = torch.empty(packed.nbytes, dtype=torch.uint8)
             packed.copy_into(buffer)
             saved = unpack(packed.header, buffer)
-    rest = build(FEATURES["a scheduler for each step"], alone(), deterministic=True)
+    rest = build(FEATURES["a scheduler for each step"], alone())
     rest.load_state_dict(saved)
     assert [step.index for step in run(FEATURES["a scheduler for each step"], rest)] == [3, 4, 5]
     assert bits(rest.model) == bits(whole.model)

@@ -1,6 +1,6 @@
 """A training program for tests with real processes: batch norm, dropout and Adam; writes down what it does.
 
-Environment: ``TRACE`` (folder for one file per process), ``EXACT``, ``PACE`` (seconds per micro-batch, as if it computed),
+Environment: ``TRACE`` (folder for one file per process), ``PACE`` (seconds per micro-batch, as if it computed),
 ``EPOCHS``, ``TRANSPORT`` (of gradients: memory, sockets, mixed), ``SLOW`` ("node seconds": that node takes so much longer for
 each micro-batch), and ``KILL``, "node point step": the program of that node (or "any") ends itself by SIGKILL there, once.
 ``GATE`` (a file): until it is there, the last quarter of the training takes twenty times as long; then nothing is slowed down any
@@ -80,21 +80,15 @@ def main() -> None:
     data = torch.utils.data.TensorDataset(inputs, (inputs.sum(1) > 0).long())
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 2))
-    optimizer = (
-        torch.optim.Adam(model.parameters(), lr=0.01)
-        if os.environ["EXACT"] == "1"
-        else torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    )
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     transport = os.environ.get("TRANSPORT", "memory")
     trainer = elastic.Trainer(
         model,
         optimizer,
         virtual_workers=VIRTUAL_WORKERS,
-        deterministic=os.environ["EXACT"] == "1",
         shared_memory=transport != "sockets",
     )
     if transport == "mixed":  # as if workers with odd and with even numbers were on two machines
-        assert isinstance(trainer._gradients, TreeSum)
         trainer._gradients.machine = int(NODE.rpartition("-")[2] or 0) % 2 + 1
     if kill := os.environ.get("KILL"):
         node, point, at = kill.split()

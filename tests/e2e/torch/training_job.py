@@ -27,7 +27,6 @@ class TrainingJob(LocalJob):
         folder: Path,
         *,
         workers: int | str,
-        exact: bool = True,
         pace: float = 0.0,
         gated: bool = False,
         epochs: int = 4,
@@ -44,7 +43,6 @@ class TrainingJob(LocalJob):
         self.epochs = epochs
         env = {
             "TRACE": str(self.traces),
-            "EXACT": str(int(exact)),
             "PACE": str(pace),
             "EPOCHS": str(epochs),
             "KILL": kill,

@@ -16,7 +16,7 @@ from pliant.core.parameters.partition_map import PartitionMap
 from pliant.core.shards.datasets import DatasetSpec, FilePart
 from pliant.core.status import DatasetStatus, JobStatus, NodeStatus
 from pliant.ps.specs import DenseSpec, TableSpec
-from pliant.rpc import audits, checkpoints, datasets, events, parameters, status
+from pliant.rpc import audits, checkpoints, contributions, datasets, events, parameters, status
 from pliant.rpc import pliant_pb2 as pb
 
 CONVERTERS: list[tuple[type[Any], Callable[[Any], object]]] = [
@@ -32,6 +32,9 @@ CONVERTERS: list[tuple[type[Any], Callable[[Any], object]]] = [
     (pb.Order, parameters.order_from_message),
     (pb.ContributeRequest, parameters.push_with_records),
     (pb.ContributeReply, parameters.push_decision),
+    (pb.ContributeBatchRequest, contributions.batch_from_message),
+    (pb.ContributeBatchReply, contributions.replies_from_message),
+    (pb.NextOrdersReply, contributions.orders_from_message),
     (pb.ScheduleRequest, parameters.schedule_rows),
     (pb.TableSpec, lambda message: parameters.definitions_from([message])),
     (pb.VariableSpec, lambda message: parameters.definitions_from([message])),

@@ -117,7 +117,7 @@ def test_a_kill_leaves_the_gradient_and_its_records_both_or_neither(master: Runn
 
     def dies(batch: Batch) -> None:
         methods = [operation.method for operation in batch.operations]
-        if "contribute" not in methods:
+        if "contribute_batch" not in methods:
             commit(batch)
             return
         assert "acknowledge" in methods, "they are in one transaction"

@@ -11,12 +11,12 @@ import pytest
 from tests.ps.server_cluster import VARIABLES, ServerCluster
 
 from pliant.core.errors import InvalidRequest, PermanentError, ServerUnavailable, SessionExpired
-from pliant.core.parameters.contributions import PushDecision, PushOutcome
+from pliant.core.parameters.contributions import PushDecision, PushOutcome, PushWithRecords
 from pliant.ps.client.client import PsClient
 from pliant.ps.client.push_window import PushWindow
 from pliant.ps.store.store import ParameterStore
 from pliant.rpc import pliant_pb2 as pb
-from pliant.rpc.parameters import push_reply
+from pliant.rpc.contributions import batch_from_message, batch_reply
 from pliant.testing.waiting import MAX_WAIT_S
 
 GRADIENTS = {"w": np.ones((3, 2)), "b": np.ones(5)}
@@ -36,22 +36,22 @@ class Master:
         cluster.master.stubs.parameters.ContributeBatch = self._contribute
 
     def _contribute(self, request: pb.ContributeBatchRequest) -> pb.ContributeBatchReply:
-        self.batches.append([one.sequence for one in request.contributions])
+        self.batches.append(list(request.sequences))
         self.asked.set()
         assert self.may_answer.wait(MAX_WAIT_S)
         if self.error is not None:
             raise self.error
-        decided = [self._decide(one) for one in request.contributions]
-        return pb.ContributeBatchReply(replies=[push_reply(PushDecision(one, 0)) for one in decided])
+        decided = [self._decide(one) for one in batch_from_message(request)]
+        return batch_reply([PushDecision(one, 0) for one in decided], 0)
 
-    def _decide(self, one: pb.ContributeRequest) -> PushOutcome:
+    def _decide(self, one: PushWithRecords) -> PushOutcome:
         """A gap of records is refused, as by the real one."""
         outcome = self.outcomes.pop(0) if self.outcomes else PushOutcome.ACCEPTED
         if outcome is PushOutcome.ACCEPTED and one.progress:
-            (progress,) = one.progress
-            if progress.after != (self.records[-1] if self.records else 0):
+            ((_, records),), ((_, after),) = one.progress, one.after
+            if after != (self.records[-1] if self.records else 0):
                 return PushOutcome.GAP
-            self.records.append(progress.records)
+            self.records.append(records)
         return outcome
 
 
@@ -122,6 +122,8 @@ def test_what_gathers_while_a_question_is_on_its_way_goes_as_one_batch(master: M
         push(window, "c")
         assert window.undecided == 3
         assert window.collect() == []
+        for waiting in list(window._waiting):
+            waiting.staging.wait()
         master.may_answer.set()
         assert [(one.work, one.pushed.accepted) for one in window.drain()] == [("a", True), ("b", True), ("c", True)]
     assert master.batches == [[1], [2, 3]]

@@ -61,19 +61,19 @@ def test_several_tables_travel_in_one_request(connection: PsConnection, store: P
     users = RowGradients("users", ids_of(4), np.ones((1, DIM), np.float32))
     connection.push(Push("s", 1, rows=(odd, users)), apply_now=True)
     first, second = np.empty((2, 3), np.float32), np.empty((1, DIM), np.float32)
-    connection.send_pull_rows([("odd", ids_of(1, 9)), ("users", ids_of(4))])
-    connection.receive_rows([first, second])
+    connection.send_pull([("odd", ids_of(1, 9)), ("users", ids_of(4))])
+    connection.receive_pull([first, second], {})
     assert first.tolist() == [[-1] * 3, [0] * 3]
     assert (second == rows_of(store, "users", ids_of(4))).all()
 
 
 def test_a_pull_waits_for_its_iteration(connection: PsConnection, store: ParameterStore) -> None:
     connection.push(push_of("s", 1, ids_of(1), np.ones((1, DIM), np.float32)))
-    connection.send_pull_rows([("users", ids_of(1))], iteration=1)
+    connection.send_pull([("users", ids_of(1))], iteration=1)
     before = rows_of(store, "users", ids_of(1))
     store.apply([Contribution("s", 1, 1.0)], 1.0, 1)
     out = np.empty((1, DIM), np.float32)
-    assert connection.receive_rows([out]) == 1
+    assert connection.receive_pull([out], {}) == 1
     assert (out != before).all()
 
 

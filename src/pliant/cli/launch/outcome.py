@@ -11,14 +11,14 @@ from pliant.cli.render.terminal import say
 from pliant.core.errors import InvalidRequest, PliantError
 from pliant.core.job import Phase
 from pliant.core.summary import JobSummary
-from pliant.files.atomic import write_json, write_problem
+from pliant.files.atomic import write_output, write_problem
 
 
 def leave(result: JobSummary, options: FollowOptions) -> NoReturn:
     if options.summary is not None:
         try:
             options.summary.parent.mkdir(parents=True, exist_ok=True)
-            write_json(options.summary, result.to_json())
+            write_output(options.summary, json.dumps(result.to_json(), indent=1) + "\n")
         except OSError as error:
             how = f"job {result.name} has ended ({result.phase})"
             raise PliantError(f"{how}, but --summary {options.summary} cannot be written: {error.strerror}") from None
@@ -42,5 +42,7 @@ def check_summary(options: FollowOptions) -> None:
     there = next(folder for folder in path.absolute().parents if folder.exists())
     if path.is_dir():
         raise InvalidRequest(f"--summary {path} is a directory", hint="pass the path of a file")
+    if path.exists() and not path.is_file():
+        return  # a device or a pipe: nothing is created beside it
     if problem := write_problem(there):
         raise InvalidRequest(f"--summary {path} cannot be written: {there}: {problem}", hint="choose another path")

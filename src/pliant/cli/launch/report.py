@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -11,7 +10,7 @@ from pliant.core.errors import InvalidRequest
 from pliant.dashboard.report.collect import collect
 from pliant.dashboard.report.page import page
 from pliant.dashboard.wire import to_bytes
-from pliant.files.atomic import write_text
+from pliant.files.atomic import write_output
 from pliant.handles.job_handle import JobHandle
 
 
@@ -23,11 +22,7 @@ def write_report(handle: JobHandle, log_lines: int, to: Path | TextIO) -> int:
         to.write(text)
         return len(text)
     try:
-        if to.exists() and not to.is_file():  # a device or a pipe, which root could replace by a file
-            with to.open("w", encoding="utf-8") as special:
-                special.write(text)
-        else:
-            write_text(Path(os.path.realpath(to)), text)
+        write_output(to, text)
     except OSError as error:
         raise InvalidRequest(
             f"{to} cannot be written: {error.strerror or error}", hint="pass another file with -o"

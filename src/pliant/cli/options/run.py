@@ -90,6 +90,14 @@ class RunOptions(StartOptions):
     max_restarts: Annotated[int | None, typer.Option(help="Restarts per node after program errors. [default: 3]")] = (
         None
     )
+    warm_standby: Annotated[
+        bool,
+        typer.Option(
+            "--warm-standby",
+            help="Keep a process beside each worker that has imported its libraries and succeeds it if it is killed; "
+            "about 250 MB of memory each with torch.",
+        ),
+    ] = False
     give_up_after: Annotated[
         float | None,
         typer.Option(
@@ -125,6 +133,7 @@ class RunOptions(StartOptions):
             "audit": self.audit or None,
             "metrics_port": self.metrics_port,
             "max_restarts": self.max_restarts,
+            "warm_standby": self.warm_standby or None,
             "give_up_after": self.give_up_after,
             "claim": self.claim,
             "ray_address": self.ray_address,

@@ -382,6 +382,11 @@ class NodeBook(SchedulingBook):
         if found is not None and not found.ended:
             self._liveness.seen(found, now)
 
+    def heartbeats(self) -> dict[str, float]:
+        """When the agents of the living nodes were last heard of."""
+        seen = ((node.name, self._liveness.last_seen(node)) for node in self.live())
+        return {name: at for name, at in seen if at is not None}
+
     def progress(self, node: str, now: float) -> None:
         """The program of this node made progress (a record, a step). Also a sign of life."""
         found = self._nodes.get(node)

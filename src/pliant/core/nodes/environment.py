@@ -77,6 +77,7 @@ class NodeEnvironment:
     log_file: Path | None = None
     copies_log: bool = False  # to the agent's standard output as well
     last_words: Path | None = None  # where the platform reads why the node ended
+    warm_standby: bool = False  # its agent keeps a process ready that succeeds its program
     # this run of its program
     incarnation: int | None = None  # 0, 1, 2, …; None: no agent started it
     snapshot_dir: Path | None = None
@@ -169,6 +170,7 @@ _VARIABLES = {
     "log_file": _Variable("PLIANT_LOG_FILE", Path),
     "copies_log": _Variable("PLIANT_LOG_COPY", _is_set, _flag),
     "last_words": _Variable("PLIANT_LAST_WORDS", Path),
+    "warm_standby": _Variable("PLIANT_WARM_STANDBY", _is_set, _flag),
     "incarnation": _Variable("PLIANT_INCARNATION", int),
     "snapshot_dir": _Variable("PLIANT_SNAPSHOT_DIR", Path),
     "meter": _Variable("PLIANT_METER"),

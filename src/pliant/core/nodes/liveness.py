@@ -67,6 +67,10 @@ class Liveness:
         never = "" if node.name in self._reported else " (none reported to this master)"
         return f"its program has made no progress for {stalled_s:.0f} s{never}"
 
+    def last_seen(self, node: Node) -> float | None:
+        """When its agent was last heard of; None: not since this master runs."""
+        return self._seen.get(node.name)
+
     def last_progress(self, node: Node) -> float:
         """When it last made progress, or its program started."""
         return self._since(self._moved, node)

@@ -208,11 +208,37 @@ class ParameterBook(StateMachine):
         )
         if decision.outcome is not PushOutcome.ACCEPTED:
             return decision
-        contribution = Contribution(session, sequence, examples, tuple(seat for seat, _ in holders))
-        self._contributions.accept(contribution, decision.staleness)
+        return self.accept(
+            decision, session=session, sequence=sequence, examples=examples, seats=tuple(seat for seat, _ in holders)
+        )
+
+    def contribute_batch(
+        self, now: float, *, session: str, pushes: list[list[int]], staged: list[list[Any]]
+    ) -> list[PushDecision]:
+        """Contributions of one session, in their order, each ``[sequence, based_on, examples, place]``; places are numbers of
+        ``staged``, each ``[holders, map version]``."""
+        return [
+            self.contribute(
+                now,
+                session=session,
+                sequence=sequence,
+                based_on=based_on,
+                examples=examples,
+                holders=staged[place][0],
+                map_version=staged[place][1],
+            )
+            for sequence, based_on, examples, place in pushes
+        ]
+
+    def accept(
+        self, decided: PushDecision, *, session: str, sequence: int, examples: int, seats: tuple[int, ...]
+    ) -> PushDecision:
+        """Carry out what ``decide`` has just decided: a step of ``contribute`` and ``contribute_batch``. The caller journals it."""
+        staleness = decided.staleness
+        self._contributions.accept(Contribution(session, sequence, examples, seats), staleness)
         if not self.options.sync or self._contributions.pending_examples >= self.options.batch:
-            self._apply((1.0 + decision.staleness) ** -self.options.alpha)
-        return PushDecision(PushOutcome.ACCEPTED, self.iteration, decision.staleness)
+            self._apply((1.0 + staleness) ** -self.options.alpha if staleness else 1.0)
+        return PushDecision(PushOutcome.ACCEPTED, self.iteration, staleness)
 
     def flush(self, now: float) -> Order | None:
         """No more records can come: apply what is pending."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -26,8 +25,7 @@ MAX_WINDOW = 64  # undecided contributions of one session
 STALENESS = (0, 1, 2, 4, 8, 16, 32, 64)  # upper bounds of the histogram's buckets; one more beyond them
 
 
-@dataclass(frozen=True, slots=True)
-class PushRequest:
+class PushRequest(NamedTuple):
     """A worker asks for what it staged as (session, sequence) to be accepted."""
 
     session: str
@@ -37,20 +35,8 @@ class PushRequest:
     holders: tuple[tuple[int, int], ...]  # where it was staged: (seat, fencing token)
     map_version: int
 
-    def to_json(self) -> dict[str, Any]:
-        """As the arguments of ``ParameterBook.contribute``."""
-        return {
-            "session": self.session,
-            "sequence": self.sequence,
-            "based_on": self.based_on,
-            "examples": self.examples,
-            "holders": [list(holder) for holder in self.holders],
-            "map_version": self.map_version,
-        }
 
-
-@dataclass(frozen=True, slots=True)
-class PushWithRecords:
+class PushWithRecords(NamedTuple):
     """A contribution and the records that it was computed from."""
 
     push: PushRequest
@@ -69,8 +55,7 @@ class PushOutcome(StrEnum):
     GAP = "gap"  # records before its own are not accepted, or its number was passed over: contribute again, in order
 
 
-@dataclass(frozen=True, slots=True)
-class PushDecision:
+class PushDecision(NamedTuple):
     outcome: PushOutcome
     iteration: int  # the newest
     staleness: int = 0
@@ -148,7 +133,9 @@ class Contributions:
 
     def take_batch(self) -> Batch:
         total = sum(contribution.weight for contribution in self.pending)
-        weighted = tuple(Contribution(p.session, p.sequence, p.weight / total, p.seats) for p in self.pending)
+        weighted = tuple(
+            Contribution(session, sequence, w / total, seats) for session, sequence, w, seats in self.pending
+        )
         batch = Batch(weighted, int(total), tuple(self._ended))
         self.examples += batch.examples
         self.pending, self._ended = [], []

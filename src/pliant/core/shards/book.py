@@ -261,10 +261,11 @@ class ShardBook(StateMachine):
         held = ((number, records, holder.held.get(number)) for number, records in progress)
         return [number for number, records, lease in held if lease is None or records <= lease.shard.offset]
 
-    def accepted_records(self, session: str, lease: int) -> int:
-        """Of the shard of a lease that this session holds, in its own order; -1: it does not hold it."""
+    def held_records(self, session: str, lease: int) -> tuple[int, int]:
+        """Of a lease that this session holds: how many records are accepted, in the shard's own order, and how many it has; both
+        are -1 if it does not hold it."""
         held = self._session(session).held.get(lease)
-        return held.shard.offset if held is not None else -1
+        return (held.shard.offset, held.size) if held is not None else (-1, -1)
 
     def queues(self) -> list[ShardQueue]:
         return list(self._queues.values())

@@ -14,8 +14,10 @@ from pliant.core.nodes.book import NodeBook
 from pliant.core.nodes.fault_policy import ExitReason
 from pliant.core.rendezvous.book import Closed, Expelled, Outcome, RendezvousBook, RoundStatus, Waiting, World
 from pliant.core.rendezvous.exchange import AddressExchange, Keys
+from pliant.core.rendezvous.failure_detector import FailureDetector
 from pliant.master.components.base import Component
 from pliant.master.components.signals import (
+    HeartbeatsPaced,
     JobOver,
     MasterPaused,
     NodesAdopted,
@@ -29,7 +31,10 @@ from pliant.master.components.signals import (
 )
 from pliant.master.journal.journal import Journal
 
-MAX_STOPPED_S = 1.5  # that a program may be stopped before its peers continue without it
+MAX_STOPPED_S = (
+    1.5  # that a program may be stopped before its peers continue without it, though none of them misses it yet
+)
+LOOK_INTERVAL_S = 0.1  # while a member is suspected
 
 
 class RendezvousServer(Component):
@@ -61,6 +66,9 @@ class RendezvousServer(Component):
         self._heard: dict[str, float] = {}  # member -> when; not journaled
         self._awaited_since = 0.0
         self._nodes: NodeBook | None = None
+        self._detector = FailureDetector(member_timeout)
+        self._heartbeat_interval = 1.0
+        self._next_look: asyncio.TimerHandle | None = None
 
     def prepare(self) -> None:
         self._resume()
@@ -73,8 +81,12 @@ class RendezvousServer(Component):
                 if finished:  # training is complete: a late worker must not restart it
                     self.close()
             case ProgramStopped(node=node, seconds=seconds) if seconds >= MAX_STOPPED_S and self.is_member(node):
-                self._journal.event(ProgramFrozen(node=node, reason="its program is stopped by a signal", killed=False))
-                self.died(node)
+                self._frozen(node)
+            case ProgramStopped(node=node, seconds=seconds):
+                self._detector.stopped(self._clock.now(), node, seconds)
+                self._look()
+            case HeartbeatsPaced(seconds=seconds):
+                self._heartbeat_interval = seconds
             case NodesAdopted(living=living, finished=finished):
                 self._take_over(living, finished)
             case NodesChanged(nodes=nodes):
@@ -94,6 +106,7 @@ class RendezvousServer(Component):
                 self.book.join, member=member, incarnation=incarnation, attrs=attrs, step=step, after=after
             )
         )
+        self._detector.returned(member)
         self.heard_of(member)
 
     def announce(self, member: str, incarnation: str, world: dict[str, Any] | None, after: int) -> None:
@@ -131,6 +144,55 @@ class RendezvousServer(Component):
 
     def leave(self, member: str, incarnation: str) -> None:
         self._publish(self._journal.do(self.book.leave, member=member, incarnation=incarnation))
+
+    def suspect(self, round: int, member: str, incarnation: str) -> None:
+        """A member waits for its peers much longer than its steps take. Of a world that is not in use it means nothing."""
+        world = self.book.world
+        if world is None or world.round != round or not self.book.status(round).intact:
+            return
+        if (member, incarnation) not in {(m.name, m.incarnation) for m in world.members}:
+            return
+        before = self._detector.probe
+        self._detector.suspect(self._clock.now(), [m.name for m in world.members])
+        self.heard_of(member)
+        if self._detector.probe != before:
+            self._wake()  # all watch again, which is their sign of life
+        self._look()
+
+    @property
+    def probe(self) -> int:
+        """Rises when members are asked for a sign of life."""
+        return self._detector.probe
+
+    def _look(self) -> None:
+        """Continue without the members that have failed; again soon, as long as somebody suspects."""
+        if self._next_look is not None:
+            self._next_look.cancel()
+            self._next_look = None
+        now = self._clock.now()
+        heartbeats = self._nodes.heartbeats() if self._nodes is not None else {}
+        survivors_wait = bool(self.book.waiting) and bool(self.book.round) and not self._in_use()
+        for failure in self._detector.look(now, heartbeats, self._heartbeat_interval, is_awaited=survivors_wait):
+            if not self.is_member(failure.member):
+                continue
+            if failure.stopped:
+                self._frozen(failure.member)
+            else:
+                self._journal.event(MemberSilent(node=failure.member, seconds=failure.seconds))
+                self.died(failure.member)
+        if self._detector.is_suspecting(now):
+            self._next_look = asyncio.get_running_loop().call_later(LOOK_INTERVAL_S, self._look)
+
+    def _in_use(self) -> bool:
+        return self.book.status(self.book.round).intact
+
+    def _frozen(self, member: str) -> None:
+        self._journal.event(ProgramFrozen(node=member, reason="its program is stopped by a signal", killed=False))
+        self.died(member)
+
+    async def stop(self) -> None:
+        if self._next_look is not None:
+            self._next_look.cancel()
 
     def died(self, member: str) -> None:
         """A program ended, or was given up; no incarnation of it is a member any more."""
@@ -176,6 +238,7 @@ class RendezvousServer(Component):
         """A sign of life of a member's own process. None is expected of others."""
         if self.is_member(member):
             self._heard[member] = self._clock.now()
+            self._detector.heard(self._clock.now(), member)
 
     def _resume(self) -> None:
         """After a pause of the master, silence is counted from now on."""
@@ -194,11 +257,16 @@ class RendezvousServer(Component):
                 return found
             await self._changed.wait()
 
-    async def watch_round(self, round: int, known_waiting: int, known_outdated: bool = False) -> RoundStatus:
-        """Wait until the round is broken, or it is different from what the caller knows who waits and whether it is outdated."""
+    async def watch_round(
+        self, round: int, known_waiting: int, known_outdated: bool = False, known_probe: int | None = None
+    ) -> RoundStatus:
+        """Wait until the round is broken, or it is different from what the caller knows who waits and whether it is outdated, or
+        the caller is asked for a sign of life. ``known_probe`` None: of an earlier release, which gives none."""
         while True:
             status = self.book.status(round)
             if not status.intact or (status.waiting, status.outdated) != (known_waiting, known_outdated):
+                return status
+            if known_probe is not None and known_probe != self.probe:
                 return status
             await self._changed.wait()
 

@@ -35,6 +35,13 @@ class NodesChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class HeartbeatsPaced:
+    """Agents send one heartbeat in so many seconds from now on."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class NodesAdopted:
     """Nodes of a master whose journal is lost: the living are taken over (``core/takeover.py``), the finished count."""
 
@@ -164,6 +171,7 @@ class JobOver:
 Signal: TypeAlias = (
     ProgramGone
     | NodesChanged
+    | HeartbeatsPaced
     | NodesAdopted
     | NodesIdle
     | WorkersBlocked

@@ -18,8 +18,8 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
-from typing import Concatenate, ParamSpec, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from pliant.core.clock import Clock
 from pliant.core.errors import MasterUnavailable
@@ -66,12 +66,13 @@ class Journal:
         assert not args, "a journaled call has keyword arguments only"
         now = self._clock.now()
         result = method(now, **kwargs)  # type: ignore[call-arg]
-        name = self._names[id(method.__self__)]  # type: ignore[attr-defined]
-        self._note(lambda batch: batch.operations.append(Operation(name, method.__name__, now, kwargs)))
-        self._since_snapshot += 1
-        if self._since_snapshot >= SNAPSHOT_EVERY:
-            self.take_snapshot()
+        self._note_operation(method, now, kwargs)
         return result
+
+    def record(self, method: Callable[Concatenate[float, P], T], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Note a call that would have done what was done to its state machine since the last ``await``, step by step."""
+        assert not args, "a journaled call has keyword arguments only"
+        self._note_operation(method, self._clock.now(), kwargs)
 
     def event(self, event: Event) -> EventRecord:
         """Note what happened; it is committed together with the decisions around it."""
@@ -123,6 +124,14 @@ class Journal:
             self._wake.notify()
         await asyncio.to_thread(self._thread.join)
         self._store.close()
+
+    def _note_operation(self, method: Callable[..., Any], now: float, arguments: Mapping[str, Any]) -> None:
+        name = self._names[id(method.__self__)]  # type: ignore[attr-defined]
+        operation = Operation(name, method.__name__, now, arguments)
+        self._note(lambda batch: batch.operations.append(operation))
+        self._since_snapshot += 1
+        if self._since_snapshot >= SNAPSHOT_EVERY:
+            self.take_snapshot()
 
     def _note(self, put: Callable[[Batch], None]) -> None:
         put(self._pending)

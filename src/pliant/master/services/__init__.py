@@ -19,15 +19,21 @@ from pliant.master.services.shards import ShardsServicer
 from pliant.master.services.stats import StatsServicer
 from pliant.master.services.training import TrainingServicer
 from pliant.rpc import pliant_pb2_grpc as services
+from pliant.rpc.call_stream.serving import CallStreams, Handlers
 
 
-def add_services(server: grpc.aio.Server, controller: JobController) -> None:
-    services.add_JobServicer_to_server(JobServicer(controller), server)
-    services.add_NodesServicer_to_server(NodesServicer(controller), server)
-    services.add_ShardsServicer_to_server(ShardsServicer(controller), server)
-    services.add_RendezvousServicer_to_server(RendezvousServicer(controller), server)
-    services.add_TrainingServicer_to_server(TrainingServicer(controller), server)
-    services.add_ParametersServicer_to_server(ParametersServicer(controller), server)
-    services.add_CheckpointsServicer_to_server(CheckpointsServicer(controller), server)
-    services.add_StatsServicer_to_server(StatsServicer(controller), server)
-    services.add_PlanningServicer_to_server(PlanningServicer(controller), server)
+def add_services(server: grpc.aio.Server, controller: JobController) -> CallStreams:
+    """Returns the streams over which clients make their hot calls; to be closed before the server is stopped."""
+    handlers = Handlers(server)
+    services.add_JobServicer_to_server(JobServicer(controller), handlers)
+    services.add_NodesServicer_to_server(NodesServicer(controller), handlers)
+    services.add_ShardsServicer_to_server(ShardsServicer(controller), handlers)
+    services.add_RendezvousServicer_to_server(RendezvousServicer(controller), handlers)
+    services.add_TrainingServicer_to_server(TrainingServicer(controller), handlers)
+    services.add_ParametersServicer_to_server(ParametersServicer(controller), handlers)
+    services.add_CheckpointsServicer_to_server(CheckpointsServicer(controller), handlers)
+    services.add_StatsServicer_to_server(StatsServicer(controller), handlers)
+    services.add_PlanningServicer_to_server(PlanningServicer(controller), handlers)
+    streams = CallStreams(handlers.by_path)
+    services.add_CallsServicer_to_server(streams, server)
+    return streams

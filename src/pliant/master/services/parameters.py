@@ -1,11 +1,8 @@
-"""The gRPC service of parameter servers: protobuf in, a call of the coordinator, protobuf out (``rpc/parameters.py``)."""
+"""The gRPC service of parameter servers: protobuf in, a call of the coordinator, protobuf out
+(``rpc/parameters.py``, ``rpc/contributions.py``)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from pliant.core.errors import InvalidRequest
-from pliant.core.parameters.contributions import MAX_WINDOW
 from pliant.core.planning.node_summary import MAX_PARTITION_LOADS
 from pliant.core.status_builder import seat_statuses
 from pliant.master.components.parameters.coordinator import ParameterCoordinator
@@ -14,6 +11,7 @@ from pliant.master.services.waiting import MAX_REASON, Context, at_most
 from pliant.rpc import parameters as convert
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc import pliant_pb2_grpc as services
+from pliant.rpc.contributions import batch_from_message, batch_reply, orders_message
 from pliant.rpc.status import server_stats_from_message
 
 MAX_SEAT_WAIT_S = 5.0  # a server that waits for a seat asks again
@@ -58,8 +56,7 @@ class ParametersServicer(services.ParametersServicer):
         )
         orders = await at_most(waiting, context, MAX_ORDERS_WAIT_S)
         await self._controller.journal.durable()
-        messages = [convert.order_message(order) for order in orders or ()]
-        return pb.NextOrdersReply(orders=messages, base=parameters.book.base.order)
+        return orders_message(orders or (), parameters.book.base.order)
 
     async def ReportDump(self, request: pb.ReportDumpRequest, context: Context) -> pb.Empty:
         dumps, holder = self._parameters.dumps, request.holder
@@ -97,22 +94,18 @@ class ParametersServicer(services.ParametersServicer):
         return convert.push_reply(decision)
 
     async def Contribute(self, request: pb.ContributeRequest, context: Context) -> pb.ContributeReply:
-        (reply,) = self._contribute([request])
+        parameters = self._parameters
+        (decision,) = parameters.contribute(request.session, [convert.push_with_records(request)])
+        reply = convert.push_reply(decision, parameters.book.scheduled)
         await self._controller.journal.durable()
         return reply
 
     async def ContributeBatch(self, request: pb.ContributeBatchRequest, context: Context) -> pb.ContributeBatchReply:
-        contributions = request.contributions
-        if not 1 <= len(contributions) <= MAX_WINDOW or len({one.session for one in contributions}) > 1:
-            raise InvalidRequest(f"a batch is 1 to {MAX_WINDOW} contributions of one session")
-        reply = pb.ContributeBatchReply(replies=self._contribute(contributions))
+        parameters = self._parameters
+        decisions = parameters.contribute(request.session, batch_from_message(request))
+        reply = batch_reply(decisions, parameters.book.scheduled)
         await self._controller.journal.durable()
         return reply
-
-    def _contribute(self, requests: Sequence[pb.ContributeRequest]) -> list[pb.ContributeReply]:
-        parameters = self._parameters
-        decisions = parameters.contribute(requests[0].session, [convert.push_with_records(one) for one in requests])
-        return [convert.push_reply(decision, parameters.book.scheduled) for decision in decisions]
 
     async def Schedule(self, request: pb.ScheduleRequest, context: Context) -> pb.ScheduleReply:
         parameters = self._parameters

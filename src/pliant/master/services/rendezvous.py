@@ -64,7 +64,12 @@ class RendezvousServicer(services.RendezvousServicer):
         if request.member:
             rendezvous.heard_of(request.member)
         status = await at_most(
-            rendezvous.watch_round(request.round, request.known_waiting, request.known_outdated),
+            rendezvous.watch_round(
+                request.round,
+                request.known_waiting,
+                request.known_outdated,
+                request.known_probe if request.HasField("known_probe") else None,
+            ),
             context,
             self._controller.max_wait_s,
         )
@@ -78,7 +83,13 @@ class RendezvousServicer(services.RendezvousServicer):
             waiting=status.waiting,
             outdated=status.outdated,
             closed=rendezvous.book.closed,
+            probe=rendezvous.probe,
         )
+
+    async def Suspect(self, request: pb.SuspectRequest, context: Context) -> pb.Empty:
+        self._rendezvous.suspect(request.round, request.member, request.incarnation)
+        await self._controller.journal.durable()
+        return pb.Empty()
 
     async def ExchangeAddresses(
         self, request: pb.ExchangeAddressesRequest, context: Context

@@ -7,9 +7,10 @@ answers. After ``ServerUnavailable`` the connection is closed and a new one is n
 from __future__ import annotations
 
 import json
+import select
 import socket
 import ssl
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -75,29 +76,37 @@ class PsConnection:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # -- rows
+    # -- rows, and blocks with them
 
-    def send_pull_rows(self, wanted: Sequence[tuple[str, Ids]], *, iteration: int = 0) -> None:
-        """Ask for rows of several tables in one request; answered once the server is at ``iteration``."""
-        meta = b"".join(Section(key_of(table), Holds.IDS, 1, ids.size).pack() for table, ids in wanted)
-        self._send(Kind.PULL_ROWS, meta, [_ids(table, ids) for table, ids in wanted], iteration)
+    def send_pull(
+        self, rows: Sequence[tuple[str, Ids]], blocks: Sequence[tuple[str, int, int]] = (), *, iteration: int = 0
+    ) -> None:
+        """Ask for rows of several tables, and for blocks as ``send_pull_blocks`` does; answered once the server is at
+        ``iteration``."""
+        meta = b"".join(Section(key_of(table), Holds.IDS, 1, ids.size).pack() for table, ids in rows)
+        self._send(Kind.PULL_ROWS, meta + _asked(blocks), [_ids(table, ids) for table, ids in rows], iteration)
 
-    def receive_rows(self, out: Sequence[Floats]) -> int:
-        """Receive straight into these arrays (one per table asked for); the server's iteration."""
-        header, _ = self._receive(Kind.ROWS)
-        if header.payload != sum(rows.nbytes for rows in out):
+    def receive_pull(self, rows: Sequence[Floats], blocks: Mapping[tuple[str, int], Floats]) -> int:
+        """Receive straight into these arrays, one per table and block asked for; the server's iteration, of which all are. Blocks
+        that did not change keep what they have."""
+        header, meta = self._receive(Kind.ROWS)
+        places = self._places(meta, blocks)
+        size = sum(array.nbytes for array in rows) + sum(blocks[place].nbytes for place in places)
+        if header.payload != size:
             self.close()
             raise InvalidRequest(
-                f"the rows have {header.payload} bytes, the arrays for them {sum(rows.nbytes for rows in out)}",
+                f"the rows have {header.payload} bytes, the arrays for them {size}",
                 hint="check that the table's width matches the server's",
             )
-        for rows in out:
-            self._fill(rows)
+        for array in rows:
+            self._fill(array)
+        for place in places:
+            self._fill(blocks[place])
         return header.iteration
 
     def pull_rows(self, table: str, ids: Ids, out: Floats, *, iteration: int = 0) -> int:
-        self.send_pull_rows([(table, ids)], iteration=iteration)
-        return self.receive_rows([out])
+        self.send_pull([(table, ids)], iteration=iteration)
+        return self.receive_pull([out], {})
 
     # -- blocks
 
@@ -107,10 +116,7 @@ class PsConnection:
         """Ask for blocks: (variable, block, have). Those which did not change after iteration ``have`` are left out; -1: always
         sent. Answered once the server is at ``iteration``; with ``wait``, at the latest after that many seconds."""
         milliseconds = int(min(max(wait, 0.0), 3600) * 1000)
-        meta = b"".join(
-            Section(key_of(name), Holds.BLOCK, milliseconds, have + 1, block).pack() for name, block, have in wanted
-        )
-        self._send(Kind.PULL_BLOCKS, meta, [], iteration)
+        self._send(Kind.PULL_BLOCKS, _asked(wanted, milliseconds), [], iteration)
 
     def wait_for_answer(self) -> None:
         """Until an answer begins to come."""
@@ -119,22 +125,34 @@ class PsConnection:
         except Closed as error:
             raise self._lost(error) from None
 
-    def receive_blocks(self, out: dict[tuple[str, int], Floats]) -> tuple[int, list[tuple[str, int]]]:
+    def register(self, poll: select.poll) -> bool:
+        """Have it wait for an answer, too. False: there is nothing to wait for, since one has begun to come, or never will."""
+        return self._socket.register(poll)
+
+    def has_answer(self) -> bool:
+        """Whether one has begun to come, or never will."""
+        poll = select.poll()
+        return not self.register(poll) or bool(poll.poll(0))
+
+    def receive_blocks(self, out: Mapping[tuple[str, int], Floats]) -> tuple[int, list[tuple[str, int]]]:
         """Receive into the arrays of ``out``; the server's iteration and which blocks came."""
         header, meta = self._receive(Kind.BLOCKS)
-        places = {(key_of(name), block): (name, block) for name, block in out}
-        came = []
-        sections = wire.unpack_sections(
-            memoryview(meta), header.payload, frozenset({Holds.BLOCK}), self._limits, carried=False
-        )
-        for section in sections:
-            place = places.get((section.key, section.number))
-            if place is None or out[place].size != section.count:
+        places = self._places(meta, out)
+        for place in places:
+            self._fill(out[place])
+        return header.iteration, places
+
+    def _places(self, meta: bytes, blocks: Mapping[tuple[str, int], Floats]) -> list[tuple[str, int]]:
+        """Which blocks are in an answer, in their order."""
+        known = {(key_of(name), block): (name, block) for name, block in blocks}
+        found = []
+        for section in wire.unpack_sections(memoryview(meta), 0, wire.BLOCKS, self._limits, asked=wire.BLOCKS):
+            place = known.get((section.key, section.number))
+            if place is None or blocks[place].size != section.count:
                 self.close()
                 raise InvalidRequest(f"received block {section.number}, but no array of {section.count} for it")
-            self._fill(out[place])
-            came.append(place)
-        return header.iteration, came
+            found.append(place)
+        return found
 
     def pull_blocks(self, out: dict[tuple[str, int], Floats], *, iteration: int = 0) -> int:
         self.send_pull_blocks([(name, block, -1) for name, block in out], iteration=iteration)
@@ -271,3 +289,7 @@ def _ids(table: str, ids: Ids) -> memoryview:
     if not isinstance(ids, np.ndarray) or ids.dtype != np.int64 or ids.ndim != 1 or not ids.flags.c_contiguous:
         raise InvalidRequest(f"ids of table {table!r} must be a flat, contiguous int64 array")
     return wire.bytes_of(ids)
+
+
+def _asked(blocks: Sequence[tuple[str, int, int]], width: int = 0) -> bytes:
+    return b"".join(Section(key_of(name), Holds.BLOCK, width, have + 1, block).pack() for name, block, have in blocks)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from pliant.ps.client.connection import PsConnection
 from pliant.ps.client.routing import Route
 from pliant.ps.payloads import Floats
 from pliant.ps.placement import blocks_of
@@ -47,21 +46,19 @@ class DenseCopy:
                 found.setdefault(route.block_server(name, block), {})[name, block] = part
         return found
 
-    def request(
-        self, route: Route, server: int, blocks: Blocks, at_least: int, wait: float = 0.0
-    ) -> Callable[[PsConnection], None]:
-        """Asks for those blocks of a server that changed since what is here."""
+    def wanted(self, route: Route, server: int, blocks: Iterable[Block]) -> list[tuple[str, int, int]]:
+        """These blocks of a server, each with the iteration that is here."""
         owner = (route.seats[server], route.fencing_tokens[server])
         asked = []
         for name, block in blocks:
             seat, fencing_token, iteration = self._have.get((name, block), (-1, -1, -1))
             asked.append((name, block, iteration if (seat, fencing_token) == owner else -1))
-        return lambda connection: connection.send_pull_blocks(asked, iteration=at_least, wait=wait)
+        return asked
 
-    def receive(self, route: Route, server: int, blocks: Blocks, connection: PsConnection) -> int:
-        """Read the answer; returns the iteration that all blocks of the server are of now."""
+    def receive(self, route: Route, server: int, blocks: Blocks, answer: Callable[[], int]) -> int:
+        """Have the blocks of an answer read into their arrays; returns the iteration that all blocks of the server are of now."""
         for block in blocks:
             self._have.pop(block, None)  # half an answer may be in it, if the rest does not come
-        iteration, _ = connection.receive_blocks(blocks)
+        iteration = answer()
         self._have |= dict.fromkeys(blocks, (route.seats[server], route.fencing_tokens[server], iteration))
         return iteration

@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from pliant.core.errors import InvalidRequest, PermanentError, PliantError, RetryableError
 from pliant.files.time_meter import time_meter
@@ -165,14 +166,18 @@ class ModelStream:
     def _receive(self, route: Route, wanted: int, wait: float) -> list[int]:
         """One answer of each server; the copy is not whole from the first on, if all must be of one iteration."""
         servers = self._copy.servers(route, self._names)
-        send = {server: self._copy.request(route, server, blocks, wanted, wait) for server, blocks in servers.items()}
+        send: dict[int, Callable[[PsConnection], None]] = {}
+        for server, blocks in servers.items():
+            asked = self._copy.wanted(route, server, blocks)
+            send[server] = partial(PsConnection.send_pull_blocks, wanted=asked, iteration=wanted, wait=wait)
 
         def receive(server: int, connection: PsConnection) -> int:
             connection.wait_for_answer()
             with self._changed:
                 self._changed.wait_for(lambda: not self._readers)
                 was_whole, self._whole = self._whole, False
-            iteration = self._copy.receive(route, server, servers[server], connection)
+            blocks = servers[server]
+            iteration = self._copy.receive(route, server, blocks, lambda: connection.receive_blocks(blocks)[0])
             if was_whole and not route.sync:  # whatever the others are at
                 with self._changed:
                     self._whole = self._settled or not self._awaited

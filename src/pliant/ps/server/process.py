@@ -30,8 +30,9 @@ from pliant.ps.server.server import PsServer
 from pliant.ps.store.store import ParameterStore
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.channel import Address, MasterClient
+from pliant.rpc.contributions import orders_from_message
 from pliant.rpc.own_address import own_address
-from pliant.rpc.parameters import order_from_message, restore_point
+from pliant.rpc.parameters import restore_point
 from pliant.rpc.tls import TlsFiles
 
 log = logging.getLogger(__name__)
@@ -137,8 +138,8 @@ class PsNode:
             reply = self._call(self._master.stubs.parameters.NextOrders, request)
             for _ in request.messages:
                 self._messages.popleft()
-            for message in reply.orders:
-                executor.execute(order_from_message(message))
+            for order in orders_from_message(reply):
+                executor.execute(order)
             if reply.base > base:
                 base = reply.base
                 executor.truncate_log(base)

@@ -11,7 +11,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -188,6 +188,7 @@ class _Connection:
         flags = 0
         if (half := self._half_for(size)) is not None:
             sharing.put(half, payload)
+            self._peer.bytes_out += size
             flags, payload = wire.SHARED, []
         self._peer.send(Header(kind, flags, len(meta), size, header.request, iteration), meta, payload)
 
@@ -195,7 +196,6 @@ class _Connection:
         """Shared memory for an answer of this size, if it is to go there."""
         if self._region is None or not sharing.LEAST <= size <= self._region.size:
             return None
-        self._peer.bytes_out += size
         return self._region.to_client[:size]
 
     def _reached(self, iteration: int, wait: float) -> bool:
@@ -216,39 +216,61 @@ class _Connection:
             raise RetryableError(f"iteration {iteration} is not applied yet; this server is at {self._store.iteration}")
 
     def _pull_rows(self, header: Header, meta: memoryview) -> None:
-        sections = wire.unpack_sections(meta, header.payload, frozenset({Holds.IDS}), self._limits)
+        """Rows, and blocks of the same iteration: sections of ids, and of blocks as ``_pull_blocks`` has them. The answer has the
+        rows, then the blocks, of which its sections say which they are."""
+        sections = wire.unpack_sections(meta, header.payload, wire.PULLED, self._limits, asked=wire.BLOCKS)
         names = [wire.name_of(section.key, self._store.names) for section in sections]
-        sizes = [4 * s.count * self._store.table(name).spec.dim for s, name in zip(sections, names, strict=True)]
-        if sum(sizes) > self._limits.payload:
-            raise InvalidRequest(f"rows of {sum(sizes)} bytes in one answer", hint="request fewer ids at a time")
+        have: dict[tuple[str, int], int] = {}
+        dims: list[int] = []
+        asked: list[tuple[str, Section]] = []
+        most = 0  # bytes of the answer
+        for name, section in zip(names, sections, strict=True):
+            if section.holds == Holds.BLOCK:
+                have[name, section.number] = section.count - 1
+                most += 4 * self._store.block_length(name, section.number)
+            else:
+                asked.append((name, section))
+                dims.append(self._store.table(name).spec.dim)
+                most += 4 * section.count * dims[-1]
+        if most > self._limits.payload:
+            raise InvalidRequest(f"rows and blocks of {most} bytes in one answer", hint="request fewer at a time")
         payload = self._receive(self._in.take(header.payload))
-        half = self._half_for(sum(sizes))
-        rows = self._out.take(sum(sizes)) if half is None else half.data
+        half = self._half_for(most)
+        size = sum(4 * section.count * dim for (_, section), dim in zip(asked, dims, strict=True))
+        rows = self._out.take(size) if half is None else half.data
         wanted: list[tuple[str, Ids]] = []
         out: list[Floats] = []
         at = start = 0
-        for section, name, size in zip(sections, names, sizes, strict=True):
+        for (name, section), dim in zip(asked, dims, strict=True):
             wanted.append((name, np.frombuffer(payload, np.int64, section.count, at)))
-            floats = np.frombuffer(rows, np.float32, size // 4, start)
-            out.append(floats.reshape(section.count, self._store.table(name).spec.dim))
+            floats = np.frombuffer(rows, np.float32, section.count * dim, start)
+            out.append(floats.reshape(section.count, dim))
             at += 8 * section.count
-            start += size
+            start += floats.nbytes
         self._wait(header.iteration)
         if half is not None:
-            iteration = self._store.pull(wanted, out)
-            self._peer.send(Header(Kind.ROWS, wire.SHARED, 0, len(rows), header.request, iteration), b"")
+            with self._store.pulling(wanted, out, list(have), have) as (iteration, values):
+                blocks = [wire.bytes_of(value) for value in values.values()]
+                sharing.put(half[size:], blocks)
+            size += sum(map(len, blocks))
+            self._peer.bytes_out += size
+            came = _sections_of(values)
+            self._peer.send(Header(Kind.ROWS, wire.SHARED, len(came), size, header.request, iteration), came)
             return
         waiting: list[memoryview] = []
 
-        def begin(iteration: int) -> None:
-            waiting.append(memoryview(Header(Kind.ROWS, 0, 0, len(rows), header.request, iteration).pack()))
+        def begin(iteration: int, values: Mapping[tuple[str, int], Floats]) -> None:
+            came = _sections_of(values)
+            whole = size + sum(value.nbytes for value in values.values())
+            waiting.append(memoryview(Header(Kind.ROWS, 0, len(came), whole, header.request, iteration).pack() + came))
 
         def ready(part: Floats) -> None:
             waiting.append(wire.bytes_of(part))
             self._offer(waiting)
 
-        self._store.pull(wanted, out, begin, ready)
-        self._peer.send_rest(waiting)
+        with self._store.pulling(wanted, out, list(have), have, begin, ready) as (_, values):
+            waiting += [wire.bytes_of(value) for value in values.values() if value.size]
+            self._peer.send_rest(waiting)
 
     def _offer(self, waiting: list[memoryview]) -> None:
         """Inside the store's lock: never waits, and a connection that broke is noticed outside."""
@@ -257,9 +279,7 @@ class _Connection:
 
     def _pull_blocks(self, header: Header, meta: memoryview) -> None:
         """``width`` of a section is how long it may wait (ms), ``count`` the iteration + 1 that the client has."""
-        sections = wire.unpack_sections(meta, header.payload, frozenset({Holds.BLOCK}), self._limits, carried=False)
-        if header.payload:
-            raise InvalidRequest("a pull of blocks has no payload")
+        sections = wire.unpack_sections(meta, header.payload, wire.BLOCKS, self._limits, asked=wire.BLOCKS)
         if not sections:
             self._reply(header, Kind.BLOCKS, self._store.iteration, b"", [])
             return
@@ -271,16 +291,11 @@ class _Connection:
         else:
             self._wait(header.iteration)
         with self._store.blocks(list(have), have) as (iteration, values):
-            sections_out = b"".join(
-                Section(key_of(name), Holds.BLOCK, 1, value.size, number).pack()
-                for (name, number), value in values.items()
-            )
             size = sum(value.nbytes for value in values.values())
             if size > self._limits.payload:
                 raise InvalidRequest(f"blocks of {size} bytes in one answer", hint="request fewer at a time")
-            self._reply(
-                header, Kind.BLOCKS, iteration, sections_out, [wire.bytes_of(value) for value in values.values()]
-            )
+            came = [wire.bytes_of(value) for value in values.values()]
+            self._reply(header, Kind.BLOCKS, iteration, _sections_of(values), came)
 
     def _push(self, header: Header, meta: memoryview) -> None:
         now = bool(header.flags & wire.APPLY_NOW)
@@ -397,3 +412,10 @@ class _Connection:
             raise InvalidRequest("a question for statistics has no payload")
         text = json.dumps(self._all._server_stats()).encode()
         self._reply(header, Kind.TEXT, self._store.iteration, text, [])
+
+
+def _sections_of(values: Mapping[tuple[str, int], Floats]) -> bytes:
+    """Which blocks are in an answer, in their order."""
+    return b"".join(
+        Section(key_of(name), Holds.BLOCK, 1, value.size, number).pack() for (name, number), value in values.items()
+    )

@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +30,7 @@ from pliant.ps.specs import Spec
 from pliant.ps.store import checks
 from pliant.ps.store.catalog import BlockKey, Catalog
 from pliant.ps.store.combining_queue import CombiningQueue
+from pliant.ps.store.dense import Block
 from pliant.ps.store.gradients import merged_gradients
 from pliant.ps.store.live_snapshot import LiveSnapshot
 from pliant.ps.store.locks import StoreLocks
@@ -98,6 +99,9 @@ class ParameterStore:
     def table(self, name: str) -> Table:
         return self._catalog.table(name)
 
+    def block_length(self, variable: str, number: int) -> int:
+        return self._catalog.block_length(variable, number)
+
     def own(self, ownership: Ownership) -> None:
         """From now on requests for anything else are answered with ``Moved``. A new store owns everything (version 0)."""
         if ownership.partitions.shape != (self.partitions,) or ownership.partitions.dtype != np.uint8:
@@ -111,70 +115,78 @@ class ParameterStore:
 
     # -- pulls
 
-    def pull(
+    @contextmanager
+    def pulling(
         self,
-        wanted: Sequence[tuple[str, Ids]],
+        rows: Sequence[tuple[str, Ids]],
         out: Sequence[Floats],
-        begin: Callable[[int], None] | None = None,
+        blocks: Sequence[BlockKey] = (),
+        have: Mapping[BlockKey, int] | None = None,
+        begin: Callable[[int, Mapping[BlockKey, Floats]], None] | None = None,
         ready: Callable[[Floats], None] | None = None,
-    ) -> int:
-        """Rows of several tables, all of one iteration, which is returned. ``begin`` is called with it once nothing can fail
-        any more, and ``ready`` with each part of ``out`` as soon as it is there; neither may block."""
-        with self._locks.state.reading:
-            owned, catalog = self._owned, self._catalog
-            for (name, ids), target in zip(wanted, out, strict=True):
-                table = catalog.table(name)
-                checks.check_rows(name, ids, target, table.spec.dim)
-                checks.check_ids(name, ids, table.check(ids, owned.partitions), owned.map_version)
-            if begin is not None:
-                begin(self._iteration)
-            for (name, ids), target in zip(wanted, out, strict=True):
-                table = catalog.table(name)
-                rows = max(1, PART_BYTES // (4 * table.spec.dim)) if ready is not None else max(1, ids.size)
-                for first in range(0, ids.size, rows):
-                    part = target[first : first + rows]
-                    table.read(ids[first : first + rows], part)
-                    if ready is not None:
-                        ready(part)
-            iteration = self._iteration
-        if self.load.is_sampled():
-            for name, ids in wanted:
-                self.load.add_rows(name, ids, catalog.table(name).spec.dim)
-        return iteration
+    ) -> Iterator[tuple[int, dict[BlockKey, Floats]]]:
+        """Rows of several tables, written into ``out``, and the values of blocks, all of one iteration. Yields that and the blocks,
+        which are no copies and do not change inside the ``with``: an update in the meantime works on a copy. Blocks that did not
+        change after the iteration in ``have`` are left out.
+
+        ``begin`` is called with what is yielded once nothing can fail any more, and ``ready`` with each part of ``out`` as soon as
+        it is there; neither may block.
+        """
+        have = have or {}
+        held: list[tuple[Block, Floats]] = []
+        try:
+            with self._locks.state.reading:
+                owned, catalog = self._owned, self._catalog
+                for (name, ids), target in zip(rows, out, strict=True):
+                    table = catalog.table(name)
+                    checks.check_rows(name, ids, target, table.spec.dim)
+                    checks.check_ids(name, ids, table.check(ids, owned.partitions), owned.map_version)
+                for name, number in blocks:
+                    catalog.block_length(name, number)
+                    if not owned.owns_block(name, number):
+                        raise Moved(f"block {number} of {name!r} is on another server", map_version=owned.map_version)
+                iteration = self._iteration
+                if blocks:
+                    found = [catalog.block(name, number) for name, number in blocks]
+                    with self._locks.holding:
+                        held += [
+                            (block, block.hold())
+                            for block in found
+                            if block.changed > have.get((block.spec.name, block.number), -1)
+                        ]
+                values = {(block.spec.name, block.number): value for block, value in held}
+                if begin is not None:
+                    begin(iteration, values)
+                for (name, ids), target in zip(rows, out, strict=True):
+                    table = catalog.table(name)
+                    size = max(1, PART_BYTES // (4 * table.spec.dim)) if ready is not None else max(1, ids.size)
+                    for first in range(0, ids.size, size):
+                        part = target[first : first + size]
+                        table.read(ids[first : first + size], part)
+                        if ready is not None:
+                            ready(part)
+            if self.load.is_sampled():
+                for name, ids in rows:
+                    self.load.add_rows(name, ids, catalog.table(name).spec.dim)
+                if held:
+                    self.load.add_blocks(sum(value.size for _, value in held))
+            yield iteration, values
+        finally:
+            if held:
+                with self._locks.holding:
+                    for block, value in held:
+                        block.let_go(value)
 
     def pull_rows(self, table: str, ids: Ids, out: Floats) -> int:
         """Write the rows of these ids into ``out`` (ids, dim). Raises ``Moved`` if one of them is not owned."""
-        return self.pull([(table, ids)], [out])
+        with self.pulling([(table, ids)], [out]) as (iteration, _):
+            return iteration
 
-    @contextmanager
     def blocks(
         self, wanted: Sequence[BlockKey], have: Mapping[BlockKey, int] | None = None
-    ) -> Iterator[tuple[int, dict[BlockKey, Floats]]]:
-        """The iteration and the values of these blocks, without a copy and unchanging inside the ``with``: an update in
-        the meantime works on a copy. Blocks that did not change after the iteration in ``have`` are left out."""
-        have = have or {}
-        with self._locks.state.reading:
-            owned, catalog = self._owned, self._catalog
-            for name, number in wanted:
-                catalog.block_length(name, number)
-                if not owned.owns_block(name, number):
-                    raise Moved(f"block {number} of {name!r} is on another server", map_version=owned.map_version)
-            iteration = self._iteration
-            with self._locks.holding:
-                blocks = [catalog.block(name, number) for name, number in wanted]
-                held = [
-                    (block, block.hold())
-                    for block in blocks
-                    if block.changed > have.get((block.spec.name, block.number), -1)
-                ]
-        if held and self.load.is_sampled():
-            self.load.add_blocks(sum(value.size for _, value in held))
-        try:
-            yield iteration, {(block.spec.name, block.number): value for block, value in held}
-        finally:
-            with self._locks.holding:
-                for block, value in held:
-                    block.let_go(value)
+    ) -> AbstractContextManager[tuple[int, dict[BlockKey, Floats]]]:
+        """The iteration and the values of these blocks, as ``pulling``."""
+        return self.pulling((), (), wanted, have)
 
     # -- pushes
 

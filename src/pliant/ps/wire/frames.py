@@ -47,7 +47,7 @@ SHARED = 2  # flag of any frame: its payload is in the memory that both sides sh
 class Kind(enum.IntEnum):
     """What a frame is; from 16 on, answers."""
 
-    PULL_ROWS = 1
+    PULL_ROWS = 1  # and blocks with them, of the same iteration
     PULL_BLOCKS = 2
     PUSH = 3
     IMPORT = 4
@@ -140,9 +140,15 @@ def _padded(size: int) -> int:
 
 
 def unpack_sections(
-    meta: memoryview, payload: int, allowed: frozenset[Holds], limits: Limits, *, carried: bool = True
+    meta: memoryview,
+    payload: int,
+    allowed: frozenset[Holds],
+    limits: Limits,
+    *,
+    asked: frozenset[Holds] = frozenset(),
 ) -> list[Section]:
-    """The sections of a meta; if they describe a payload (``carried``), their lengths add up to it."""
+    """The sections of a meta. Those of kinds that are only ``asked`` for say nothing of the payload; the lengths of the others
+    add up to it."""
     if len(meta) % SECTION.size or len(meta) // SECTION.size > limits.sections:
         raise InvalidRequest(f"a meta of {len(meta)} bytes is not a list of at most {limits.sections} sections")
     sections = []
@@ -151,17 +157,20 @@ def unpack_sections(
         if zero or holds not in allowed:
             raise InvalidRequest(f"a section of kind {holds} is not allowed in this request")
         section = Section(key, holds, width, count, number)
-        if carried and holds in (Holds.BLOCK, Holds.BLOCK_VALUE) and width != 1:
-            raise InvalidRequest(f"a block of {count} floats with the width {width}")
-        total += section.nbytes if carried else 0
+        if holds not in asked:
+            if holds in (Holds.BLOCK, Holds.BLOCK_VALUE) and width != 1:
+                raise InvalidRequest(f"a block of {count} floats with the width {width}")
+            total += section.nbytes
         if total > limits.payload:
             raise InvalidRequest(f"sections of {total} bytes; the limit is {limits.payload}")
         sections.append(section)
-    if carried and total != payload:
+    if total != payload:
         raise InvalidRequest(f"the sections declare {total} bytes, the payload has {payload}")
     return sections
 
 
+PULLED = frozenset({Holds.IDS, Holds.BLOCK})
+BLOCKS = frozenset({Holds.BLOCK})
 GRADIENTS = frozenset({Holds.UNIQUE_GRADIENTS, Holds.GRADIENTS, Holds.BLOCK, Holds.BLOCK_VALUE})
 STATES = frozenset({Holds.ROW_BATCH, Holds.BLOCK_STATE, Holds.EVICTED})
 _PADDING = memoryview(bytes(8))

@@ -7,7 +7,7 @@ is converted but 16-bit gradients, which are added up in 32 bits; infinity and N
 bit patterns is not defined).
 
 While the last micro-batch of a step is in its backward pass, each bucket starts to travel as soon as its parameters are
-finished.
+finished. What this worker has computed survives a world that breaks.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ class TreeSum:
         self._problem: WorldBroken | None = None
 
     def begin_step(self, params: Mapping[int, torch.nn.Parameter]) -> None:
+        """``params``: those that are trained in this step, by their numbers among all."""
         wanted = list(params.values())
         if layout_of(wanted) != self._layout:
             self._lay_out(wanted)
@@ -65,6 +66,7 @@ class TreeSum:
             self._holdings = self._transport = None
 
     def begin_round(self, world: World, held: Sequence[frozenset[int]]) -> None:
+        """``held``: the units that each rank of this world brings to the step. Called once per step, and again after each break."""
         if world is not self._world or tuple(held) != self._held or self._holdings is None:
             self._world, self._held = world, tuple(held)
             self._holdings = Holdings(self._tree, world.rank, held)
@@ -77,6 +79,7 @@ class TreeSum:
         self._sent, self._problem, self._is_ready = 0, None, False
 
     def begin_unit(self, unit: int, *, last: bool) -> None:
+        """``last``: the last micro-batch of this worker in this step; its gradients may travel as they appear."""
         for param in self._params:
             param.grad = None
         self._is_last = last
@@ -96,13 +99,16 @@ class TreeSum:
 
     @torch.no_grad()
     def skip_unit(self, unit: int) -> None:
+        """A unit without records has no gradients."""
         self._sums.add_nothing(unit, len(self._params))
 
     def used(self) -> list[int]:
+        """Per parameter, how many of this worker's units used it."""
         return list(self._used)
 
     @torch.no_grad()
     def start(self) -> list[Any]:
+        """Start the collectives that have not started yet; returns all that are in flight."""
         assert self._holdings is not None
         if self._problem is not None:
             raise self._problem
@@ -116,23 +122,27 @@ class TreeSum:
 
     @torch.no_grad()
     def reduce(self) -> None:
+        """All workers' parts have arrived: add them up. May need further collectives."""
         if self._transport is not None:
             self._transport.reduce()
 
     @torch.no_grad()
     def store(self, used: Sequence[int]) -> None:
+        """The sums become ``param.grad``; a parameter that no unit used has none."""
         for at, bucket in enumerate(self._buckets):
             for index, total in zip(bucket.params, self._totals(at, bucket), strict=True):
                 param = self._params[index]
                 param.grad = None if total is None or not used[index] else _as_gradient(total, param)
 
     def abandon(self) -> None:
+        """The world broke: buffers that were given to it are never written again."""
         self._world = self._transport = self._holdings = None
         self._memory = self._memory_world = None
         self._inputs = {}
         self._is_backward = False
 
     def discard(self) -> None:
+        """Forget this step's gradients: the state was replaced."""
         self._sums.clear()
         self._used = [0] * len(self._params)
         for param in self._params:

@@ -24,8 +24,9 @@ from typing import Any
 import grpc
 
 from pliant.client.job import Job
-from pliant.core.errors import Conflict, NotFound, PliantError, RetryableError, SessionExpired
+from pliant.core.errors import Conflict, NotFound, RetryableError, SessionExpired
 from pliant.core.nodes.environment import NodeEnvironment
+from pliant.core.rendezvous.failure_detector import WaitPace
 from pliant.core.rendezvous.seat_assignment import VIRTUAL_WORKERS
 from pliant.rpc import pliant_pb2 as pb
 from pliant.rpc.channel import DEADLINE_S
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 MAX_RETRY_PAUSE_S = 0.02  # peers wait meanwhile
 WATCH_TIMEOUT_S = 2.0  # a long poll is renewed after this
 WORLD_TIMEOUT_S = 20.0
+LEAVE_TIMEOUT_S = 0.5  # for a master that does not answer
 MAX_UNITS = 4 * 4096  # a member's units travel as bits in one attribute of at most 4096 hex digits
 
 
@@ -63,8 +65,11 @@ class Membership:
         self._round = 0  # of the last world that this incarnation was in
         self._last_world: pb.World | None = None  # as the master sent it
         self._watched: World | None = None
+        self._pace = WaitPace()
+        self._probe = 0  # the last that the master asked for
         self._wake = threading.Event()
         self._pending_call: Any = None  # the one that waits for news
+        self._suspicion: Any = None  # the last such call; gRPC cancels one that nobody holds
         self._closed = False
         self._watcher = threading.Thread(target=self._watch, name="pliant-world", daemon=True)
         self._watcher.start()
@@ -104,23 +109,29 @@ class Membership:
         self._closed = True
         if self._watched is not None:
             self._watched.abandon() if ends_process else self._watched.leave()
-        self._report_leaving()
+        leaving = self._report_leaving()
         self._wake.set()
         if (call := self._pending_call) is not None:
             call.cancel()
-        if ends_process:
-            return
-        self._watcher.join(5)
-        wait_for_reaped_groups(3)
+        if not ends_process:
+            self._watcher.join(5)
+            wait_for_reaped_groups(3)
+        if leaving is not None:
+            try:
+                leaving.result(LEAVE_TIMEOUT_S)
+            except (grpc.RpcError, grpc.FutureTimeoutError, grpc.FutureCancelledError) as error:
+                log.debug("leaving was not reported to the master: %s", error)
 
-    def _report_leaving(self) -> None:
+    def _report_leaving(self) -> Any:
+        """The call, beside which the rest is closed. Without it the master learns by the end of the process, from its agent."""
         if self._job.closed:
-            return
+            return None
         request = pb.LeaveRequest(member=self._job.node, incarnation=self._incarnation)
         try:
-            self._master.call(self._master.stubs.rendezvous.Leave, request, timeout=2)
-        except PliantError as error:
-            log.debug("leaving was not reported to the master: %s", error)
+            leave = self._master.stubs.rendezvous.Leave
+            return self._master.start(leave, request, timeout=LEAVE_TIMEOUT_S)
+        except ValueError:  # the job was closed meanwhile
+            return None
 
     # --- joining
 
@@ -177,7 +188,7 @@ class Membership:
     def _enter(self, found: pb.World) -> World:
         peers = [_peer(member) for member in found.members]
         rank = [peer.name for peer in peers].index(self._job.node)
-        world = World(found.round, rank, peers, seats=tuple(found.seats))
+        world = World(found.round, rank, peers, seats=tuple(found.seats), pace=self._pace, on_overdue=self._suspect)
         self._round, self._last_world = found.round, found
         self._watched = world
         self._wake.set()
@@ -209,6 +220,16 @@ class Membership:
 
     # --- watching
 
+    def _suspect(self, world: World) -> None:
+        """Ask the master whether a peer has failed; its answer, if there is one, is that the round is broken."""
+        request = pb.SuspectRequest(round=world.round, member=self._job.node, incarnation=self._incarnation)
+        log.debug("round %d: peers are waited for longer than usual", world.round)
+        try:
+            suspect = self._master.stubs.rendezvous.Suspect
+            self._suspicion = self._master.start(suspect, request, timeout=WATCH_TIMEOUT_S)
+        except ValueError:  # the job was closed
+            return
+
     def _watch(self) -> None:
         while not self._closed and not self._job.closed:
             world = self._watched
@@ -220,6 +241,7 @@ class Membership:
                 round=world.round,
                 known_waiting=world.waiting,
                 known_outdated=world.outdated,
+                known_probe=self._probe,
                 member=self._job.node,
                 incarnation=self._incarnation,
             )
@@ -231,20 +253,27 @@ class Membership:
                 status = self._pending_call.result()
             except (grpc.RpcError, grpc.FutureCancelledError, ValueError) as error:  # ValueError: the job was closed
                 log.debug("no news of round %d: %s", world.round, error)
+                if self._closed:
+                    return
                 if isinstance(error, grpc.RpcError) and error.code() is grpc.StatusCode.NOT_FOUND:
                     self._announce()
                 self._wake.clear()  # else the wait is none, and this a busy loop while the master is away
                 self._wake.wait(0.1)
                 continue
             world.waiting, world.outdated = status.waiting, status.outdated
+            self._probe = status.probe
             if not status.intact:
                 world.break_up()
 
     def _announce(self) -> None:
         """While training goes on; a failure is repeated with the next look."""
         try:
-            self._master.call(self._master.stubs.rendezvous.Announce, self._announcement())
-        except (PliantError, ValueError) as error:
+            announce = self._master.stubs.rendezvous.Announce
+            self._pending_call = self._master.start(announce, self._announcement(), timeout=WATCH_TIMEOUT_S)
+            if self._closed:
+                self._pending_call.cancel()
+            self._pending_call.result()
+        except (grpc.RpcError, grpc.FutureCancelledError, ValueError) as error:
             log.debug("cannot announce the world: %s", error)
 
 

@@ -3,7 +3,8 @@
 A collective is never waited for by its own ``wait``: that would hang on a frozen peer until a time-out. Its future and the
 master's report that the world is broken set one event, whichever comes first (``World.finish``). An abandoned collective may
 still write into its buffers later, so buffers of a broken world are never used again, and the group is ended by a reaper
-thread.
+thread. A wait that takes much longer than waits usually do is reported (``on_overdue``); the master finds out whose fault it is
+(``core/rendezvous/failure_detector.py``).
 
 Members learn each other's addresses through the master (``address_store.py``); gloo listens on this node's own address only.
 """
@@ -11,6 +12,7 @@ Members learn each other's addresses through the master (``address_store.py``); 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -20,11 +22,13 @@ import torch
 import torch.distributed as dist
 
 from pliant.core.errors import PermanentError, PliantError, RetryableError
+from pliant.core.rendezvous.failure_detector import MAX_WAIT_S, WaitPace
 from pliant.torch.worlds.address_store import AddressStore
 from pliant.torch.worlds.group_reaper import keep_group, make_device, reap_group
 
 CONNECT_TIMEOUT_S = 30.0  # for all members to reach each other
 PORT_KEY = "port"
+MAX_LATE_S = 0.1  # by which this process may wake up late and yet have run
 NEVER = timedelta(days=1)  # the time-out of a collective; never reached: see ``finish``
 
 
@@ -58,6 +62,8 @@ class World:
     port: int = 0  # where this process listens for its peers' connections, and where they do
     peer_ports: frozenset[int] = frozenset()
     store: AddressStore | None = None  # of the group; lives as long as it
+    pace: WaitPace = field(default_factory=WaitPace)  # of this process, over all its worlds
+    on_overdue: Callable[[World], None] = lambda world: None  # a peer may have failed; must not block
     _interrupts: set[threading.Event] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -102,6 +108,7 @@ class World:
         """Some of the peers as a group of their own, which breaks with the world."""
         part = World(self.round, list(ranks).index(self.rank), [self.peers[r] for r in ranks], ranks=tuple(ranks))
         part.broken = self.broken
+        part.on_overdue = self.on_overdue
         part._interrupts, part._lock = self._interrupts, self._lock
         connect(part, host, exchange)
         return part
@@ -132,13 +139,27 @@ class World:
                 done.set()
         for work in works:
             work.get_future().add_done_callback(one_done)
-        done.wait()
+        waited = self.wait(done)
         with self._lock:
             self._interrupts.discard(done)
+        if not failed and not left:
+            self.pace.record(waited)
         if failed:
             raise WorldBroken(f"round {self.round}: a collective failed: {str(failed[0])[:200]}")
         if left:
             raise WorldBroken(f"round {self.round}: the master reports that a peer was lost")
+
+    def wait(self, done: threading.Event) -> float:
+        """Returns the seconds that it took. Time in which this process itself did not run says nothing about its peers."""
+        began = time.monotonic()
+        pause = self.pace.limit
+        while True:
+            slice_began = time.monotonic()
+            if done.wait(pause):
+                return time.monotonic() - began
+            if time.monotonic() - slice_began < pause + MAX_LATE_S:
+                self.on_overdue(self)
+                pause = min(2 * pause, MAX_WAIT_S)
 
     def leave(self) -> None:
         """Leave this world."""
@@ -186,7 +207,7 @@ def connect(world: World, host: str, exchange: ExchangeKeys) -> None:
             done.set()
     thread = threading.Thread(target=make, name=f"form-{world.round}", daemon=True)
     thread.start()
-    done.wait()
+    world.wait(done)
     with world._lock:
         world._interrupts.discard(done)
     if not made:

@@ -275,7 +275,7 @@ limits = st.builds(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(demands(), limits, st.sampled_from([1000.0, 5000.0]))
 def test_shares_keep_their_promises(jobs: list[Demand], limit: Amount, now: float) -> None:
     team = Quota("team", limit)

@@ -32,6 +32,7 @@ from pliant.core.parameters.seats import Seat
 from pliant.core.status import ServerStats
 from pliant.core.status_builder import LiveFigures, ParameterFigures, ServerFigures
 from pliant.master.components.base import Component
+from pliant.master.components.parameters.batches import ContributionBatch
 from pliant.master.components.parameters.changes import ChangeSignal
 from pliant.master.components.parameters.dumps import DumpCoordinator
 from pliant.master.components.parameters.observations import ServerObservations
@@ -219,47 +220,25 @@ class ParameterCoordinator(Component):
            exactly that was accepted. So when one in the middle of a window is refused, those after it of the same shard are.
         """
         self._check_session(session)
-        accepted = self.book.contributions
-        progress: dict[int, int] = {}
+        batch = ContributionBatch(self.book, self._shards.book, session)
         try:
-            return [self._decide(one, progress) for one in contributions]
+            decisions = [batch.decide(one) for one in contributions]
         finally:  # also if one of them is invalid: those before it count
-            if progress:
-                self._shards.acknowledge(session, [list(pair) for pair in progress.items()])
-            if self.book.contributions > accepted:
+            if batch.pushes:
+                self._journal.record(
+                    self.book.contribute_batch, session=session, pushes=batch.pushes, staged=batch.staged
+                )
+            if batch.progress:
+                self._shards.acknowledge(session, [list(pair) for pair in batch.progress.items()])
+            if batch.pushes:
                 self._flush()
                 self._rebalancer.rebalance()  # between two iterations, which may be the only time when nothing is pending
                 self._changes.notify()
+            for outcome in batch.refused:
+                if outcome in self._refused:
+                    self._refused[outcome] += 1
             self._end_training()
-
-    def _decide(self, one: PushWithRecords, progress: dict[int, int]) -> PushDecision:
-        """``progress``: records by lease that are accepted with contributions before this one and not acknowledged yet; those of
-        this one are added. The caller acknowledges them before anything else happens, so they are in the same transaction."""
-        push = one.push
-        arguments = push.to_json()
-        decision = self.book.decide(**arguments)
-        if decision.outcome in self._refused:
-            self._refused[decision.outcome] += 1
-        if decision.outcome is not PushOutcome.ACCEPTED:
-            return decision
-        if one.progress:
-            lost = self._shards.book.unreportable(push.session, one.progress)
-            lost += [lease for lease, records in one.progress if records <= progress.get(lease, 0)]
-            if lost:
-                reason = "a shard of its records was leased to another worker"
-                return PushDecision(PushOutcome.LOST, decision.iteration, reason=reason, lost_leases=tuple(lost))
-            accepted = self._shards.book.accepted_records
-            found = {lease: progress.get(lease) or accepted(push.session, lease) for lease, _ in one.after}
-            if lost := [lease for lease, records in one.after if found[lease] > records]:
-                reason = "some of its records were accepted before, with others"
-                return PushDecision(PushOutcome.LOST, decision.iteration, reason=reason, lost_leases=tuple(lost))
-            if any(found[lease] < records for lease, records in one.after):
-                reason = "records of its shard that come before its own are not accepted"
-                return PushDecision(PushOutcome.GAP, decision.iteration, decision.staleness, reason)
-        decision = self._journal.do(self.book.contribute, **arguments)
-        for lease, records in one.progress:
-            progress[lease] = max(records, progress.get(lease, 0))
-        return decision
+        return decisions
 
     def end_session(self, session: str) -> None:
         self._journal.do(self.book.end_session, session=session)
