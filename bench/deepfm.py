@@ -86,7 +86,8 @@ def run_pliant(data: Data, workers: int, number: int) -> dict[str, float]:
 
 def run_torch(data: Data, workers: int, number: int) -> dict[str, float]:
     numbers = map(str, (SIZES.rows, data.batch, data.epochs))
-    return _client([sys.executable, str(CLIENTS / "deepfm_torch.py"), *data.files, *numbers], {})
+    command = [sys.executable, str(CLIENTS / "deepfm_torch.py"), *data.files, *numbers]
+    return _client(command, {"OMP_NUM_THREADS": "1"})  # as workers of Pliant have; two wait for each other at this size
 
 
 def run_tensorflow(python: str, steps: int) -> Callable[[Data, int, int], dict[str, float]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
+from pliant.client.shuffled import elements_of
 from pliant.core.errors import InvalidRequest
 from pliant.core.shards.permutation import Permutation
 
@@ -102,7 +103,12 @@ class Shard(Sequence[int]):
         return self._listed[at] if self._listed else self.start + at
 
     def indices(self) -> list[int]:
-        return list(self)
+        if self._listed or not len(self):
+            return list(self)
+        self._at(0)  # makes the order
+        if self._order is None:
+            return list(range(self.start + self.offset, self.end))
+        return [self.start + i for i in elements_of(self._order, self.offset, self.end - self.start)]
 
     def progress(self, records: int) -> None:
         """The first ``records`` of this shard (as iterated) are done, and need not be done again whatever happens."""

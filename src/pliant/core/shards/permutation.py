@@ -47,6 +47,11 @@ class Permutation:
     def __len__(self) -> int:
         return self.size
 
+    @property
+    def is_stored(self) -> bool:
+        """Small enough for a table."""
+        return self._table is not None
+
     def __getitem__(self, index: int) -> int:
         if not 0 <= index < self.size:
             raise IndexError(index)

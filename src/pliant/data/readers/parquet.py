@@ -104,7 +104,7 @@ class ParquetReader(PartReader):
                 raise InvalidRequest(f"{path} has no column {', '.join(unknown)}", hint=f"it has: {', '.join(known)}")
         return files
 
-    @property
+    @cached_property
     def metadata(self) -> Metadata:
         schema = self._files[0].schema
         names = tuple(self._columns or schema.names)
