@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 EXTRAS := torch,data,ps,keras,kubernetes,auto,dashboard,notebook,brain,brain-postgresql,brain-mysql,examples,dev
-BENCHES := algorithm_executor auto brain brain_store checkpoint churn data deepfm idle join journal launch ps quota read_ahead recovery shards sharing simulated
+BENCHES := algorithm_executor auto brain brain_store checkpoint churn data deepfm freeze idle join journal launch ps quota read_ahead recovery shards sharing simulated
 PYTEST := $(BIN)/python -m pytest
 # What failed runs once more, alone: on a machine that is starved of CPU a wait may run out. Both runs are shown.
 AGAIN  := --last-failed --maxfail 4 --last-failed-no-failures none -rA -n 1

@@ -11,7 +11,6 @@ machine is printed: with other work on its cores a ratio says little.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import ctypes
 import mmap
@@ -28,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from harness import finish
+from harness import finish, options_of, parsed
 from rich.console import Console
 from rich.table import Table
 
@@ -221,14 +220,10 @@ def measure_with(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="64 MiB instead of 1 GiB")
-    parser.add_argument("--rounds", type=int, default=0, help="[5; quick: 2]")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON on standard output")
+    parser = options_of(__doc__, rounds=5, quick_rounds=2)  # quick: 64 MiB instead of 1 GiB
     parser.add_argument("--dir", type=Path, help="where to write. [default: the temporary folder]")
     parser.add_argument("--no-dcp", action="store_true")
-    options = parser.parse_args()
-    options.rounds = options.rounds or (2 if options.quick else 5)
+    options = parsed(parser)
     size = (64 << 20) if options.quick else (1 << 30)
     with tempfile.TemporaryDirectory(dir=options.dir) as folder:
         groups = measure(Path(folder), size, options.rounds, not options.no_dcp)

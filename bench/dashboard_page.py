@@ -10,7 +10,6 @@ document to the frame that shows it; script is the part of it that the page's ow
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -21,6 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from harness import options_of, parsed
 from playwright.sync_api import CDPSession, Page, sync_playwright
 
 from pliant.testing.large_job import JOB, large_job
@@ -71,11 +71,12 @@ UPDATE = """async ([what, times]) => {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--nodes", type=int, default=1000)
-    parser.add_argument("--events", type=int, default=10_000)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    parser = options_of(__doc__, rounds=1)
+    parser.add_argument("--nodes", type=int, default=0, help="[1000; quick: 50]")
+    parser.add_argument("--events", type=int, default=0, help="[10000; quick: 500]")
+    options = parsed(parser)
+    options.nodes = options.nodes or (50 if options.quick else 1000)
+    options.events = options.events or (500 if options.quick else 10_000)
     documents = large_job(options.nodes, options.events)["documents"]
     with tempfile.TemporaryDirectory() as home, sync_playwright() as playwright:
         server, link = start_dashboard(Path(home))
@@ -84,7 +85,7 @@ def main() -> None:
             page = browser.new_page(viewport={"width": 1360, "height": 850})
             page.goto(link)
             page.get_by_text("No jobs yet").wait_for()
-            found = measure(page, documents)
+            found = measured(page, documents, options.rounds)
             browser.close()
         finally:
             server.send_signal(signal.SIGTERM)
@@ -100,6 +101,12 @@ def main() -> None:
         print(
             f"{name}: first rows {of['open_ms']} ms; {frames}; update {of['update_ms']:.1f} ms, up to {of['update_max_ms']:.1f} ms"
         )
+
+
+def measured(page: Page, documents: dict[str, Any], rounds: int) -> dict[str, Any]:
+    """Medians of the rounds."""
+    runs = [measure(page, documents) for _ in range(rounds)]
+    return {view: {key: median([run[view][key] for run in runs]) for key in runs[0][view]} for view in runs[0]}
 
 
 def start_dashboard(home: Path) -> tuple[subprocess.Popen[bytes], str]:

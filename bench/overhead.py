@@ -1,6 +1,6 @@
 """Step time without faults: Pliant's Trainer beside plain DDP, a model of ten million parameters.
 
-    python bench/overhead.py [--rounds N] [--case 2x2 | 2x8 | 2x7 | 3x7 | measuring]... [--alternating] [--json]
+    python bench/overhead.py [--rounds N] [--quick] [--case 2x2 | 2x8 | 2x7 | 3x7 | measuring]... [--alternating] [--json]
 
 A case is WORKERSxUNITS. All systems train the same model on the same records, one thread per process, as many micro-batches
 per step as there are units (DDP accumulates its gradients without communication, but for the last one); in turn, medians.
@@ -16,7 +16,6 @@ measured, on all workers, and neighbouring steps are compared; beside it what th
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import os
@@ -26,7 +25,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness import finish, machine, median, paired, say, table
+from harness import finish, machine, median, options_of, paired, parsed, say, table
 from training import TrainingJob
 
 from pliant.files.time_meter import MeterPage, TimeMeter
@@ -106,13 +105,13 @@ def cost_of_calls() -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", action="store_true")
+    parser = options_of(__doc__, rounds=5)
     parser.add_argument("--case", action="append", choices=[*CASES, "measuring"], help="only this one; may be repeated")
     parser.add_argument("--alternating", action="store_true", help="take turns step by step, in the same processes")
-    options = parser.parse_args()
-    cases = options.case or [*CASES, *([] if options.alternating else ["measuring"])]
+    options = parsed(parser)
+    cases = options.case or (
+        [*CASES][:1] if options.quick else [*CASES, *([] if options.alternating else ["measuring"])]
+    )
     compare_case = alternate if options.alternating else compare
     result: dict[str, Any] = {"machine": machine(), "aims": {**AIMS, "measuring": 0.01}}
     for case in cases:

@@ -34,6 +34,13 @@ import ps_wire
 from harness import finish, machine, say
 
 AIMS = {"dense": 0.7, "pull": 3.0, "push": 4.0, "memory": 1.3, "measuring": 0.01}
+STEP_AIMS = {
+    (1, 1): 1.5,
+    (1, 4): 2.0,
+    (2, 1): 1.5,
+    (2, 4): 2.0,
+}  # servers and workers: times torch.rpc's bare pull and push
+LOG_FILL = 2.4e9  # bytes of pushes after which a server's log is written over what it had before (two dumps)
 PARTS = ("dense", "embedding", "steps", "decisions", "deepfm", "dump", "move", "measuring", "large")
 
 
@@ -46,6 +53,10 @@ def judge(result: dict[str, Any]) -> list[str]:
     for op, found in result.get("measuring", {}).items():
         if found["share"] > AIMS["measuring"]:
             missed.append(f"measuring: {found['share']:.2%} of a {op}, aim {AIMS['measuring']:.0%}")
+    for (servers, workers), aim in STEP_AIMS.items():
+        key = f"{servers} PS, {workers} workers, window 4"
+        if (step := result.get("steps", {}).get(key)) and step["times"] < aim:
+            missed.append(f"whole steps, {key}: {step['times']:.2f} times torch.rpc, aim {aim}")
     for key, found in result.get("embedding", {}).items():
         if key == "memory":
             if found["allocated"] > AIMS["memory"]:
@@ -84,12 +95,13 @@ def run(part: str, options: argparse.Namespace) -> dict[str, Any]:
         workers = options.workers or ((4,) if quick else (1, 16, 64, 256))
         return ps_decisions.decisions(workers, options.windows or (1, 4, 16), options.seconds or (1 if quick else 4))
     if part == "steps":
-        rows, seconds = options.rows or (50_000 if quick else 200_000), 3 if quick else 8
+        rows, seconds = options.rows or (50_000 if quick else 200_000), 2 if quick else 4
         if options.trace:
             ps_jobs.trace(rows, 3, (options.servers or (1,))[0], (options.workers or (1,))[0], options.trace)
             return {}
         servers, workers = options.servers or (1, 2), options.workers or (1, 4)
-        return ps_jobs.whole(rows, options.seconds or seconds, servers, workers, options.windows or (1, 4))
+        windows, fill = options.windows or (1, 4), 0.0 if quick else LOG_FILL
+        return ps_jobs.whole(rows, turns, options.seconds or seconds, servers, workers, windows, fill)
     if part == "deepfm":
         return ps_jobs.deepfm(20_000 if quick else 150_000, 512, options.workers or ((1, 2) if quick else (1, 2, 4)))
     return (ps_jobs.dump if part == "dump" else ps_jobs.move)(rows, 6 if quick else 24 if part == "dump" else 10)
@@ -103,7 +115,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=PARTS, action="append", help="this part; may be given again")
     parser.add_argument("--quick", action="store_true", help="small and short: does it run?")
-    parser.add_argument("--repeats", type=int, default=0, help="turns of each system (5; quick: 1)")
+    parser.add_argument(
+        "--rounds", "--repeats", dest="repeats", type=int, default=0, help="turns of each system (5; quick: 1)"
+    )
     parser.add_argument("--rows", type=int, default=0, help="rows of the table")
     parser.add_argument(
         "--servers", type=_numbers, default=(), help="embedding, steps: numbers of servers, such as 1,2"

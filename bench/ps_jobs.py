@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import product
@@ -20,9 +21,10 @@ from typing import Any
 
 import numpy as np
 import ps_trace
+import ps_wire
 from clients.ps_loop import TURN_S
 from deepfm_job import train_deepfm
-from harness import median, say, table
+from harness import median, paired, say, table
 
 from pliant.native.click_log import write_click_log
 from pliant.testing.jobs import LocalJob
@@ -39,6 +41,31 @@ class LoopJob:
     def __init__(self, job: LocalJob, folder: Path) -> None:
         self.job = job
         self._folder = folder
+
+    def pause(self) -> None:
+        (self._folder / "pause").touch()
+        time.sleep(0.2)
+
+    def run(self, seconds: float, cpu: Counter[str]) -> tuple[float, float]:
+        """Let workers that pause run for a while: from when to when they did. The CPU time of each role is added to ``cpu``."""
+        cpu.subtract(self._cpu())
+        (self._folder / "pause").unlink()
+        time.sleep(0.1)
+        begun = time.time()
+        time.sleep(seconds)
+        ended = time.time()
+        self.pause()
+        cpu.update(self._cpu())
+        return begun, ended
+
+    def _cpu(self) -> Counter[str]:
+        spent: Counter[str] = Counter()
+        for process in self.job.processes():
+            words = " ".join(process.cmdline())
+            names = (("ps_loop.py", "worker"), ("pliant.ps", "ps"), ("pliant.master", "master"))
+            role = next((role for word, role in names if word in words and "pliant.agent" not in words), "rest")
+            spent[role] += sum(process.cpu_times()[:2])  # type: ignore[assignment]
+        return spent
 
     def stop(self) -> np.ndarray[Any, Any]:
         """The steps of all workers, by the time of their end: (end, seconds of pull, seconds of push, window)."""
@@ -154,32 +181,67 @@ def _balanced(job: LocalJob) -> bool:
 
 
 def whole(
-    rows: int, seconds: float, servers: tuple[int, ...], workers: tuple[int, ...], windows: tuple[int, ...]
+    rows: int,
+    turns: int,
+    seconds: float,
+    servers: tuple[int, ...],
+    workers: tuple[int, ...],
+    windows: tuple[int, ...],
+    fill: float,
 ) -> dict[str, Any]:
-    """One step of a worker (pull and push of rows) all the way: log, master's decision, order. Windows take turns within a job."""
+    """One step of a worker (pull and push of rows) all the way: log, master's decision, order; beside torch.rpc's bare pull and
+    push of the same rows, which keeps nothing. Windows take turns within the turns of the job. ``fill``: bytes that each server's
+    log has seen before, since it is slower while it still needs new memory."""
     result: dict[str, Any] = {}
     shown = []
-    env = {"BENCH_WINDOWS": ",".join(map(str, windows))}
     for count, each in product(servers, workers):
+        env = {"BENCH_WINDOWS": ",".join(map(str, windows)), "BENCH_FILL_BYTES": str(int(fill * count))}
         limits = {"min": count, "max": count}
-        with loop_job(rows=rows, servers=limits, workers=each, parameters={"dump_seconds": 0}, env=env) as running:
-            begun = time.time()
-            time.sleep(seconds)
-            ended = time.time()
-            steps = running.stop()
-        rates = _rates_by_turn(steps, begun, ended, windows)
+        spans: list[tuple[float, float]] = []
+        cpu: Counter[str] = Counter()
+        with tempfile.TemporaryDirectory(prefix="bench-ps-") as logs:
+            peer = ps_wire.System("torch", count, each, rows, 0, logs)
+            try:
+                peer.rate("pull_push", 0.3, each)
+                with loop_job(
+                    rows=rows, servers=limits, workers=each, parameters={"dump_seconds": 0}, env=env
+                ) as running:
+                    running.pause()
+                    bare = []
+                    for _ in range(turns):
+                        spans.append(running.run(seconds, cpu))
+                        bare.append(peer.rate("pull_push", seconds / 2, each))
+                    steps = running.stop()
+            finally:
+                peer.close()
+        rates = np.array([_rates_by_turn(steps, *span, windows).mean(axis=0) for span in spans])
+        total = sum(int(((steps[:, 0] >= begun) & (steps[:, 0] < ended)).sum()) for begun, ended in spans)
+        used = {role: 1000 * spent / max(total, 1) for role, spent in cpu.items()}
+        measured = np.logical_or.reduce([(steps[:, 0] >= begun) & (steps[:, 0] < ended) for begun, ended in spans])
         for at, window in enumerate(windows):
-            inside = steps[(steps[:, 0] >= begun) & (steps[:, 0] < ended) & (steps[:, 3] == window)]
+            inside = steps[measured & (steps[:, 3] == window)]
             name = f"{count} PS, {each} workers, window {window}"
             found = result[name] = {
-                "steps_per_second": float(rates[:, at].mean()),
+                "steps_per_second": median(rates[:, at].tolist()),
+                "torch": median(bare),
+                "times": paired(rates[:, at].tolist(), bare),
                 "pull_ms": 1000 * median(inside[:, 1].tolist()),
                 "push_ms": 1000 * median(inside[:, 2].tolist()),
                 "ratio": float(rates[:, at].sum() / max(rates[:, 0].sum(), 1e-9)),
+                "cpu_ms": used,
             }
-            shown.append((name, *(f"{value:,.1f}" for value in list(found.values())[:3]), f"{found['ratio']:.2f}"))
-    titles = ("", "steps/s", "ms a pull", "ms a push", f"of window {windows[0]}")
-    table(f"Whole steps in a job, {BATCH} ids x {DIM} floats", titles, shown)
+            cells = [f"{found[key]:,.0f}" for key in ("steps_per_second", "torch")]
+            cells += [
+                f"{found['times']:.2f}",
+                f"{found['pull_ms']:.1f}",
+                f"{found['push_ms']:.1f}",
+                f"{found['ratio']:.2f}",
+            ]
+            shown.append((f"{count}:{each}, {window}", *cells))
+        spent = ", ".join(f"{role} {one:.1f}" for role, one in sorted(used.items()))
+        say(f"{count} PS, {each} workers: {total:,} steps; CPU ms a step (all windows together): {spent}")
+    titles = ("PS:workers, window", "steps/s", "torch.rpc", "ratio", "ms pull", "ms push", f"of {windows[0]}")
+    table(f"Whole steps in a job, {BATCH} ids x {DIM} floats, medians of {turns} turns", titles, shown)
     return result
 
 

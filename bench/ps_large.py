@@ -2,9 +2,10 @@
 
     python bench/ps_large.py ROWS DIM SECONDS FOLDER          # one size, in this process; prints a line of JSON
 
-A store as a server has it: built, pulled from, pushed to, dumped and half of it moved away, while a thread goes on pulling and
-pushing ``BATCH`` random rows. The longest time without a step during the dump and during the move is what training stalls. Each size has a
-process of its own. A size for which there is not three times its memory is left out: a machine that swaps measures nothing.
+A store as a server has it: built, pulled from, pushed to, dumped and half of it moved away, while a thread goes on pulling
+and pushing ``BATCH`` random rows. The longest time without a step during the dump and during the move is what training
+stalls. Each size has a process of its own. A size for which there is not three times its memory is left out: a machine that
+swaps measures nothing.
 """
 
 from __future__ import annotations

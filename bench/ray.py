@@ -1,6 +1,6 @@
 """On one Ray cluster: how soon does a job train, and how long does it stall when a worker is killed? Pliant beside Ray Train.
 
-    python bench/ray.py [--runs N] [--json]
+    python bench/ray.py [--rounds N] [--quick] [--json]
 
 Three workers, on a cluster that the bench starts, with Ray of an environment of its own. All systems run in turn. Launch is
 from the command to the first step that all workers finished; the stall is that of ``recovery.py``: the longest time after
@@ -10,7 +10,6 @@ kill -9 of a worker's process in which no worker finished a step, less a step. R
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -23,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from harness import Peer, finish, machine, median, peer_environment, say, table
+from harness import Peer, finish, machine, median, options_of, parsed, peer_environment, say, table
 from recovery import one_run
 from systems import SYSTEMS
 
@@ -76,16 +75,13 @@ def measure(python: Path, runs: int) -> dict[str, list[dict[str, Any]]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=2)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    options = parsed(options_of(__doc__, rounds=2))
     peer = environment()
     if peer.python is None:
         sys.exit(f"Ray Train: {peer.reason}")
     with cluster(peer.python) as address:
         os.environ["RAY_ADDRESS"] = address
-        results = measure(peer.python, options.runs)
+        results = measure(peer.python, options.rounds)
     good = {system: [run for run in runs if not run["hung"]] for system, runs in results.items()}
     stall = {system: median([run["stall"] for run in runs]) for system, runs in good.items() if runs}
     launch = {system: median([run["launch"] for run in runs]) for system, runs in good.items() if runs}

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from training import TrainingJob
 
 ELSEWHERE = {"torchft": (1.07, 1), "dlrover": (4.7, 30), "ray": (18.5, 30)}  # on a machine like this; seconds, steps
 AIMS = {"torchrun": 1 / 30, "torchft": 1 / 5}
+HUNG_AFTER_S = defaultdict(lambda: 30.0, dict.fromkeys(("ray", "ray-train", "ray-train-elastic", "dlrover"), 90.0))
 SHAPE = {"units": 6, "micro": 16, "steps": 100_000, "pause_ms": 5}
 
 Run = dict[str, Any]
@@ -36,7 +38,9 @@ def one_run(system: str, python: Path, rank: int) -> Run:
         killed_at, pid = job.kill(rank)
         done = max(c.step for c in job.commits() if c.time <= killed_at)
         try:
-            job.wait_for(lambda cs: any(c.step > done + 5 and c.time > killed_at for c in cs), "recovery", 90)
+            job.wait_for(
+                lambda cs: any(c.step > done + 5 and c.time > killed_at for c in cs), "recovery", HUNG_AFTER_S[system]
+            )
         except TimeoutError:
             return {"hung": True, "launch": launched}
         after = sorted(c.time for c in job.commits() if c.pid != pid and c.time > killed_at)

@@ -2,9 +2,10 @@
 
     python ps_loop.py FOLDER ROWS DIM BATCH
 
-It fills its share of the table first. Written at the end to FOLDER/NODE.npy: for each step when it ended (unix time), the seconds
-of its pull and of its push, and how many undecided pushes it might have. The numbers in BENCH_WINDOWS take turns of ``TURN_S`` by
-the clock, in all workers at once. A file ``stop`` in FOLDER ends it.
+It fills its share of the table first, with as many pushes more as BENCH_FILL_BYTES says. Written at the end to FOLDER/NODE.npy: for
+each step when it ended (unix time), the seconds of its pull and of its push, and how many undecided pushes it might have. The
+numbers in BENCH_WINDOWS take turns of ``TURN_S`` by the clock, in all workers at once. While there is a file ``pause`` in FOLDER it
+does nothing; a file ``stop`` ends it.
 """
 
 from __future__ import annotations
@@ -37,9 +38,14 @@ def main() -> None:
         ]
     )
     parameters.initialize({"w": np.zeros(1000)})
-    for first in range(number * FILL, rows, workers * FILL):
-        ids = np.arange(first, min(rows, first + FILL))
-        parameters.push(parameters.iteration, examples=1, rows={"table": (ids, np.full((ids.size, dim), 1e-3))})
+    left = int(os.environ.get("BENCH_FILL_BYTES", "0")) // workers
+    while True:
+        for first in range(number * FILL, rows, workers * FILL):
+            ids = np.arange(first, min(rows, first + FILL))
+            parameters.push(parameters.iteration, examples=1, rows={"table": (ids, np.full((ids.size, dim), 1e-3))})
+            left -= ids.size * (dim * 4 + 8)
+        if left <= 0:
+            break
     random = np.random.default_rng(number)
     gradients = random.standard_normal((batch, dim)).astype(np.float32) * 1e-3
     dense = np.full(1000, 1e-3, np.float32)
@@ -48,6 +54,10 @@ def main() -> None:
     sizes = [int(size) for size in os.environ.get("BENCH_WINDOWS", "4").split(",")]
     window = parameters.window(max(sizes))
     while not (folder / "stop").exists():
+        if (folder / "pause").exists():
+            window.drain()
+            time.sleep(0.005)
+            continue
         ids = random.integers(0, rows, batch)
         window.size = sizes[int(time.time() / TURN_S) % len(sizes)]
         begun = time.perf_counter()

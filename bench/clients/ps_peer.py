@@ -77,7 +77,7 @@ def serve_pliant(rows: int, dim: int, floats: int, servers: int, rank: int) -> N
             if log.bytes > 1 << 30:  # as a dump would
                 segment += 1
                 log.rotate(segment, [])
-                log.cut(segment)
+                log.truncate(segment)
 
     server = PsServer(store, TOKEN, standalone=True, stage=stage)
     server.start()
@@ -448,6 +448,7 @@ def work_torch(servers: int, dim: int, floats: int, rank: int, world: int, port:
     return {
         "pull": pull,
         "push": push,
+        "pull_push": lambda ids, gradients: (pull(ids), push(ids, gradients)),
         "dense_pull": lambda: rpc.rpc_sync(names[0], torch_dense_pull),
         "dense_push": lambda: rpc.rpc_sync(names[0], torch_dense_push, args=(dense,)),
     }
@@ -465,7 +466,7 @@ def work(ops: dict[str, Callable[..., None]], rows: int, dim: int, seed: int) ->
         order = json.loads(line)
         name = order["op"]
         operation = ops[name]
-        arguments = (gradients,) if name.startswith("push") else ()
+        arguments = (gradients,) if "push" in name else ()
         time.sleep(max(0.0, order.get("begin", 0) - time.time()))
         begun = time.perf_counter()
         count = 0

@@ -25,14 +25,15 @@ from typing import Any
 MAX_EVENTS = 200_000  # of one process
 
 SPANS: dict[str, tuple[str, ...]] = {
-    "pliant.ps.client.client": ("PsClient.pull", "PsClient.push", "PsClient.push_ahead"),
+    "pliant.ps.client.client": ("PsClient.pull", "PsClient.push"),
     "pliant.ps.client.push_staging": ("PushStager.stage", "PushStager.decide"),
-    "pliant.ps.client.push_window": ("PushWindow._decide", "PushWindow.add"),
+    "pliant.ps.client.push_window": ("PushWindow._decide", "PushWindow.push"),
+    "pliant.ps.client.staging_lane": ("StagingLane.begin", "StagingLane.wait", "StagingLane._finish"),
     "pliant.rpc.channel": ("MasterClient.call",),
     "pliant.ps.server.requests": ("_Connection.answer",),
     "pliant.ps.recovery.order_executor": ("OrderExecutor.stage", "OrderExecutor.execute"),
     "pliant.ps.recovery.push_log": ("PushLog.append", "PushLog.rotate"),
-    "pliant.ps.store.store": ("ParameterStore.pull", "ParameterStore.stage", "ParameterStore._apply"),
+    "pliant.ps.store.store": ("ParameterStore.pulling", "ParameterStore.stage", "ParameterStore._apply"),
     "pliant.master.services.parameters": (
         "ParametersServicer.Contribute",
         "ParametersServicer.ContributeBatch",

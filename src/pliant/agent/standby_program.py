@@ -127,7 +127,7 @@ def become(environment: dict[str, str], arguments: list[str], directory: str) ->
             sys.path.insert(0, directory)
         _run(lambda: runpy.run_module(arguments[1], run_name="__main__", alter_sys=True))
         return
-    file = arguments[0]
+    file = os.path.abspath(arguments[0])  # as Python has it since 3.9
     sys.argv = arguments
     if not is_safe:
         sys.path.insert(0, os.path.dirname(os.path.realpath(file)))

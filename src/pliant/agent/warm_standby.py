@@ -71,23 +71,25 @@ class WarmStandby:
         if self._command is None:
             log.info("no warm standby: the command is not python with a file or -m and a module")
 
-    @property
-    def is_ready(self) -> bool:
-        """It has imported everything, and lives."""
-        if self._socket is not None and not self._ready:
+    def check_ready(self) -> bool:
+        """Whether it has imported everything, and lives."""
+        if self._program is None or self._socket is None or self._program.returncode is not None:
+            return False
+        if not self._ready:
             try:
                 self._ready = self._socket.recv(1, socket.MSG_DONTWAIT) == b"R"
-            except BlockingIOError:
+            except OSError:  # nothing yet, or it has just ended
                 return False
-            except OSError:
-                return False
-        return self._ready and self._program is not None and self._program.returncode is None
+            if self._ready:
+                log.info("the warm standby is ready: process %d", self._program.pid)
+        return self._ready
 
     async def prepare(self, env: Mapping[str, str], *, free_mb: float) -> None:
         """Start one, if there is none; ``free_mb``: what the node's limit leaves."""
         if self._command is None or time.monotonic() < self._not_before:
             return
         if self._program is not None and self._program.returncode is None:
+            self.check_ready()
             return
         if self._program is not None:
             log.info("the warm standby ended with code %s before it was used", self._program.returncode)
@@ -109,13 +111,16 @@ class WarmStandby:
             self._not_before = time.monotonic() + RETRY_S
             log.info("no warm standby: %s", error)
             return
+        except BaseException:  # cancelled: the node ends, or its program did
+            ours.close()
+            raise
         finally:
             theirs.close()
         self._socket = ours
 
     def become(self, env: Mapping[str, str], attach_to: Sequence[Path]) -> Program | None:
         """The standby as the program's next run; None: there is none that could be."""
-        if self._command is None or not self.is_ready or self._socket is None or self._program is None:
+        if self._command is None or not self.check_ready() or self._socket is None or self._program is None:
             return None
         program, self._program = self._program, None
         message = {"environment": dict(env), "arguments": self._command.arguments, "directory": os.getcwd()}

@@ -9,6 +9,7 @@ the same way. Every byte of the file is compared, also of what is not wanted.
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from pliant.core.errors import CorruptData
 
 PIECE = 512 << 10  # bytes that fit into a core's own cache
 _HUGE_PAGE = 2 << 20
-_MADV_HUGEPAGE = 14
+_MADV_HUGEPAGE: int | None = getattr(mmap, "MADV_HUGEPAGE", None)  # only on Linux
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,8 @@ def _cut(pieces: Iterator[Wanted]) -> list[list[Wanted]]:
 
 def advise_huge_pages(address: int, size: int) -> None:
     """Before fresh memory is filled for the first time: a page fault for each 2 MiB instead of each 4 KiB. Only advice."""
+    if _MADV_HUGEPAGE is None:
+        return
     begin = -(-address // _HUGE_PAGE) * _HUGE_PAGE
     if (length := (address + size) // _HUGE_PAGE * _HUGE_PAGE - begin) > 0:
         ctypes.CDLL(None).madvise(ctypes.c_void_p(begin), ctypes.c_size_t(length), _MADV_HUGEPAGE)

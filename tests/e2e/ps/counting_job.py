@@ -49,6 +49,21 @@ parameters.initialize({"w": np.full((3, 4), 0.5), "count": [0.0]})
 shards = job.shards("train", size=records, shard_size=40, epochs=epochs, shuffle=True, acknowledge=False)
 
 
+if job.node == os.environ.get("PLIANT_TEST_UNDECIDED") and not job.incarnation:
+    from pliant.ps.client.push_window import PushWindow
+
+    decide = PushWindow._decide
+
+    def decide_later(window, batch):
+        \"\"\"What is staged stays undecided until the test goes on.\"\"\"
+        open(os.path.join(folder, "undecided"), "w").close()
+        while not os.path.exists(os.path.join(folder, "go")):
+            time.sleep(0.02)
+        return decide(window, batch)
+
+    PushWindow._decide = decide_later
+
+
 def computed(batch):
     users = batch % 17
     model = parameters.pull({"users": users})

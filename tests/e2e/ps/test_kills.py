@@ -50,6 +50,17 @@ def test_training_with_servers_is_stopped_and_resumed_and_each_record_counts_onc
     check_the_model_is_that_without_faults(tmp_path, 800 // (2 * BATCH))
 
 
+@pytest.mark.parametrize("victim", ["worker-0", "ps-0"])
+def test_pushes_that_are_staged_and_undecided_when_somebody_is_killed_count_once(tmp_path: Path, victim: str) -> None:
+    env = {"PLIANT_TEST_UNDECIDED": "worker-0"}
+    with ps_job(tmp_path, strategy="ps-async", records=400, env=env) as job:
+        job.until((tmp_path / "undecided").exists, "pushes that every server has staged", LONG)
+        job.kill_program(victim)
+        (tmp_path / "go").touch()
+        assert job.wait(LONG) == 0, job.report()
+        check_each_record_counted_once(job, tmp_path, records=400, epochs=1, per_iteration=BATCH)
+
+
 def reached(job: LocalJob, folder: Path, point: str) -> str:
     """The node that stands there."""
     mark = folder / f"at-{point}"

@@ -184,13 +184,16 @@ class Worker:
 
     # --- pushes
 
-    def stage(self, based_on: int, examples: int, dense: Any, rows: Any) -> StagedPush:
+    def begin(self, based_on: int, examples: int, dense: Any, rows: Any) -> PlayedStaging:
         self.sequence += 1
         book = self.machine.master.parameters
         (seat,) = book.seats()
         route: Any = SimpleNamespace(map=book.map, seats=[seat.number], fencing_tokens=[seat.fencing_token])
         self.machine.staged[self.name, self.sequence] = self.about
-        return StagedPush(self.name, self.sequence, route, (0,))
+        return PlayedStaging(self.machine, StagedPush(self.name, self.sequence, route, (0,)))
+
+    def end(self) -> None:
+        """Nothing of it goes on."""
 
     def withdraw(self, staged: StagedPush) -> None:
         """Its servers are not played."""
@@ -207,6 +210,22 @@ class Worker:
             return
         self.about = batch.work
         self.pipeline.push(batch, max(0, self.machine.master.parameters.iteration - behind), examples=len(batch.work))
+
+
+class PlayedStaging:
+    """A push that some servers have not answered: the map and the holders that it was sent by may be old when they do."""
+
+    def __init__(self, machine: WindowMachine, sent: StagedPush) -> None:
+        self._machine = machine
+        self._sent = sent
+        self.staged: StagedPush | None = None if machine.servers_are_slow else sent
+
+    def poll(self) -> StagedPush | None:
+        return self.staged
+
+    def wait(self) -> StagedPush:
+        self.staged = self._sent
+        return self._sent
 
 
 class PlayedWindow(PushWindow):
@@ -227,21 +246,13 @@ class PlayedWindow(PushWindow):
 
     def deliver(self) -> None:
         if self._waiting:
-            batch = self._next_batch()
-            replies = self._decide(batch)
-            self._answered.extend(self.answers(batch, replies))
+            self._answered.extend(self._answers(self._next_batch()))
             self._sent = []
-
-    @staticmethod
-    def answers(batch: Sequence[PendingPush], replies: Sequence[pb.ContributeReply | None]) -> list[Any]:
-        from pliant.ps.client.push_window import _Answered
-
-        return [_Answered(push, reply) for push, reply in zip(batch, replies, strict=True)]
 
     def _decide(self, batch: Sequence[PendingPush]) -> Sequence[pb.ContributeReply | None]:
         if batch[0].staged.session != self._worker.name:
             return [None] * len(batch)
-        request = batch_message([push.request for push in batch])
+        request = batch_message([push.request() for push in batch])
         return self._worker.machine.send(request)
 
 
@@ -253,6 +264,7 @@ class WindowMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.staged: dict[tuple[str, int], tuple[int, ...]] = {}
+        self.servers_are_slow = False
         self.faults: deque[str] = deque()
         self.late: list[pb.ContributeBatchRequest] = []
         self.outcomes: dict[tuple[str, int], bool] = {}  # accepted?
@@ -302,6 +314,10 @@ class WindowMachine(RuleBasedStateMachine):
         window = self.workers[worker].pipeline.window
         assert isinstance(window, PlayedWindow)
         window.deliver()
+
+    @rule(slow=st.booleans())
+    def servers_answer_late(self, slow: bool) -> None:
+        self.servers_are_slow = slow
 
     @rule(faults=st.lists(st.sampled_from(FAULTS), max_size=4))
     def the_network_is_bad(self, faults: list[str]) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from pliant.core.errors import InvalidRequest, SessionExpired
 from pliant.core.nodes.fault_policy import ExitReason
+from pliant.master.components.rendezvous import RendezvousServer
+from pliant.master.components.signals import ProgramStopped
 from pliant.rpc import pliant_pb2 as pb
 from pliant.testing import FakeAgent, ManualClock, RunningMaster, wait_until
 from pliant.testing.waiting import MAX_WAIT_S
@@ -210,3 +212,58 @@ def test_members_learn_that_virtual_workers_were_assigned_and_the_next_world_has
     for name in names:
         rendezvous.join(name, attrs={"virtual_workers": "8"}, after=1)
     assert list(rendezvous.world("worker-0").world.seats) == [1, 5, 2]
+
+
+def suspect(rendezvous: RendezvousClient, member: str) -> None:
+    request = pb.SuspectRequest(round=1, member=member, incarnation="0")
+    rendezvous.master.client.call(rendezvous.master.client.stubs.rendezvous.Suspect, request)
+
+
+def formed(rendezvous: RendezvousClient) -> None:
+    for number in range(3):
+        rendezvous.join(f"worker-{number}")
+    assert len(rendezvous.names("worker-1")) == 3
+
+
+def is_intact(rendezvous: RendezvousClient) -> bool:
+    return bool(rendezvous.master.run_inside(lambda parts: parts.require(RendezvousServer).book.status(1).intact))
+
+
+def stopped(rendezvous: RendezvousClient, member: str, seconds: float) -> None:
+    rendezvous.master.run_inside(lambda parts: parts.signals.publish(ProgramStopped(member, seconds)))
+
+
+@pytest.mark.parametrize("first", ["the suspicion", "the stop"])
+def test_a_stopped_program_is_out_as_soon_as_its_peers_miss_it(rendezvous: RendezvousClient, first: str) -> None:
+    formed(rendezvous)
+    if first == "the stop":
+        stopped(rendezvous, "worker-2", 0.2)
+        assert is_intact(rendezvous), "nobody misses it yet"
+    suspect(rendezvous, "worker-0")
+    if first == "the suspicion":
+        assert is_intact(rendezvous), "nothing speaks against anybody"
+        stopped(rendezvous, "worker-2", 0.2)
+    assert not is_intact(rendezvous)
+
+
+def test_a_suspicion_asks_all_members_for_a_sign_of_life(rendezvous: RendezvousClient) -> None:
+    formed(rendezvous)
+    request = pb.WatchRoundRequest(round=1, known_waiting=0, known_probe=0)
+    watching = rendezvous.master.client.start(
+        rendezvous.master.client.stubs.rendezvous.WatchRound, request, timeout=MAX_WAIT_S
+    )
+    suspect(rendezvous, "worker-0")
+    status = watching.result(timeout=MAX_WAIT_S)
+    assert (status.intact, status.probe) == (True, 1)
+
+
+@pytest.mark.parametrize(
+    "request_", [pb.SuspectRequest(round=7, member="worker-0"), pb.SuspectRequest(round=1, member="stranger")]
+)
+def test_a_suspicion_of_a_stranger_or_of_another_round_changes_nothing(
+    rendezvous: RendezvousClient, request_: pb.SuspectRequest
+) -> None:
+    formed(rendezvous)
+    rendezvous.master.client.call(rendezvous.master.client.stubs.rendezvous.Suspect, request_)
+    stopped(rendezvous, "worker-2", 0.2)
+    assert is_intact(rendezvous)

@@ -61,8 +61,8 @@ def test_a_push_is_contributed_by_the_session_that_staged_it(
 ) -> None:
     real = client._stager.stage
 
-    def stage(**what: Any) -> Any:
-        staged = real(**what)
+    def stage(gradients: Any) -> Any:
+        staged = real(gradients)
         cluster.name = "cluster-2"  # the thread of the beats opened another one meanwhile
         return staged
 
@@ -214,3 +214,31 @@ def test_a_pull_brings_only_blocks_that_changed_since_the_last_one(cluster: Serv
     assert all(found >= wanted for found, wanted in zip(more, floats, strict=True))
     assert (first.iteration, changed.iteration) == (0, 1)
     assert all(np.array_equal(changed.dense[name], np.full_like(value, -1)) for name, value in GRADIENTS.items())
+
+
+def test_an_asynchronous_pull_waits_for_no_server_unless_a_gradient_was_too_old() -> None:
+    cluster = ServerCluster(VARIABLES, sync=False)
+    refusals = [PushDecision(PushOutcome.STALE, 3, 3), PushDecision(PushOutcome.ACCEPTED, 4)]
+    stubs = cluster.master.stubs.parameters
+    stubs.Contribute = lambda request: push_reply(refusals.pop(0))
+    client = PsClient(cluster, retry_timeout=MAX_WAIT_S)
+    try:
+        for _ in range(3):
+            cluster.step(0)
+        model = client.pull()
+        assert model.iteration == 0, "of the older of two servers, which is asked for what it has"
+        assert client.iteration == 3
+        assert client.pull().iteration == 0
+        assert client.push(0, examples=1, dense=GRADIENTS).stale
+
+        def catch_up() -> None:
+            for _ in range(3):
+                cluster.step(1)
+
+        later = threading.Timer(0.2, catch_up)
+        later.start()
+        assert client.pull().iteration == 3
+        later.join()
+    finally:
+        client.close()
+        cluster.close()

@@ -122,6 +122,8 @@ def test_what_gathers_while_a_question_is_on_its_way_goes_as_one_batch(master: M
         push(window, "c")
         assert window.undecided == 3
         assert window.collect() == []
+        for waiting in list(window._waiting):
+            waiting.staging.wait()
         master.may_answer.set()
         assert [(one.work, one.pushed.accepted) for one in window.drain()] == [("a", True), ("b", True), ("c", True)]
     assert master.batches == [[1], [2, 3]]

@@ -36,10 +36,11 @@ from pliant.ps.client.model_stream import ModelStream
 from pliant.ps.client.prefetch import RowPrefetcher
 from pliant.ps.client.push_buffers import RowBuffers
 from pliant.ps.client.push_pipeline import PushPipeline
-from pliant.ps.client.push_staging import PushStager, StagedPush
+from pliant.ps.client.push_staging import PushGradients, PushStager, StagedPush
 from pliant.ps.client.push_window import Decided, PushWindow
 from pliant.ps.client.rate_schedule import Rates, ScheduleReporter
 from pliant.ps.client.routing import Conversation, Route, Router
+from pliant.ps.client.staging_lane import Staging, StagingLane
 from pliant.ps.compiled.merging import group_by_seat
 from pliant.ps.payloads import Floats, Ids
 from pliant.ps.specs import DenseSpec, Spec, TableSpec
@@ -66,9 +67,11 @@ class PsClient:
         self._dense = DenseCopy()
         self._buffers = RowBuffers()
         self._version = 0  # the newest iteration seen
+        self._floor = 0  # ps-async: when a gradient was refused as too old, the newest was this
         self._schedule: ScheduleReporter | None = None
         self._stager = PushStager(conversation, self._router, self._buffers)
         self._streams: WeakSet[ModelStream] = WeakSet()
+        self._lanes: WeakSet[StagingLane] = WeakSet()
         self._pulled_at: float | None = None  # as ``TimeMeter.busy`` counts
         self.counts_units = True
         """Whether what is computed between a pull and the push after it is one unit; False: the caller counts units."""
@@ -120,7 +123,7 @@ class PsClient:
                 self._await_first_values()
                 return False
             missing = {name: array for name, array in arrays.items() if name not in route.initialized}
-            staged = self._stager.stage(dense=missing, rows={}, examples=0, based_on=0, assign=True)
+            staged = self._stager.stage(PushGradients(missing, {}, examples=0, based_on=0, assign=True))
             request = pb.AssignRequest(
                 session=staged.session,
                 sequence=staged.sequence,
@@ -156,7 +159,9 @@ class PsClient:
     def pull(
         self, rows: Mapping[str, Any] | None = None, *, dense: Sequence[str] | None = None, at_least: int | None = None
     ) -> Model:
-        """Dense variables (all, unless named) and rows of tables by id, not older than ``at_least``.
+        """Dense variables (all, unless named) and rows of tables by id, not older than ``at_least``: without it, with ps-sync than
+        the newest iteration seen. With ps-async each server gives the newest that it has, and does not wait for what another one
+        had already, unless a gradient was refused as too old.
 
         Blocks that did not change since the last pull are not sent again: the arrays of ``dense`` are views of what the
         client keeps, valid until the next pull.
@@ -167,7 +172,7 @@ class PsClient:
             self._dense.make_room(self._variable(name))
         for table in wanted:
             self._table(table)
-        least = self._version if at_least is None else at_least
+        least = (self._version if self.sync else self._floor) if at_least is None else at_least
         while True:
             attempt = partial(self._pull_once, names=names, wanted=wanted, at_least=least)
             with time_meter().peers:
@@ -205,7 +210,7 @@ class PsClient:
         found = {t: unique[t].take(positions, 0, mode="clip") for t, (_, _, positions) in grouped.items()}
         for table, ids in wanted.items():
             found.setdefault(table, np.empty((ids.size, route.tables[table].dim), np.float32))
-        lows = lows or [at_least]  # nobody had to be asked
+        lows = lows or [max(at_least, self._version)]  # nobody had to be asked
         return min(lows), max(lows), found
 
     def follow(self, names: Sequence[str] | None = None) -> ModelStream:
@@ -255,7 +260,7 @@ class PsClient:
             if gone := _gone(shards, self._conversation.name):
                 return self._lost(gone)
             with time_meter().peers:
-                staged = self._stager.stage(dense=gradients, rows=pairs, examples=examples, based_on=based_on)
+                staged = self._stager.stage(PushGradients(gradients, pairs, examples, based_on))
             if gone := _gone(shards, staged.session):  # leases are numbered by session
                 self._stager.withdraw(staged)
                 return self._lost(gone)
@@ -273,7 +278,7 @@ class PsClient:
             if reply is None:
                 continue
             decision = push_decision(reply)
-            self._report_schedule(reply, decision)
+            self._learn(reply, decision)
             if decision.outcome is PushOutcome.UNSCHEDULED:
                 continue  # they are known now
             if decision.outcome in (PushOutcome.ACCEPTED, PushOutcome.REPEATED):
@@ -290,7 +295,9 @@ class PsClient:
         """Pushes that go on without waiting for the master's decision on each, at most ``size`` of them (as the job says). With
         ps-sync each waits: the next gradient would be one of an older iteration."""
         wanted = self._router.route.push_window if size is None else size
-        return PushWindow(self._conversation, _WindowPusher(self), 1 if self.sync else wanted)
+        lane = StagingLane(self._conversation, retry_timeout=self._retry_timeout)
+        self._lanes.add(lane)
+        return PushWindow(self._conversation, _WindowPusher(self, lane), 1 if self.sync else wanted)
 
     def pipeline(
         self, size: int | None = None, *, on_decided: Callable[[Decided], None] | None = None
@@ -301,6 +308,8 @@ class PsClient:
     def end(self) -> None:
         """From another thread: whoever waits for servers gets an error."""
         self._router.end()
+        for lane in list(self._lanes):
+            lane.end()
 
     def close(self) -> None:
         self._router.close()
@@ -322,8 +331,10 @@ class PsClient:
         gradients = {name: self._gradient(name, value) for name, value in dense.items()}
         return gradients, {table: self._row_gradients(table, *pair) for table, pair in rows.items()}
 
-    def _report_schedule(self, reply: pb.ContributeReply, decision: PushDecision) -> None:
-        """Learning rates of updates to come, if the master should know more."""
+    def _learn(self, reply: pb.ContributeReply, decision: PushDecision) -> None:
+        """From the master's decision: what a pull has to wait for, and whether the master should know more learning rates."""
+        if decision.outcome is PushOutcome.STALE:
+            self._floor = max(self._floor, decision.iteration)
         if self._schedule is not None and self._schedule.is_due(reply.scheduled, reply.iteration):
             self._schedule.report(max(reply.scheduled, reply.iteration))
         if decision.outcome is PushOutcome.UNSCHEDULED and self._schedule is None:
@@ -369,22 +380,26 @@ class PsClient:
 class _WindowPusher:
     """A client's pushes, without their decisions; for its windows."""
 
-    def __init__(self, client: PsClient) -> None:
+    def __init__(self, client: PsClient, lane: StagingLane) -> None:
         self._client = client
+        self._lane = lane
 
-    def stage(
+    def begin(
         self, based_on: int, examples: int, dense: Mapping[str, Any], rows: Mapping[str, tuple[Any, Any]]
-    ) -> StagedPush:
+    ) -> Staging:
         self._client._count_unit()
         gradients, pairs = self._client._checked(dense, rows)
-        return self._client._stager.stage(dense=gradients, rows=pairs, examples=examples, based_on=based_on)
+        return self._lane.begin(gradients, pairs, examples, based_on)
+
+    def end(self) -> None:
+        self._lane.end()
 
     def withdraw(self, staged: StagedPush) -> None:
-        self._client._stager.withdraw(staged)
+        self._lane.withdraw(staged)
 
     def settle(self, staged: StagedPush, reply: pb.ContributeReply) -> PushDecision:
-        decision = self._client._stager.settle(staged, reply)
-        self._client._report_schedule(reply, decision)
+        decision = self._lane.settle(staged, reply)
+        self._client._learn(reply, decision)
         return decision
 
 

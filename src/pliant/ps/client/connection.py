@@ -7,6 +7,7 @@ answers. After ``ServerUnavailable`` the connection is closed and a new one is n
 from __future__ import annotations
 
 import json
+import select
 import socket
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
@@ -123,6 +124,15 @@ class PsConnection:
             self._socket.wait_readable()
         except Closed as error:
             raise self._lost(error) from None
+
+    def register(self, poll: select.poll) -> bool:
+        """Have it wait for an answer, too. False: there is nothing to wait for, since one has begun to come, or never will."""
+        return self._socket.register(poll)
+
+    def has_answer(self) -> bool:
+        """Whether one has begun to come, or never will."""
+        poll = select.poll()
+        return not self.register(poll) or bool(poll.poll(0))
 
     def receive_blocks(self, out: Mapping[tuple[str, int], Floats]) -> tuple[int, list[tuple[str, int]]]:
         """Receive into the arrays of ``out``; the server's iteration and which blocks came."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from pliant.core.errors import SessionExpired
 from pliant.core.parameters.contributions import PushDecision, PushOutcome
+from pliant.ps.client.connection import PsConnection
 from pliant.ps.client.push_buffers import OutgoingRows, RowBuffers
 from pliant.ps.client.routing import Conversation, Route, Router
 from pliant.ps.payloads import BlockGradient, Floats, Ids, Push, RowGradients
@@ -47,26 +48,55 @@ class StagedPush:
         return [pb.SeatHolder(seat=route.seats[s], fencing_token=route.fencing_tokens[s]) for s in self.servers]
 
 
+@dataclass(frozen=True)
+class PushGradients:
+    """What is pushed, and the numbers under which it was sent: by session and version of the map."""
+
+    dense: Mapping[str, Floats]
+    rows: Mapping[str, tuple[Ids, Floats]]
+    examples: int
+    based_on: int
+    assign: bool = False
+    numbers: dict[tuple[str, int], int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SentPush:
+    """A push whose answers are open."""
+
+    staged: StagedPush  # once they are all read
+    pushes: Mapping[int, Push]  # by server
+    connections: Mapping[int, PsConnection]
+
+
 class _RefusedPushes:
     """Pushes that the master refused, until the seats that have a share of them were notified with the next push."""
 
     def __init__(self) -> None:
         self._session = ""
         self._by_seat: dict[int, list[int]] = {}
+        self._told: dict[int, int] = {}  # by seat: how many the push that is on its way names
+        self._lock = threading.Lock()  # one thread notifies while another one is told of a refusal
 
     def add(self, staged: StagedPush) -> None:
-        if staged.session != self._session:  # servers drop what a session that ended had staged
-            self._session, self._by_seat = staged.session, {}
-        for seat in staged.seats():
-            self._by_seat.setdefault(seat, []).append(staged.sequence)
+        with self._lock:
+            if staged.session != self._session:  # servers drop what a session that ended had staged
+                self._session, self._by_seat, self._told = staged.session, {}, {}
+            for seat in staged.seats():
+                self._by_seat.setdefault(seat, []).append(staged.sequence)
 
     def of(self, session: str, seat: int) -> tuple[int, ...]:
-        return tuple(self._by_seat.get(seat, ())[:MAX_VOID]) if session == self._session else ()
+        with self._lock:
+            found = self._by_seat.get(seat, ())[:MAX_VOID] if session == self._session else ()
+            self._told[seat] = len(found)
+            return tuple(found)
 
-    def mark_notified(self, seats: Iterable[int]) -> None:
-        for seat in seats:
-            if seat in self._by_seat:
-                del self._by_seat[seat][:MAX_VOID]
+    def mark_notified(self, staged: StagedPush) -> None:
+        """Of what a push named: more may have been refused since it was sent."""
+        with self._lock:
+            for seat in staged.seats():
+                if staged.session == self._session and seat in self._by_seat:
+                    del self._by_seat[seat][: self._told.pop(seat, 0)]
 
 
 class PushStager:
@@ -77,34 +107,40 @@ class PushStager:
         self._numbers = _numbers_of(conversation)
         self._refused = _RefusedPushes()
 
-    def stage(
-        self,
-        *,
-        dense: Mapping[str, Floats],
-        rows: Mapping[str, tuple[Ids, Floats]],
-        examples: int,
-        based_on: int,
-        assign: bool = False,
-    ) -> StagedPush:
-        """Send the gradients to the servers that own them, under a new number. With the same map every attempt sends the same
-        under the same number, of which servers keep one."""
-        numbers: dict[tuple[str, int], int] = {}  # by session and version of the map
+    def stage(self, gradients: PushGradients) -> StagedPush:
+        """Send the gradients to the servers that own them, under a new number, until they have them."""
 
         def attempt(route: Route) -> StagedPush:
-            key = (self._conversation.name, route.map.version)
-            if key not in numbers:
-                numbers[key] = next(self._numbers)
-            session, sequence = key[0], numbers[key]
-            send = {}
-            for server, (r, b) in self._by_server(route, dense, rows, assign).items():
-                void = self._refused.of(session, route.seats[server])
-                send[server] = _send_push(Push(session, sequence, examples, based_on, tuple(r), tuple(b), void=void))
-            self._router.ask(send, lambda _, connection: connection.receive_pushed())
-            staged = StagedPush(session, sequence, route, tuple(send))
-            self._refused.mark_notified(staged.seats())
-            return staged
+            return self.receive(self.send(*self.prepare(route, gradients)))
 
         return self._router.call_with_retry(attempt, "a push")
+
+    def prepare(self, route: Route, gradients: PushGradients) -> tuple[StagedPush, dict[int, Push]]:
+        """What to send to each server. With the same map it is the same each time, under the same number, of which servers keep
+        one."""
+        key = (self._conversation.name, route.map.version)
+        if key not in gradients.numbers:
+            gradients.numbers[key] = next(self._numbers)
+        session, sequence = key[0], gradients.numbers[key]
+        pushes: dict[int, Push] = {}
+        by_server = self._by_server(route, gradients.dense, gradients.rows, gradients.assign)
+        for server, (r, b) in by_server.items():
+            void = self._refused.of(session, route.seats[server])
+            pushes[server] = Push(
+                session, sequence, gradients.examples, gradients.based_on, tuple(r), tuple(b), void=void
+            )
+        return StagedPush(session, sequence, route, tuple(pushes)), pushes
+
+    def send(self, staged: StagedPush, pushes: Mapping[int, Push]) -> SentPush:
+        """``receive`` reads the answers."""
+        connections = self._router.send({server: _send_push(push) for server, push in pushes.items()})
+        return SentPush(staged, pushes, connections)
+
+    def receive(self, sent: SentPush) -> StagedPush:
+        """Once all servers have it."""
+        self._router.answers(sent.connections, lambda _, connection: connection.receive_pushed())
+        self._refused.mark_notified(sent.staged)
+        return sent.staged
 
     def decide(
         self, method: Any, request: pb.AssignRequest | pb.ContributeRequest, staged: StagedPush
@@ -123,11 +159,20 @@ class PushStager:
     def settle(self, staged: StagedPush, reply: pb.ContributeReply) -> PushDecision:
         """What follows from the master's decision for the pushes to come."""
         decision = push_decision(reply)
+        self.note(staged, decision)
+        if decision.outcome is PushOutcome.MOVED:
+            self.replace_route(staged.route)
+        return decision
+
+    def note(self, staged: StagedPush, decision: PushDecision) -> None:
+        """The part of ``settle`` that may be done by any thread."""
         if decision.outcome not in (PushOutcome.ACCEPTED, PushOutcome.REPEATED):
             self._refused.add(staged)
-        if decision.outcome is PushOutcome.MOVED and self._router.route is staged.route:
+
+    def replace_route(self, outdated: Route) -> None:
+        """Ask for another map, unless there is one already."""
+        if self._router.route is outdated:
             self._router.refresh(newer=True)
-        return decision
 
     def withdraw(self, staged: StagedPush) -> None:
         """The master is not asked about it, as if it had refused it."""

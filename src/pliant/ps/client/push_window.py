@@ -1,23 +1,24 @@
-"""The window of a worker's pushes that are staged and not decided yet: it computes on while the master decides.
+"""The window of a worker's pushes that are not decided yet: it computes on while servers stage them and the master decides.
 
     window = parameters.window(4)
     window.push(model.iteration, examples=…, dense=…, rows=…, shards=[(shard, begin, end)], work=batch)
     for decided in window.collect(): ...        # decided.work, decided.pushed.accepted, decided.pushed.stale
     for decided in window.drain(): ...          # waits for all of them
 
-``push`` stages a gradient and returns; a thread asks the master to decide. What gathers while one question is on its way goes with
-the next, as one batch that the master journals in one transaction.
+``push`` sends a gradient to the servers and returns. A thread waits until all of them have it, then asks the master to decide.
+What gathers while one question is on its way goes with the next, as one batch that the master journals in one transaction.
 
 1. One batch is on its way at a time, and is sent again unchanged until it is answered. So pushes are decided in the order in
    which they were made, each once.
 2. Records of a shard are accepted without a gap, since each push names after how many of them it comes. If one is refused, the
    master refuses those after it of the same shard: they come back as stale, too, and are computed again in order.
-3. ``push`` returns when fewer than ``size`` are undecided: a worker's own pushes make its next one at most ``size`` - 1 iterations
+3. Nothing is decided that is not staged on all servers that it is for. A push waits until the one before it is staged.
+4. ``push`` returns when fewer than ``size`` are undecided: a worker's own pushes make its next one at most ``size`` - 1 iterations
    older, and servers keep at most ``size`` of it. Each time that a gradient is refused as too old, the window is halved.
-4. What was not decided when the worker died is discarded with its session; its records go to others.
-5. Everything but the thread's own call happens in the worker's thread: the outcome of a push is known there, in its order.
+5. What was not decided when the worker died is discarded with its session; its records go to others.
+6. Everything but the thread's own calls happens in the worker's thread: the outcome of a push is known there, in its order.
 
-Neighbours: ``client`` (makes one), ``push_staging``, ``push_pipeline`` (the loop around it).
+Neighbours: ``client`` (makes one), ``staging_lane`` (what is on its way to servers), ``push_pipeline`` (the loop around it).
 """
 
 from __future__ import annotations
@@ -64,28 +65,68 @@ class Decided:
     pushed: Contributed
 
 
+class Staging(Protocol):
+    """A push on its way to the servers; ``staging_lane.Staging`` is one."""
+
+    staged: StagedPush | None  # once all have it
+
+    def poll(self) -> StagedPush | None: ...
+
+    def wait(self) -> StagedPush: ...
+
+
 @dataclass(frozen=True)
 class PendingPush:
-    staged: StagedPush
-    request: pb.ContributeRequest
+    staging: Staging
+    based_on: int
+    examples: int
     shards: tuple[Records, ...]
     work: Any
+
+    @property
+    def staged(self) -> StagedPush:
+        assert self.staging.staged is not None, "only a push that is staged can be decided"
+        return self.staging.staged
+
+    def request(self) -> pb.ContributeRequest:
+        progress = [
+            pb.LeaseProgress(lease=shard.lease, records=shard.offset + end, after=shard.offset + begin)
+            for shard, begin, end in self.shards
+        ]
+        staged = self.staged
+        return pb.ContributeRequest(
+            session=staged.session,
+            sequence=staged.sequence,
+            based_on=self.based_on,
+            examples=self.examples,
+            holders=staged.holders(),
+            map_version=staged.route.map.version,
+            progress=progress,
+        )
+
+    def lost(self) -> tuple[int, ...]:
+        """Leases of its records that the session of the push does not hold."""
+        return _gone(self.shards, self.staged.session)
 
 
 @dataclass(frozen=True)
 class _Answered:
-    """``reply`` None: the session ended, and with it whatever of the push was not accepted."""
+    """``reply`` None: the session ended, and with it whatever of the push was not accepted; or the master was not asked, since
+    records of the push are ``lost``."""
 
     push: PendingPush
     reply: pb.ContributeReply | None
+    lost: tuple[int, ...] = ()
 
 
 class Pusher(Protocol):
-    """What is needed of a client; ``client.PsClient`` is one."""
+    """What is needed of a client; ``client.PsClient`` has one for each window."""
 
-    def stage(
+    def begin(
         self, based_on: int, examples: int, dense: Mapping[str, Any], rows: Mapping[str, tuple[Any, Any]]
-    ) -> StagedPush: ...
+    ) -> Staging: ...
+
+    def end(self) -> None: ...
 
     def withdraw(self, staged: StagedPush) -> None: ...
 
@@ -135,26 +176,9 @@ class PushWindow:
             self._decided.append(Decided(work, _lost(self._iteration, gone)))
             return
         with time_meter().peers:
-            staged = self._pusher.stage(based_on, examples, dense or {}, rows or {})
-        if gone := _gone(shards, staged.session):  # leases are numbered by session
-            self._pusher.withdraw(staged)
-            self._decided.append(Decided(work, _lost(self._iteration, gone)))
-            return
-        progress = [
-            pb.LeaseProgress(lease=shard.lease, records=shard.offset + end, after=shard.offset + begin)
-            for shard, begin, end in shards
-        ]
-        request = pb.ContributeRequest(
-            session=staged.session,
-            sequence=staged.sequence,
-            based_on=based_on,
-            examples=examples,
-            holders=staged.holders(),
-            map_version=staged.route.map.version,
-            progress=progress,
-        )
+            staging = self._pusher.begin(based_on, examples, dense or {}, rows or {})
         with self._changed:
-            self._waiting.append(PendingPush(staged, request, tuple(shards), work))
+            self._waiting.append(PendingPush(staging, based_on, examples, tuple(shards), work))
             self._changed.notify_all()
         self._start()
         self._wait(lambda: len(self._waiting) + len(self._sent) < self.size)
@@ -177,6 +201,7 @@ class PushWindow:
             self._closed = True
             self._waiting.clear()
             self._changed.notify_all()
+        self._pusher.end()
         if self._thread is not None:
             self._thread.join(CLOSE_TIMEOUT_S)
 
@@ -205,6 +230,9 @@ class PushWindow:
 
     def _outcome(self, answered: _Answered) -> Contributed:
         push = answered.push
+        if answered.lost:
+            self._pusher.withdraw(push.staged)
+            return _lost(self._iteration, answered.lost)
         if answered.reply is None:
             self._conversation.renew(push.staged.session)
             if gone := _gone(push.shards, self._conversation.name):
@@ -246,9 +274,9 @@ class PushWindow:
     def _run(self) -> None:
         try:
             while batch := self._next_batch():
-                replies = self._decide(batch)
+                answers = self._answers(batch)
                 with self._changed:
-                    self._answered += map(_Answered, batch, replies)
+                    self._answered += answers
                     self._sent = []
                     self._changed.notify_all()
         except Exception as error:  # noqa: BLE001  # a thread's border: the worker's thread gets it
@@ -257,16 +285,31 @@ class PushWindow:
                 self._changed.notify_all()
 
     def _next_batch(self) -> list[PendingPush]:
-        """What waits, of one session; nothing: it was closed."""
+        """What is staged, of one session; nothing: it was closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closed)
-            while self._waiting and (not self._sent or self._waiting[0].staged.session == self._sent[0].staged.session):
+            if not self._waiting:
+                return []
+            first = self._waiting[0]
+        session = first.staging.wait().session
+        with self._changed:
+            while self._waiting and (staged := self._waiting[0].staging.poll()) and staged.session == session:
                 self._sent.append(self._waiting.popleft())
             return self._sent
 
+    def _answers(self, batch: Sequence[PendingPush]) -> list[_Answered]:
+        """The master is not asked about those whose records went to others meanwhile: leases are numbered by session."""
+        lost = [push.lost() for push in batch]
+        asked = [push for push, leases in zip(batch, lost, strict=True) if not leases]
+        replies = iter(self._decide(asked) if asked else ())
+        return [
+            _Answered(push, None, leases) if leases else _Answered(push, next(replies))
+            for push, leases in zip(batch, lost, strict=True)
+        ]
+
     def _decide(self, batch: Sequence[PendingPush]) -> Sequence[pb.ContributeReply | None]:
         method = self._conversation.master.stubs.parameters.ContributeBatch
-        request = batch_message([push.request for push in batch])
+        request = batch_message([push.request() for push in batch])
         if batch[0].staged.session != self._conversation.name:
             return [None] * len(batch)
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -136,6 +136,9 @@ class Router:
             tls = master.tls if isinstance(master.tls, TlsFiles) else None  # programs have files
             found = PsConnection(host, int(port), master.token, tls=tls, timeout=self._timeout)
             self._connections[address, fencing_token] = found
+        if self._ended.is_set():  # looked at once it is where ``interrupt`` finds it
+            found.close()
+            raise ServerUnavailable("this client was closed")
         return found
 
     def ask(
@@ -143,15 +146,28 @@ class Router:
     ) -> list[T]:
         """Send to these servers, if all can be reached, then read their answers; after any failure no answer is left half
         read."""
+        return self.answers(self.send(send), receive)
+
+    def send(self, send: Mapping[int, Callable[[PsConnection], None]]) -> dict[int, PsConnection]:
+        """The first half of ``ask``; returns connections that have an open answer, for ``answers``."""
         connections = {server: self.connection(server) for server in send}
         open_ones: dict[int, PsConnection] = {}
         try:
             for server, ask in send.items():
                 open_ones[server] = connections[server]
                 ask(connections[server])
+        except BaseException:
+            self.give_up(open_ones.values())
+            raise
+        return open_ones
+
+    def answers(self, connections: Mapping[int, PsConnection], receive: Callable[[int, PsConnection], T]) -> list[T]:
+        """The second half."""
+        open_ones = dict(connections)
+        try:
             answers = []
-            for server in send:
-                answers.append(receive(server, open_ones[server]))
+            for server, connection in connections.items():
+                answers.append(receive(server, connection))
                 del open_ones[server]
             return answers
         except BaseException as error:
@@ -174,6 +190,8 @@ class Router:
         deadline, pause, warned = begun + self._retry_timeout, 0.01, False
         while True:
             try:
+                if self._ended.is_set():
+                    raise ServerUnavailable("this client was closed")
                 return attempt(self.route)
             except (Moved, ServerUnavailable) as error:
                 problem: RetryableError = error

@@ -83,16 +83,19 @@ class FrameSocket:
 
     def wait_readable(self) -> None:
         """Until there is something to receive, or the other side has closed."""
-        if self._begin < self._end or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()):
-            return
         poll = select.poll()  # select() knows no file descriptors above 1023
-        try:
-            poll.register(self._socket, select.POLLIN)
-            came = poll.poll(None if self._timeout is None else self._timeout * 1000)
-        except (OSError, ValueError) as error:  # closed by another thread
-            raise Closed(f"the connection broke: {error}") from None
-        if not came:
+        if self.register(poll) and not poll.poll(None if self._timeout is None else self._timeout * 1000):
             raise Closed(f"no data for {self._timeout} s")
+
+    def register(self, poll: select.poll) -> bool:
+        """Have it wait for what comes. False: something has come already, or the socket is closed."""
+        try:
+            if self._begin < self._end or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()):
+                return False
+            poll.register(self._socket, select.POLLIN)
+        except (OSError, ValueError):  # closed by another thread
+            return False
+        return True
 
     def gone(self) -> bool:
         """Whether the other side, or another thread of this one, has closed the connection."""

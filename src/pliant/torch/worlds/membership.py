@@ -24,7 +24,7 @@ from typing import Any
 import grpc
 
 from pliant.client.job import Job
-from pliant.core.errors import Conflict, NotFound, PliantError, RetryableError, SessionExpired
+from pliant.core.errors import Conflict, NotFound, RetryableError, SessionExpired
 from pliant.core.nodes.environment import NodeEnvironment
 from pliant.core.rendezvous.failure_detector import WaitPace
 from pliant.core.rendezvous.seat_assignment import VIRTUAL_WORKERS
@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 MAX_RETRY_PAUSE_S = 0.02  # peers wait meanwhile
 WATCH_TIMEOUT_S = 2.0  # a long poll is renewed after this
 WORLD_TIMEOUT_S = 20.0
+LEAVE_TIMEOUT_S = 0.5  # for a master that does not answer
 MAX_UNITS = 4 * 4096  # a member's units travel as bits in one attribute of at most 4096 hex digits
 
 
@@ -108,23 +109,29 @@ class Membership:
         self._closed = True
         if self._watched is not None:
             self._watched.abandon() if ends_process else self._watched.leave()
-        self._report_leaving()
+        leaving = self._report_leaving()
         self._wake.set()
         if (call := self._pending_call) is not None:
             call.cancel()
-        if ends_process:
-            return
-        self._watcher.join(5)
-        wait_for_reaped_groups(3)
+        if not ends_process:
+            self._watcher.join(5)
+            wait_for_reaped_groups(3)
+        if leaving is not None:
+            try:
+                leaving.result(LEAVE_TIMEOUT_S)
+            except (grpc.RpcError, grpc.FutureTimeoutError, grpc.FutureCancelledError) as error:
+                log.debug("leaving was not reported to the master: %s", error)
 
-    def _report_leaving(self) -> None:
+    def _report_leaving(self) -> Any:
+        """The call, beside which the rest is closed. Without it the master learns by the end of the process, from its agent."""
         if self._job.closed:
-            return
+            return None
         request = pb.LeaveRequest(member=self._job.node, incarnation=self._incarnation)
         try:
-            self._master.call(self._master.stubs.rendezvous.Leave, request, timeout=2)
-        except PliantError as error:
-            log.debug("leaving was not reported to the master: %s", error)
+            leave = self._master.stubs.rendezvous.Leave
+            return self._master.start(leave, request, timeout=LEAVE_TIMEOUT_S)
+        except ValueError:  # the job was closed meanwhile
+            return None
 
     # --- joining
 
@@ -246,6 +253,8 @@ class Membership:
                 status = self._pending_call.result()
             except (grpc.RpcError, grpc.FutureCancelledError, ValueError) as error:  # ValueError: the job was closed
                 log.debug("no news of round %d: %s", world.round, error)
+                if self._closed:
+                    return
                 if isinstance(error, grpc.RpcError) and error.code() is grpc.StatusCode.NOT_FOUND:
                     self._announce()
                 self._wake.clear()  # else the wait is none, and this a busy loop while the master is away
@@ -259,8 +268,12 @@ class Membership:
     def _announce(self) -> None:
         """While training goes on; a failure is repeated with the next look."""
         try:
-            self._master.call(self._master.stubs.rendezvous.Announce, self._announcement())
-        except (PliantError, ValueError) as error:
+            announce = self._master.stubs.rendezvous.Announce
+            self._pending_call = self._master.start(announce, self._announcement(), timeout=WATCH_TIMEOUT_S)
+            if self._closed:
+                self._pending_call.cancel()
+            self._pending_call.result()
+        except (grpc.RpcError, grpc.FutureCancelledError, ValueError) as error:
             log.debug("cannot announce the world: %s", error)
 
 
