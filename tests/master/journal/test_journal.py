@@ -165,14 +165,14 @@ def test_what_was_done_step_by_step_is_replayed_as_the_call_that_it_comes_to(
     monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 3)
 
     async def scenario() -> None:
-        book = ShardBook()
+        book, clock = ShardBook(), ManualClock()
         store = SqliteStore(tmp_path / "journal.db")
-        journal = Journal(store, ManualClock(), a_job(book))
+        journal = Journal(store, clock, a_job(book))
         journal.do(book.create, dataset=DATASET)
         journal.do(book.open_session, session="s", node="w", incarnation=0)
-        book.exchange(0.0, session="s", request=1, dataset="train", want=2)
+        book.exchange(clock.now(), session="s", request=1, dataset="train", want=2)
         journal.record(book.exchange, 1, session="s", request=1, dataset="train", want=2)
-        book.exchange(0.0, session="s", request=2, dataset="train", want=1, done=[1])
+        book.exchange(clock.now(), session="s", request=2, dataset="train", want=1, done=[1])
         journal.record(book.exchange, 16, session="s", request=2, dataset="train", want=1, done=[1])
         await journal.durable()
         found = SqliteStore(tmp_path / "journal.db").load()
