@@ -41,7 +41,7 @@ quickstart: $(STAMP)  ## train twice, once with a worker killed and one joining:
 test: lint test-unit test-databases test-e2e test-chaos test-kubernetes test-ray  ## all checks and tests
 
 test-unit: $(STAMP)  ## fast tests, no processes of a job
-	$(PYTEST) -n 2 $(UNIT) || $(PYTEST) $(AGAIN) $(UNIT)
+	$(PYTEST) -n 3 --dist worksteal $(UNIT) || $(PYTEST) $(AGAIN) $(UNIT)
 
 test-databases: $(STAMP)  ## the Brain's store on SQLite, PostgreSQL and MariaDB, and what runs beside it; skipped where they are missing
 	$(PYTEST) -n 3 --dist worksteal $(DATABASES) || $(PYTEST) $(AGAIN) $(DATABASES)

@@ -102,7 +102,7 @@ def test_every_variable_of_the_environment_that_people_may_set_is_documented_and
         "PLIANT_POD",
         "PLIANT_POD_UID",
     }  # marks of processes, and what Kubernetes tells a master
-    assert written - read == {"PLIANT_CHAOS_SEED"}  # of the tests
+    assert written - read == {"PLIANT_CHAOS_SEED", "PLIANT_EXAMPLES"}  # of the tests
     assert read - own - NODE_VARIABLES <= written
 
 

@@ -99,6 +99,8 @@ def atomic_path(path: Path, *, folder: Path | None = None, durable: bool = True)
             with temporary.open("rb") as file:
                 os.fsync(file.fileno())
         _publish(temporary, path, overwrite=True)
+        if durable:
+            sync_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 

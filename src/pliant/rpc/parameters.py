@@ -132,6 +132,7 @@ def join_reply(point: RestorePoint) -> pb.JoinSeatReply:
         tables=table_messages(point.tables),
         variables=variable_messages(point.variables),
         iteration=point.iteration,
+        durable_log=point.durable_log,
     )
 
 
@@ -146,6 +147,7 @@ def restore_point(reply: pb.JoinSeatReply) -> RestorePoint:
         tuple(definitions_from(reply.tables)),
         tuple(definitions_from(reply.variables)),
         reply.iteration,
+        reply.durable_log,
     )
 
 

@@ -2193,7 +2193,7 @@ class JoinSeatRequest(_message.Message):
     def __init__(self, node: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class JoinSeatReply(_message.Message):
-    __slots__ = ("holder", "base", "restore_from", "map", "tables", "variables", "iteration", "last")
+    __slots__ = ("holder", "base", "restore_from", "map", "tables", "variables", "iteration", "last", "durable_log")
     HOLDER_FIELD_NUMBER: _ClassVar[int]
     BASE_FIELD_NUMBER: _ClassVar[int]
     RESTORE_FROM_FIELD_NUMBER: _ClassVar[int]
@@ -2202,6 +2202,7 @@ class JoinSeatReply(_message.Message):
     VARIABLES_FIELD_NUMBER: _ClassVar[int]
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_LOG_FIELD_NUMBER: _ClassVar[int]
     holder: SeatHolder
     base: int
     restore_from: str
@@ -2210,7 +2211,8 @@ class JoinSeatReply(_message.Message):
     variables: _containers.RepeatedCompositeFieldContainer[VariableSpec]
     iteration: int
     last: int
-    def __init__(self, holder: _Optional[_Union[SeatHolder, _Mapping]] = ..., base: _Optional[int] = ..., restore_from: _Optional[str] = ..., map: _Optional[_Union[PartitionMap, _Mapping]] = ..., tables: _Optional[_Iterable[_Union[TableSpec, _Mapping]]] = ..., variables: _Optional[_Iterable[_Union[VariableSpec, _Mapping]]] = ..., iteration: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
+    durable_log: bool
+    def __init__(self, holder: _Optional[_Union[SeatHolder, _Mapping]] = ..., base: _Optional[int] = ..., restore_from: _Optional[str] = ..., map: _Optional[_Union[PartitionMap, _Mapping]] = ..., tables: _Optional[_Iterable[_Union[TableSpec, _Mapping]]] = ..., variables: _Optional[_Iterable[_Union[VariableSpec, _Mapping]]] = ..., iteration: _Optional[int] = ..., last: _Optional[int] = ..., durable_log: _Optional[bool] = ...) -> None: ...
 
 class SeatReadyRequest(_message.Message):
     __slots__ = ("holder", "address")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -32,6 +32,11 @@ class ParametersSpec(Model):
         default=4,
         description="ps-async: pushes of a worker that may wait for the master's decision while it computes; 1: it waits for each.",
     )
+    push_durability: Literal["process", "machine"] = Field(
+        default="process",
+        description="What a push survives once a server has it: process: the death of the server (the log is in the page cache); "
+        "machine: a power loss, too (the log is on disk before the server answers, which takes as long as the disk does).",
+    )
     max_iterations: Count = Field(
         default=0,
         description="Training ends with exactly this iteration: later gradients are rejected, and no more "
@@ -57,6 +62,7 @@ class ParametersSpec(Model):
             alpha=self.staleness_power,
             max_staleness=self.max_staleness,
             window=self.push_window,
+            durable_log=self.push_durability == "machine",
             max_iterations=self.max_iterations,
             dump_iterations=self.dump_iterations,
             dump_seconds=self.dump_seconds,

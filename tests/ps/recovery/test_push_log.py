@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -142,3 +143,44 @@ def test_a_checksum_notices_every_changed_byte_and_every_length() -> None:
         sums.add(checksum(data[:location] + bytes([data[location] ^ 0x80]) + data[location + 1 :]))
     assert len(sums) == 202
     assert checksum(data) == checksum(memoryview(b"x" + data)[1:])
+
+
+def test_a_durable_log_is_on_disk_with_its_name_before_a_push_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    data_sync, sync = os.fdatasync, os.fsync
+
+    def synced(kind: str, file: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{file}"))
+        seen.append(
+            f"{kind} {path.name if path != tmp_path else 'folder'} {path.stat().st_size if path.is_file() else ''}"
+        )
+        (data_sync if kind == "data" else sync)(file)
+
+    monkeypatch.setattr(os, "fdatasync", lambda file: synced("data", file))
+    monkeypatch.setattr(os, "fsync", lambda file: synced("all", file))
+    kept = PushLog(tmp_path, 1, 0, durable=True)
+    assert seen == ["all folder "]
+    append(kept, push(0))
+    name = log.segments(tmp_path)[0].name
+    assert seen[1:] == [f"data {name} {kept.bytes}"]
+    kept.rotate(7, [])
+    assert seen[2:] == ["all folder "]
+    kept.close()
+
+
+def test_a_push_that_does_not_reach_the_disk_is_no_push(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = PushLog(tmp_path, 1, 0, durable=True)
+    append(kept, push(0))
+
+    def broken(_file: int) -> None:
+        raise OSError(errno.EIO, "the disk is broken")
+
+    monkeypatch.setattr(os, "fdatasync", broken)
+    with pytest.raises(OSError, match="broken"):
+        append(kept, push(1))
+    monkeypatch.undo()
+    append(kept, push(2))
+    kept.close()
+    assert sequences(tmp_path) == [("s", 0), ("s", 2)]

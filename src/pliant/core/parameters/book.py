@@ -457,6 +457,7 @@ class ParameterBook(StateMachine):
             base.tables,
             base.variables,
             base.iteration,
+            self.options.durable_log,
         )
 
     def kept_dumps(self) -> list[int]:

@@ -70,6 +70,7 @@ class RestorePoint:
     tables: tuple[Definition, ...]
     variables: tuple[Definition, ...]
     iteration: int
+    durable_log: bool = False
 
 
 class DumpChain:

@@ -16,6 +16,7 @@ class PsOptions:
     alpha: float = 0.0  # async: the learning rate is scaled by 1 / (1 + staleness) ** alpha
     max_staleness: int = 0  # async: a push that is staler is refused; 0: no limit
     window: int = 1  # async: undecided pushes of one worker; 1: it waits for each decision
+    durable_log: bool = False  # a push is on disk before its server answers; else in the page cache
     max_iterations: int = 0  # training is over after this many, and no push is accepted; 0: no limit
     dump_iterations: int = 0  # between two dumps; 0: not by iterations
     dump_seconds: float = 60.0  # between two dumps; 0: not by time

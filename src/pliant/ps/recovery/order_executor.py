@@ -62,7 +62,7 @@ class OrderExecutor:
         self._stopping = stopping
         self._at_disk = at_disk
         self._logged: dict[tuple[str, int], list[RecordLocation]] = push_log.index(self._home, point.base)
-        self._log = PushLog(self._home, point.fencing_token, point.base)
+        self._log = PushLog(self._home, point.fencing_token, point.base, durable=point.durable_log)
         self._staging = threading.Lock()  # a push is in the store and in the log, or in neither
         self._writers: list[threading.Thread] = []
         self.done = point.base

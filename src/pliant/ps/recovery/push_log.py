@@ -5,9 +5,11 @@ A log is a sequence of *segments*, files ``log-<fencing token>-<order>`` in the 
     magic u32 | meta bytes u32 | payload bytes u64 | checksum of name and both u64 | meta | payload
 
 Appending is one write to the page cache, straight from the memory into which the push was received: it survives the death of
-the process, not that of the machine. A record that was truncate by a kill ends its segment: what comes behind it was never
-answered. With each dump order a new segment begins that holds all that is staged at that moment, so the segments before it
-are not needed once the dump is complete. The fencing token in the name separates two servers that both believe they hold the seat.
+the process, not that of the machine. A ``durable`` log is on disk when ``append`` returns, and so are the names of its segments
+(``push_durability: machine`` of the job; dumps and the master's decisions are on disk in any case). A record that was truncate
+by a kill ends its segment: what comes behind it was never answered. With each dump order a new segment begins that holds all
+that is staged at that moment, so the segments before it are not needed once the dump is complete. The fencing token in the name
+separates two servers that both believe they hold the seat.
 
 One segment of its own that is not needed any more is kept as ``spare-<fencing token>`` and written over by the next: pages that the
 system has to find for a growing file cost many times as much as the copy. So behind the last record there may be old ones; the
@@ -32,6 +34,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pliant.core.errors import InvalidRequest
+from pliant.files.atomic import sync_folder
 from pliant.files.regular import open_regular
 from pliant.ps.compiled.merging import checksum
 from pliant.ps.wire.frames import Limits, push_identity
@@ -66,8 +69,9 @@ class RecordLocation:
 class PushLog:
     """``bytes``: how much would have to be read after a restart."""
 
-    def __init__(self, folder: Path, fencing_token: int, order: int) -> None:
+    def __init__(self, folder: Path, fencing_token: int, order: int, *, durable: bool = False) -> None:
         self._folder = folder
+        self._durable = durable
         self._fencing_token = fencing_token
         self._lock = threading.Lock()
         folder.mkdir(parents=True, exist_ok=True)
@@ -100,6 +104,8 @@ class PushLog:
                         count -= len(waiting.pop(0))
                     if count:
                         waiting[0] = waiting[0][count:]
+                if self._durable:
+                    os.fdatasync(self._file)
             except OSError:
                 os.truncate(self._file, begin)  # as if it had never begun
                 self._reserved = begin
@@ -153,7 +159,14 @@ class PushLog:
             with contextlib.suppress(FileNotFoundError):  # there is none yet
                 self._spare.rename(path)
             self._used[path] = 0
-        return path, _seed_of(path), os.open(path, _WRITE, 0o666)
+        file = os.open(path, _WRITE, 0o666)
+        if self._durable:
+            try:
+                sync_folder(self._folder)
+            except OSError:
+                os.close(file)
+                raise
+        return path, _seed_of(path), file
 
 
 def native_fallocate() -> Allocate | None:
