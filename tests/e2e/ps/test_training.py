@@ -26,7 +26,7 @@ def test_each_record_counts_once(tmp_path: Path, strategy: str) -> None:
 def test_each_record_counts_once_though_a_server_a_worker_and_the_master_are_killed(
     tmp_path: Path, strategy: str
 ) -> None:
-    options = {"dump_seconds": 2.0}
+    options = {"dump_seconds": 2.0, "push_durability": "machine" if strategy == "ps-async" else "process"}
     with ps_job(tmp_path, strategy=strategy, records=1600, pause=0.05, held=True, parameters=options) as job:
         job.wait_for_progress(160)
         job.kill_program("ps-0")
