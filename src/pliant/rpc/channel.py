@@ -73,11 +73,8 @@ _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.max_reconnect_backoff_ms", 500),
     ("grpc.enable_http_proxy", 0),
     ("grpc.use_local_subchannel_pool", 1),
-]
-_TCP_OPTIONS: list[
-    tuple[str, Any]
-] = [  # the kernel tells the end of a peer on this machine, and a thousand pings cost its master
-    *_OPTIONS,
+    # Pings find a peer that is frozen or cut off, also on this machine: its connection stays open, and calls on it only run out
+    # of their time, even when another one has long taken its place at the same address.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
@@ -95,10 +92,10 @@ class Dialling:
             self._socket = dialled(address.target)
             self.target = self._socket.target
             return
-        self.target, self.options = address.target, _TCP_OPTIONS
+        self.target = address.target
         if address.tls is not None:
             self.credentials = address.tls.channel_credentials()
-            self.options = [*_TCP_OPTIONS, ("grpc.ssl_target_name_override", SERVER_NAME)]
+            self.options = [*_OPTIONS, ("grpc.ssl_target_name_override", SERVER_NAME)]
         elif not address.allows_plaintext:
             raise Unauthenticated(
                 f"the job's token is not sent to {address.target} without TLS: anyone could be listening there",

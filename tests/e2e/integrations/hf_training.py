@@ -52,3 +52,5 @@ last = get_last_checkpoint(str(folder)) if folder.exists() else None
 print("resumes from", last, flush=True)
 trainer.train(resume_from_checkpoint=last)
 print("done", trainer.state.global_step, flush=True)
+if torch.distributed.is_initialized():
+    torch.distributed.destroy_process_group()  # without it torch's threads abort the process at its exit now and then
