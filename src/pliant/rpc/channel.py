@@ -77,6 +77,7 @@ _OPTIONS: list[tuple[str, Any]] = [
     # of their time, even when another one has long taken its place at the same address.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.ping_timeout_ms", 10_000),  # else a minute, whatever the line above says
     ("grpc.keepalive_permit_without_calls", 1),
 ]
 
