@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from pliant.torch.gradients.tree_sum import TreeSum
 from pliant.torch.gradients.unit_tree import hosted_units
 from pliant.torch.worlds.world import Peer, World, WorldBroken, connect
 
+MASTER_NOTICES_S = 0.25  # after a death, if connections do not tell
 ALONE = World(0, 0, [Peer("alone", 0, True, frozenset())])
 Grads = Sequence[Sequence[torch.Tensor | None]]  # by unit and parameter
 
@@ -129,7 +130,15 @@ class Fleet:
             finally:
                 world.leave()
 
-        together([partial(work, at) for at in range(len(names))])
+        with ThreadPoolExecutor(len(names)) as pool:
+            rounds = [pool.submit(work, at) for at in range(len(names))]
+            # Not everybody sees a closed connection: one may wait for a worker that waits for the dead one. The master tells them.
+            wait([done for at, done in enumerate(rounds) if names[at] in dying], return_when=FIRST_COMPLETED)
+            wait(rounds, timeout=MASTER_NOTICES_S)
+            for world in worlds:
+                world.break_up()
+            for done in rounds:
+                done.result()
         for name in dying:
             del self.members[name]
 
