@@ -40,7 +40,7 @@ CLIENTS = HERE / "clients"
 SIZES = Sizes(users=1_000_000, items=200_000, tags=50_000)
 TEST = 0.02  # of the records, held out
 AIMS = {"tensorflow": 2.0, "torch": 0.7}  # times as many records per second
-MAX_LOSS_GAP = 0.05  # a peer that differs by more does something else
+MAX_LOSS_GAP = 0.05  # a system that differs by more does something else, and is named
 QUICK_LOSS_GAP = 0.15  # after a few steps
 SYSTEMS = ("pliant", "tensorflow", "torch")
 LONG = 240.0  # seconds
@@ -148,8 +148,12 @@ def judge(found: dict[str, Any], workers: Sequence[int], max_loss_gap: float) ->
             if ratio < AIMS[peer]:
                 missed.append(f"{_workers(count)}: {ratio:.2f} times {peer}, aim {AIMS[peer]}")
     losses = {name: median(values["loss"]) for name, values in found.items()}
-    if max(losses.values()) - min(losses.values()) > max_loss_gap:
-        raise RuntimeError(f"the systems do not learn the same: {losses}")
+    best = min(losses.values())
+    missed += [
+        f"{name} learns less than the best (loss {loss:.4f}, not {best:.4f}): its rate means little"
+        for name, loss in losses.items()
+        if loss - best > max_loss_gap
+    ]
     return ratios, missed
 
 
@@ -182,8 +186,6 @@ def main() -> None:
     table(title, ("", "records/s", "loss"), rows)
     if result["ratios"]:
         table("Pliant to", ("", "times"), [(name, f"{ratio:.2f}") for name, ratio in result["ratios"].items()])
-    for text in result["missed"]:
-        say(f"misses its aim: {text}")
     finish(result, options.json)
 
 

@@ -189,5 +189,8 @@ def say(text: str) -> None:
 
 
 def finish(result: dict[str, Any], as_json: bool) -> None:
+    """``missed``, if it is there, is shown to people, too."""
+    for text in result.get("missed", ()):
+        say(f"misses its aim: {text}")
     if as_json:
         print(json.dumps(result, indent=1))

@@ -137,8 +137,6 @@ def main() -> None:
         say(f"part: {part}")
         result[part] = run(part, options)
     result["missed"] = judge(result)
-    for text in result["missed"]:
-        say(f"misses its aim: {text}")
     finish(result, options.json)
 
 

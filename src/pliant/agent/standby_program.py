@@ -1,4 +1,4 @@
-"""What runs in a warm standby: a Python that has imported what a program imports, and becomes that program when told to.
+"""What runs in a warm standby: a Python that has imported what a program imports, and becomes that program on request.
 
     python standby_program.py SOCKET program.py arguments…     (or -m module arguments…)
 
@@ -6,7 +6,7 @@ Only the libraries that the program's own file imports before it does anything e
 ``os.environ``, say, may decide how the libraries after it are set up. Files of the program itself are left alone. A library is
 imported in a thread of the lowest priority, so that training beside it is not slowed; that thread ends before the program begins.
 
-Then one byte on the socket tells that it is ready, and a JSON object (``environment``, ``arguments``, ``directory``) is awaited.
+Then one byte on the socket reports that it is ready, and a JSON object (``environment``, ``arguments``, ``directory``) is awaited.
 From then on this is the process that ``python program.py arguments…`` would have been: its environment, ``sys.argv``,
 ``sys.path``, ``__main__`` and exit code. If the socket is closed instead, it ends. It does not import Pliant by itself, and is run
 by the interpreter of the program.

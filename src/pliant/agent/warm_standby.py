@@ -3,7 +3,7 @@
 A program that is killed is started again on its node, and most of the time until it trains goes into imports, for which it
 competes with the workers that still train. The standby (``fault.warm_standby``) has done them, at the lowest priority
 (``standby_program``). It is no run of the program: it knows no master, joins nothing, and runs no line of the user's file before
-it is told to.
+it is asked to.
 
 It is started once the program trains, if the machine has memory for it. It is used once; another one is prepared afterwards. What
 cannot be prepared (another command than ``python file`` or ``python -m module``, no memory, still importing) is started as ever.

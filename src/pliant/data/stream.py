@@ -43,7 +43,7 @@ Item = tuple[Any, tuple[Mark, ...]]
 FLUSH: Item = (Signal.FLUSH, ())
 PAUSE: Item = (Signal.PAUSE, ())
 
-MAP_BATCH = 1024  # records that map_batches passes at once, unless it is told otherwise
+MAP_BATCH = 1024  # records that map_batches passes at once, by default
 
 
 class Dataset:

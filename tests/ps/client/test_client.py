@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
 from typing import Any, cast
 
 import numpy as np
@@ -47,13 +46,6 @@ class FakeSource:
 @pytest.fixture
 def master(cluster: ServerCluster) -> Master:
     return Master(cluster)
-
-
-@pytest.fixture
-def client(cluster: ServerCluster) -> Iterator[PsClient]:
-    made = PsClient(cluster, retry_timeout=MAX_WAIT_S)
-    yield made
-    made.close()
 
 
 def test_a_push_is_contributed_by_the_session_that_staged_it(

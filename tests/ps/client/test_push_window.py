@@ -2,57 +2,22 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.ps.client.scripted_master import Master
 from tests.ps.server_cluster import VARIABLES, ServerCluster
 
 from pliant.core.errors import InvalidRequest, PermanentError, ServerUnavailable, SessionExpired
-from pliant.core.parameters.contributions import PushDecision, PushOutcome, PushWithRecords
+from pliant.core.parameters.contributions import PushOutcome
 from pliant.ps.client.client import PsClient
 from pliant.ps.client.push_window import PushWindow
 from pliant.ps.store.store import ParameterStore
-from pliant.rpc import pliant_pb2 as pb
-from pliant.rpc.contributions import batch_from_message, batch_reply
 from pliant.testing.waiting import MAX_WAIT_S
 
 GRADIENTS = {"w": np.ones((3, 2)), "b": np.ones(5)}
-
-
-class Master:
-    """Answers batches when it may, with these outcomes one after the other."""
-
-    def __init__(self, cluster: ServerCluster) -> None:
-        self.may_answer = threading.Event()
-        self.may_answer.set()
-        self.outcomes: list[PushOutcome] = []
-        self.batches: list[list[int]] = []
-        self.asked = threading.Event()
-        self.error: Exception | None = None
-        self.records: list[int] = []  # that were accepted, after each contribution
-        cluster.master.stubs.parameters.ContributeBatch = self._contribute
-
-    def _contribute(self, request: pb.ContributeBatchRequest) -> pb.ContributeBatchReply:
-        self.batches.append(list(request.sequences))
-        self.asked.set()
-        assert self.may_answer.wait(MAX_WAIT_S)
-        if self.error is not None:
-            raise self.error
-        decided = [self._decide(one) for one in batch_from_message(request)]
-        return batch_reply([PushDecision(one, 0) for one in decided], 0)
-
-    def _decide(self, one: PushWithRecords) -> PushOutcome:
-        """A gap of records is refused, as by the real one."""
-        outcome = self.outcomes.pop(0) if self.outcomes else PushOutcome.ACCEPTED
-        if outcome is PushOutcome.ACCEPTED and one.progress:
-            ((_, records),), ((_, after),) = one.progress, one.after
-            if after != (self.records[-1] if self.records else 0):
-                return PushOutcome.GAP
-            self.records.append(records)
-        return outcome
 
 
 class OneShard:
@@ -100,13 +65,6 @@ def cluster() -> Iterator[ServerCluster]:
 @pytest.fixture
 def master(cluster: ServerCluster) -> Master:
     return Master(cluster)
-
-
-@pytest.fixture
-def client(cluster: ServerCluster) -> Iterator[PsClient]:
-    made = PsClient(cluster, retry_timeout=MAX_WAIT_S)
-    yield made
-    made.close()
 
 
 def push(window: PushWindow, work: Any) -> None:

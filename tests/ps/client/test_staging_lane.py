@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.ps.client.test_push_window import Master
+from tests.ps.client.scripted_master import Master
 from tests.ps.server_cluster import RULE, VARIABLES, ZERO, ServerCluster
 
 from pliant.core.errors import InvalidRequest, PermanentError, ServerUnavailable
@@ -64,13 +64,6 @@ def master(cluster: ServerCluster) -> Master:
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     return Gate(monkeypatch)
-
-
-@pytest.fixture
-def client(cluster: ServerCluster) -> Iterator[PsClient]:
-    made = PsClient(cluster, retry_timeout=MAX_WAIT_S)
-    yield made
-    made.close()
 
 
 def gradients(value: float) -> dict[str, Any]:

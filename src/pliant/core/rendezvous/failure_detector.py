@@ -1,8 +1,8 @@
 """Which members of a world have failed, once others wait for them longer than their steps take.
 
 A frozen process closes no connection, so its peers only see a collective that does not end, and gloo does not say whose fault it
-is. Each worker knows how long its collectives usually take (``WaitPace``); one that waits much longer tells the master so. It
-*suspects*, and blames nobody: a peer may just evaluate, write a file, or compute. The master then asks everybody for a sign of
+is. Each worker knows how long its collectives usually take (``WaitPace``); one that waits much longer reports that to the master.
+It *suspects*, and blames nobody: a peer may just evaluate, write a file, or compute. The master then asks everybody for a sign of
 life, and ``FailureDetector`` decides on evidence:
 
 1. Without a suspicion nobody is declared failed here. (``fault.session_timeout`` holds all the same.)

@@ -76,7 +76,7 @@ class _RefusedPushes:
         self._session = ""
         self._by_seat: dict[int, list[int]] = {}
         self._told: dict[int, int] = {}  # by seat: how many the push that is on its way names
-        self._lock = threading.Lock()  # one thread notifies while another one is told of a refusal
+        self._lock = threading.Lock()  # one thread notifies while another one records a refusal
 
     def add(self, staged: StagedPush) -> None:
         with self._lock:

@@ -226,34 +226,15 @@ def merge(parts: list[tuple[Ids, Floats, float]], dim: int) -> tuple[Ids, Floats
     return unique[:count], merged
 
 
-@compiled
-def _distinct(ids: Any, padding: Any, has_padding: Any, unique: Any, number: Any) -> Any:
-    size = 16
-    while size < 2 * ids.size:
-        size *= 2
-    mask = size - 1
-    slots = np.full(size, -1, np.int32)
-    count = 0
-    for i in range(ids.size):
-        if has_padding and ids[i] == padding:
-            number[i] = -1
-            continue
-        place = np.int64(hash_of(np.uint64(ids[i])) & np.uint64(mask))
-        while slots[place] >= 0 and unique[slots[place]] != ids[i]:
-            place = (place + 1) & mask
-        if slots[place] < 0:
-            slots[place] = count
-            unique[count] = ids[i]
-            count += 1
-        number[i] = slots[place]
-    return count
-
-
 def distinct(ids: Ids, padding: int | None = None) -> tuple[Ids, npt.NDArray[np.int32]]:
     """The distinct ids, in the order in which they first come, and for each given one its place among them; -1 for the padding,
     which is not among them."""
-    unique, number = np.empty(ids.size, np.int64), np.empty(ids.size, np.int32)
-    count = _distinct(ids, np.int64(padding or 0), padding is not None, unique, number)
+    is_row = np.ones(ids.size, np.bool_) if padding is None else ids != padding
+    rows = ids[is_row]
+    unique, place = np.empty(rows.size, np.int64), np.empty(rows.size, np.int32)
+    count = _unique(rows, unique, place, _slots(rows.size), 0)
+    number = np.full(ids.size, -1, np.int32)
+    number[is_row] = place
     return unique[:count], number
 
 

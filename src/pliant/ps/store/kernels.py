@@ -414,6 +414,13 @@ def grow_index(old: Any, new: Any, bits: Any) -> None:
 
 
 @compiled
+def _changed_between(record: Any, since: Any, until: Any) -> Any:
+    """Whether a row last changed after iteration ``since`` (-1: whenever) and not after ``until``."""
+    changed = np.int64(carray(pointer(record + 8), (2,), np.uint32)[1])
+    return (since < 0 or changed > since) and changed <= until
+
+
+@compiled
 def list_rows(partition: Any, since: Any, until: Any, out: Any, slabs: Any, index: Any, layout: Any) -> Any:
     """Records of a partition's rows that last changed after iteration ``since`` (-1: all) and not after ``until`` into ``out``;
     how many."""
@@ -422,8 +429,7 @@ def list_rows(partition: Any, since: Any, until: Any, out: Any, slabs: Any, inde
     for i in range(slots.size):
         if slots[i]:
             record = _record(np.int64(slots[i] & _LOW) - 1, slabs, layout)
-            changed = np.int64(carray(pointer(record + 8), (2,), np.uint32)[1])
-            if (since < 0 or changed > since) and changed <= until:
+            if _changed_between(record, since, until):
                 out[count] = record
                 count += 1
     return count
@@ -441,11 +447,9 @@ def list_unchanged(
         if not partitions[partition]:
             continue
         record = _find(ids[i], hashed, partition, index, slabs, layout)
-        if record:
-            changed = np.int64(carray(pointer(record + 8), (2,), np.uint32)[1])
-            if (since < 0 or changed > since) and changed <= until:
-                out[count] = record
-                count += 1
+        if record and _changed_between(record, since, until):
+            out[count] = record
+            count += 1
     return count
 
 
